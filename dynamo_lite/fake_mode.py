@@ -1,0 +1,178 @@
+"""Fake tensors for tracing: metadata without storage, and without the import of what we compete with.
+
+``torch._subclasses.FakeTensorMode`` is the library that knows every operator's output metadata. In current torch its
+constructor, its (wrapped) dispatch entry and one line of its dispatcher import ``torch._dynamo`` for a handful of
+configuration values, which costs more than a second per process. :class:`TraceFakeMode` supplies those values itself.
+
+Invariant: using this mode never imports ``torch._dynamo`` or ``torch._inductor``, and never leaves a trace in torch's
+namespace that could be taken for them.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import types
+from typing import Any, Iterator
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["FakeTensor", "TraceFakeMode"]
+
+_raw_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+
+
+class _StandIn:
+    """What FakeTensorMode reads from ``torch._dynamo`` while it dispatches."""
+
+    config = types.SimpleNamespace(_custom_ops_profile=None)
+
+    def __getattr__(self, name: str) -> Any:
+        # Somebody imports the real package during a dispatch: its own modules look each other up through torch.
+        real = sys.modules.get("torch._dynamo")
+        if real is None:
+            raise AttributeError(name)
+        return getattr(real, name)
+
+
+_CONFIG_STAND_IN = _StandIn()
+
+
+class TraceFakeMode(FakeTensorMode):
+    """A FakeTensorMode with static shapes unless a ``ShapeEnv`` is given.
+
+    Args:
+        shape_env: a ``torch.fx.experimental.symbolic_shapes.ShapeEnv`` for symbolic sizes, or None.
+    """
+
+    def __init__(self, shape_env: Any = None) -> None:
+        _unwrap_reference_functions()
+        TorchDispatchMode.__init__(self)
+        self.allow_fallback_kernels = False
+        self.propagate_real_tensors = False
+        self.fake_tensor_converter = FakeTensorConverter(copy_data=False, export=False)
+        self.static_shapes = shape_env is None
+        self.allow_scalar_outputs = False
+        self._allow_unsafe_data_ptr_access = False
+        self.allow_meta = False
+        self.cache_enabled = True
+        self.cache_crosscheck_enabled = False
+        self.allow_non_fake_inputs = False
+        self.in_kernel_invocation = False
+        self.enter_stack = []
+        self.shape_env = shape_env
+        self._stack_trace = None
+        self._stack = None
+        self._mode_key = torch._C._TorchDispatchModeKey.FAKE
+        self.nt_tensor_id_initial_count = 0
+        self.nt_tensor_id_counter = 0
+
+        self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
+
+    def from_tensor(self, tensor: torch.Tensor, **_: Any) -> FakeTensor:  # type: ignore[override]
+        """The fake twin of a strided tensor: same sizes, strides, offset, dtype, device, leaf state.
+
+        Twins of tensors that share a storage share a fake storage, so that mutation through one is seen as mutation of
+        the other. The same tensor gives the same twin.
+
+        Args:
+            tensor: any dense tensor; its values are not read.
+        """
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        known = self._inputs.get(id(tensor))
+        if known is None:
+            known = self._inputs[id(tensor)] = (tensor, self._make_twin(tensor))
+        return known[1]
+
+    def _make_twin(self, tensor: torch.Tensor) -> FakeTensor:
+        storage = tensor.untyped_storage()
+        elements = storage.nbytes() // tensor.itemsize
+        shared = (storage._cdata, tensor.dtype)
+        with self, torch.no_grad():
+            extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
+            if tensor.storage_offset() == 0 and extent == elements and shared not in self._storages:
+                twin = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+                self._storages[shared] = twin
+            else:
+                if shared not in self._storages:
+                    self._storages[shared] = torch.empty(elements, dtype=tensor.dtype, device=tensor.device)
+                base = self._storages[shared]
+                twin = base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            if tensor.is_conj():
+                twin = twin.conj()
+            if tensor.is_neg():
+                twin = twin._neg_view()
+            twin = twin.detach()
+        if tensor.requires_grad:
+            with self, torch.enable_grad():
+                twin.requires_grad_()
+                if not tensor.is_leaf:
+                    twin = torch._C._functions.DelayedError("backward of a fake tensor", 1)(twin)
+        return twin
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Keeps TorchDispatchMode.__init_subclass__ from wrapping the entry below in torch._disable_dynamo.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with _config_stand_in():
+            return _raw_dispatch(self, func, types, args, kwargs or {})
+
+
+@contextlib.contextmanager
+def _stand_in_scope() -> Iterator[None]:
+    torch.__dict__["_dynamo"] = _CONFIG_STAND_IN
+    try:
+        yield
+    finally:
+        # A real import during the dispatch replaces the attribute; then there is nothing to take back.
+        if torch.__dict__.get("_dynamo") is _CONFIG_STAND_IN:
+            del torch.__dict__["_dynamo"]
+
+
+def _config_stand_in() -> contextlib.AbstractContextManager[None]:
+    """While the dispatcher runs, ``torch._dynamo.config`` resolves to the few values it reads."""
+    if "_dynamo" in torch.__dict__:
+        return contextlib.nullcontext()
+    return _stand_in_scope()
+
+
+@functools.cache
+def _unwrap_reference_functions() -> int:
+    """Spares torch's reference implementations their wrapper's import of ``torch._dynamo``.
+
+    ``torch._disable_dynamo`` remembers on the wrapped function what to call; until then it imports. The references are
+    only reached here from inside a fake dispatch, where there is nothing to disable, so the function itself is the answer.
+
+    Returns:
+        how many functions were marked.
+    """
+    import torch._decomp
+    import torch._refs
+    import torch._refs.fft
+    import torch._refs.linalg
+    import torch._refs.nn.functional
+    import torch._refs.special
+
+    refs = torch._refs
+    modules = (refs, refs.nn.functional, refs.special, refs.linalg, refs.fft, torch._decomp.decompositions)
+    tables = (torch._decomp.decomposition_table, torch._decomp.meta_table)
+    candidates = [value for space in modules for value in vars(space).values()]
+    candidates += [value for table in tables for value in table.values()]
+    marked = 0
+    for function in candidates:
+        while isinstance(function, types.FunctionType):
+            # `__wrapped__` skips levels where wrappers copy each other's dictionaries; the closure tells the truth.
+            cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+            inner = cells["fn"].cell_contents if "fn" in cells else None
+            if function.__code__.co_filename == torch._compile.__file__ and isinstance(inner, types.FunctionType):
+                if getattr(inner, "__dynamo_disable", None) is None:
+                    inner.__dict__["__dynamo_disable"] = inner
+                    marked += 1
+            function = inner
+    return marked
