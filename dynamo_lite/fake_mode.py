@@ -40,6 +40,17 @@ class _StandIn:
 _CONFIG_STAND_IN = _StandIn()
 
 
+class _UnknownSource:
+    """Names a tensor that a traced program makes from data; the library asks for a name and does nothing with it."""
+
+    name = "constant"
+
+
+class _Converter(FakeTensorConverter):
+    def from_real_tensor(self, *args: Any, source: Any = None, **kwargs: Any) -> FakeTensor:  # type: ignore[override]
+        return super().from_real_tensor(*args, source=source or _UnknownSource(), **kwargs)
+
+
 class TraceFakeMode(FakeTensorMode):
     """A FakeTensorMode with static shapes unless a ``ShapeEnv`` is given.
 
@@ -52,7 +63,7 @@ class TraceFakeMode(FakeTensorMode):
         TorchDispatchMode.__init__(self)
         self.allow_fallback_kernels = False
         self.propagate_real_tensors = False
-        self.fake_tensor_converter = FakeTensorConverter(copy_data=False, export=False)
+        self.fake_tensor_converter = _Converter(copy_data=False, export=False)
         self.static_shapes = shape_env is None
         self.allow_scalar_outputs = False
         self._allow_unsafe_data_ptr_access = False
