@@ -48,6 +48,7 @@ class _UnknownSource:
 
 class _Converter(FakeTensorConverter):
     def from_real_tensor(self, *args: Any, source: Any = None, **kwargs: Any) -> FakeTensor:  # type: ignore[override]
+        kwargs["trace"] = False  # its structured trace would import what we avoid
         return super().from_real_tensor(*args, source=source or _UnknownSource(), **kwargs)
 
 
