@@ -1,0 +1,177 @@
+"""Every setting of dynamo_lite, in one table: name, type, default, what it does.
+
+Read a setting as an attribute (`config.recompile_limit`), set it the same way, or for a while with `config.patch(...)`. Each
+can also be given in the environment as `DYNAMO_LITE_<NAME>`. Invariant: a setting always holds a value of its declared type;
+a wrong type, a wrong choice or a name that does not exist is an error that says what would have been right.
+"""
+import contextlib
+import dataclasses
+import difflib
+import os
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One row of the table."""
+
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+    name: str = ""
+
+    @property
+    def type(self) -> type:
+        return type(self.default)
+
+    @property
+    def env(self) -> str:
+        return "DYNAMO_LITE_" + self.name.upper()
+
+    def parse(self, text: str) -> Any:
+        """A value from the environment's text."""
+        if self.type is bool:
+            lowered = text.strip().lower()
+            if lowered in ("1", "true", "yes", "on"):
+                return True
+            if lowered in ("0", "false", "no", "off"):
+                return False
+            raise ValueError(f"{self.env} is a switch (1 or 0), not {text!r}")
+        if self.type is tuple:
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        if self.type is int:
+            try:
+                return int(text)
+            except ValueError:
+                raise ValueError(f"{self.env} is a whole number, not {text!r}") from None
+        return text
+
+    def check(self, value: Any) -> Any:
+        """`value` as this option stores it, or an error in words."""
+        if self.type is tuple and isinstance(value, (list, set, frozenset)):
+            value = tuple(value)
+        if self.type is str and isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        if type(value) is not self.type:
+            raise TypeError(f"config.{self.name} is of type {self.type.__name__}, not {type(value).__name__} ({value!r})")
+        if self.choices and value not in self.choices:
+            raise ValueError(f"config.{self.name} is one of {', '.join(self.choices)}, not {value!r}")
+        if self.minimum is not None and value < self.minimum:
+            raise ValueError(f"config.{self.name} is at least {self.minimum}, not {value!r}")
+        return value
+
+
+def _option(default: T, help: str, **rest: Any) -> T:
+    """A row of the table; typed as the value that the module attribute holds once the table is read."""
+    return Option(default, help, **rest)  # type: ignore[return-value]
+
+
+def _user_cache_dir() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "dynamo_lite")
+
+
+# ---------------------------------------------------------------- the table: capture
+default_backend: str = _option("inductor_lite", "the backend that compile() uses when none is named")
+recompile_limit: int = _option(8, "cache entries per code object before it runs uncompiled, with one warning", minimum=1)
+error_on_recompile: bool = _option(False, "raise instead of compiling a code object a second time")
+suppress_errors: bool = _option(False, "on an internal error or a failing backend: warn once and run the frame in plain Python")
+capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph while nothing branches on its value")
+inline_depth_limit: int = _option(200, "nested calls to follow before a call breaks the graph", minimum=1)
+extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline though they are skipped by default")
+extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functions are called, not captured")
+
+# ---------------------------------------------------------------- the table: backend
+cpp_compiler: str = _option(os.environ.get("CXX") or "g++", "the C++ compiler's command; CXX is honoured too")
+cpp_simd: str = _option(
+    "auto", "vector instructions of generated C++ kernels", choices=("auto", "avx512", "avx2", "scalar"))
+cpp_threads: int = _option(0, "threads of generated C++ kernels; 0: as many as torch.get_num_threads()", minimum=0)
+num_compile_workers: int = _option(0, "C++ files compiled side by side; 0: as many as there are processors", minimum=0)
+cache_dir: str = _option(_user_cache_dir(), "folder of compiled kernels, made with mode 0700")
+
+
+class _ConfigModule(types.ModuleType):
+    """Checks what is assigned, and answers an unknown name with the near ones."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("__"):
+            value = _find(name).check(value)
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        _find(name)
+        raise AttributeError(name)  # deleted by hand
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a setting can't be deleted: {name}")
+
+
+def _find(name: str) -> Option:
+    option = OPTIONS.get(name)
+    if option is None:
+        near = difflib.get_close_matches(name, OPTIONS, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"the settings are {', '.join(OPTIONS)}"
+        raise AttributeError(f"dynamo_lite.config has no setting {name!r}; {hint}")
+    return option
+
+
+def _start_value(option: Option) -> Any:
+    text = os.environ.get(option.env)
+    if not text:
+        return option.default
+    try:
+        return option.check(option.parse(text))
+    except (TypeError, ValueError) as e:
+        # A wrong variable must not stop a program at import.
+        warnings.warn(f"{e}; {option.env} is ignored", stacklevel=2)
+        return option.default
+
+
+OPTIONS: dict[str, Option] = {
+    name: dataclasses.replace(value, name=name) for name, value in list(globals().items()) if isinstance(value, Option)}
+globals().update({name: _start_value(option) for name, option in OPTIONS.items()})
+
+
+def snapshot() -> dict[str, Any]:
+    """All values as they are now."""
+    return {name: globals()[name] for name in OPTIONS}
+
+
+@contextlib.contextmanager
+def _patched(values: dict[str, Any]) -> Iterator[None]:
+    module = sys.modules[__name__]
+    before = {name: globals()[name] for name in values}
+    for name, value in values.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+def patch(**values: Any) -> contextlib.AbstractContextManager[None] | Callable[..., Any]:
+    """Set the named settings inside a `with` block, or while the decorated function runs; all names are checked first."""
+    checked = {name: _find(name).check(value) for name, value in values.items()}
+    return _patched(checked)
+
+
+def describe() -> str:
+    """The table in words: each setting with its value, default, variable and purpose."""
+    rows = []
+    for name, option in OPTIONS.items():
+        choices = f" ({'|'.join(option.choices)})" if option.choices else ""
+        rows.append(f"{name} = {globals()[name]!r}{choices}\n    {option.help}; default {option.default!r}, {option.env}")
+    return "\n".join(rows)
+
+
+sys.modules[__name__].__class__ = _ConfigModule

@@ -1,0 +1,134 @@
+"""The errors that dynamo_lite raises, each with a message that says what happened, where, and what to do.
+
+Invariant: an error's text is made when it is shown, not when it is raised, because the interpreter fills in the user's
+stack on the way up. Errors of the user's own program are never wrapped in these.
+"""
+import traceback
+from collections.abc import Iterable
+
+from .break_kinds import BREAK_KINDS, BreakKind
+
+
+class DynamoLiteError(RuntimeError):
+    """The base of everything that dynamo_lite raises on purpose."""
+
+
+class SkipFrame(Exception):
+    """Internal: leave this frame to plain Python, because of `reason`. Never reaches the user."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Unsupported(DynamoLiteError):
+    """A construct that can't be captured: a graph break, or with fullgraph=True the user's error.
+
+    `kind` is an identifier of break_kinds.py; `detail` says in a few words what was met here; `user_stack` is the user's
+    position, outermost call first, the statement itself last.
+    """
+
+    def __init__(self, kind: str, detail: str, *, user_stack: Iterable[traceback.FrameSummary] | None = None,
+                 hint: str | None = None) -> None:
+        assert kind in BREAK_KINDS, f"no break kind {kind!r}; add it to break_kinds.py"
+        super().__init__(kind, detail)
+        self.kind = kind
+        self.detail = detail
+        self.user_stack: list[traceback.FrameSummary] = list(user_stack or ())
+        self.hint = hint if hint is not None else BREAK_KINDS[kind].hint
+
+    @property
+    def break_kind(self) -> BreakKind:
+        return BREAK_KINDS[self.kind]
+
+    @property
+    def reason(self) -> str:
+        """What was met, in one line."""
+        return f"{self.break_kind.what}: {self.detail}" if self.detail else self.break_kind.what
+
+    @property
+    def where(self) -> str:
+        """`file:line in function` of the statement, or "" while the interpreter has not filled it in."""
+        return place(self.user_stack[-1]) if self.user_stack else ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.reason}  [{self.kind}]"]
+        if self.user_stack:
+            lines += [f"  at {self.where}", *source_line(self.user_stack[-1])]
+        lines += [f"  why: {self.break_kind.why}", f"  hint: {self.hint}"]
+        if len(self.user_stack) > 1:
+            lines.append("  called from (innermost first)")
+            for frame in reversed(self.user_stack[:-1]):
+                lines += [f"    {place(frame)}", *source_line(frame, "      ")]
+        return "\n".join(lines)
+
+
+class BackendCompilerFailed(DynamoLiteError):
+    """A backend raised while it compiled a graph."""
+
+    def __init__(self, backend: str, inner: BaseException) -> None:
+        super().__init__(backend, inner)
+        self.backend = backend
+        self.inner = inner
+        self.__cause__ = inner
+
+    def __str__(self) -> str:
+        return (f"backend {self.backend!r} failed to compile a graph: {type(self.inner).__name__}: {self.inner}\n"
+                "  hint: compile with backend=\"eager\" to see whether the capture is at fault, or set "
+                "config.suppress_errors = True to run such frames in plain Python")
+
+
+class InvalidBackend(DynamoLiteError):
+    """A backend name that nobody registered."""
+
+    def __init__(self, name: object, known: Iterable[str]) -> None:
+        self.known = sorted(known)
+        super().__init__(name, self.known)
+        self.name = name
+
+    def __str__(self) -> str:
+        return (f"no backend {self.name!r}; the known ones are {', '.join(self.known)}, and "
+                "dynamo_lite.register_backend adds one")
+
+
+class RecompileLimitExceeded(DynamoLiteError):
+    """A code object was compiled too often, or again under config.error_on_recompile."""
+
+
+class CompilerMissing(DynamoLiteError):
+    """There is no C++ compiler, or it does not run."""
+
+    def __init__(self, compiler: str, detail: str = "") -> None:
+        super().__init__(compiler, detail)
+        self.compiler = compiler
+        self.detail = detail
+
+    def __str__(self) -> str:
+        detail = f" ({self.detail})" if self.detail else ""
+        return (f"the C++ compiler {self.compiler!r} can't be run{detail}: install g++, or name yours in "
+                "config.cpp_compiler or CXX")
+
+
+class CacheError(DynamoLiteError):
+    """The cache folder can't be used."""
+
+
+class InternalError(DynamoLiteError):
+    """A fault of dynamo_lite's own."""
+
+
+def place(frame: traceback.FrameSummary) -> str:
+    """`file:line in function`."""
+    return f"{frame.filename}:{frame.lineno} in {frame.name}"
+
+
+def source_line(frame: traceback.FrameSummary, indent: str = "    ") -> list[str]:
+    """The frame's source line, indented, if the source can be read."""
+    line = (frame.line or "").strip()
+    return [indent + line] if line else []
+
+
+def one_line(text: object, limit: int = 200) -> str:
+    """Any text as one line of bounded length, for messages."""
+    flat = " ".join(str(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 3] + "..."

@@ -1,0 +1,287 @@
+"""Logs that a user can switch on by name, counters, and the time that each phase of a compile takes.
+
+An artifact is one stream of records, sent to the logger `dynamo_lite.<name>`. `DYNAMO_LITE_LOGS="graph_breaks,+bytecode"`, the
+same in `TORCH_LOGS` for the names that both know, and `set_logs` switch artifacts: a bare name shows it, `+` shows more, `-`
+less (errors only), `all` means every artifact. Warnings are shown always. Invariants: a record carries the id of the frame
+that was being compiled as `record.frame_id`; it is printed here only if no handler of the user's own takes it.
+"""
+import contextlib
+import dataclasses
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Hashable, Iterator
+
+ROOT = "dynamo_lite"
+
+
+@dataclasses.dataclass(frozen=True)
+class Artifact:
+    """One stream of records; `more` says what `+name` adds."""
+
+    name: str
+    help: str
+    more: str = ""
+
+    @property
+    def logger(self) -> logging.Logger:
+        return logging.getLogger(f"{ROOT}.{self.name}")
+
+
+class UnknownArtifact(ValueError):
+    """A name in a log setting that stands for nothing."""
+
+
+ARTIFACTS: dict[str, Artifact] = {}
+
+
+def register_artifact(name: str, help: str, more: str = "") -> logging.Logger:
+    """Make the stream `name` known; its logger."""
+    assert name not in ARTIFACTS, f"log artifact {name!r} is registered twice"
+    ARTIFACTS[name] = Artifact(name, help, more)
+    logger = ARTIFACTS[name].logger
+    logger.setLevel(logging.WARNING)
+    logger.addFilter(_add_frame_id)
+    return logger
+
+
+def artifact(name: str) -> logging.Logger:
+    """The logger of a registered artifact."""
+    return ARTIFACTS[name].logger
+
+
+def enabled(name: str, level: int = logging.INFO) -> bool:
+    """Whether records of this level are wanted: ask before you make an expensive text."""
+    return ARTIFACTS[name].logger.isEnabledFor(level)
+
+
+# ---------------------------------------------------------------- records
+class _State(threading.local):
+    """What belongs to the compile that this thread is in."""
+
+    def __init__(self) -> None:
+        self.frame_id = ""
+        self.phases: list[_Phase] = []
+        self.collectors: list[dict[str, float]] = []
+
+
+_state = _State()
+_lock = threading.Lock()
+_seen: set[tuple[str, Hashable]] = set()
+_counters: dict[str, int] = {}
+_phase_times: dict[str, float] = {}
+
+
+@contextlib.contextmanager
+def frame(frame_id: str) -> Iterator[None]:
+    """Records sent inside carry this id: `3/1` is the second compile of the fourth code object."""
+    before, _state.frame_id = _state.frame_id, frame_id
+    try:
+        yield
+    finally:
+        _state.frame_id = before
+
+
+def current_frame() -> str:
+    return _state.frame_id
+
+
+def _add_frame_id(record: logging.LogRecord) -> bool:
+    if not hasattr(record, "frame_id"):
+        record.frame_id = _state.frame_id
+    return True
+
+
+def first_time(name: str, key: Hashable) -> bool:
+    """True the first time that `key` is met for artifact `name` since the last reset: for what is said once per place."""
+    with _lock:
+        if (name, key) in _seen:
+            return False
+        _seen.add((name, key))
+        return True
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        stream = record.name.removeprefix(ROOT + ".")
+        frame_id = getattr(record, "frame_id", "")
+        level = "" if record.levelno < logging.WARNING else f" {record.levelname.lower()}"
+        return f"[{ROOT} {stream}{' ' + frame_id if frame_id else ''}{level}] {super().format(record)}"
+
+
+class _LastResort(logging.Handler):
+    """Prints on standard error what no handler of the user's takes; looks sys.stderr up each time, as it may be redirected."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            if any(h is not self and record.levelno >= h.level for h in logger.handlers):
+                return
+            logger = logger.parent if logger.propagate else None
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+        except Exception:
+            self.handleError(record)
+
+
+def _install_handler() -> None:
+    root = logging.getLogger(ROOT)
+    handler = _LastResort()
+    handler.setFormatter(_Formatter())
+    root.addHandler(handler)
+
+
+# ---------------------------------------------------------------- settings
+_LEVELS = {"": logging.INFO, "+": logging.DEBUG, "-": logging.ERROR}
+
+
+def parse_settings(text: str) -> tuple[dict[str, int], list[str]]:
+    """`"graph_breaks,+bytecode,-guards"` as levels by artifact, later entries winning, and the names that are unknown."""
+    levels: dict[str, int] = {}
+    unknown = []
+    for entry in text.split(","):
+        entry = entry.strip()
+        if not entry:
+            continue
+        sign = entry[0] if entry[0] in "+-" else ""
+        name = entry[len(sign):].strip()
+        if name == "all":
+            levels.update(dict.fromkeys(ARTIFACTS, _LEVELS[sign]))
+        elif name in ARTIFACTS:
+            levels[name] = _LEVELS[sign]
+        else:
+            unknown.append(name)
+    return levels, unknown
+
+
+def _unknown_message(names: list[str], setting: str) -> str:
+    return f"{setting}: unknown log name {', '.join(map(repr, names))}; the known ones are all, {', '.join(sorted(ARTIFACTS))}"
+
+
+def set_logs(settings: str | None = None, /, **levels: bool | int | str) -> None:
+    """Say which artifacts are logged from now on; the others show warnings only.
+
+    `set_logs("graph_breaks,+bytecode")`, `set_logs(graph_breaks=True, bytecode=logging.DEBUG)`, `set_logs()` for none.
+    """
+    wanted, unknown = parse_settings(settings or "")
+    unknown += [name for name in levels if name not in ARTIFACTS and name != "all"]
+    if unknown:
+        raise UnknownArtifact(_unknown_message(unknown, "set_logs"))
+    for name, value in levels.items():
+        for target in ARTIFACTS if name == "all" else (name,):
+            wanted[target] = _level(value)
+    for name in ARTIFACTS:
+        artifact(name).setLevel(wanted.get(name, logging.WARNING))
+
+
+def _level(value: bool | int | str) -> int:
+    if isinstance(value, str):
+        return _LEVELS[value] if value in _LEVELS else logging.getLevelNamesMapping()[value.upper()]
+    if isinstance(value, bool):
+        return logging.INFO if value else logging.WARNING
+    return value
+
+
+def _apply_environment() -> None:
+    # torch names streams of its own in TORCH_LOGS and reports those that it does not know, so ours is silent about them.
+    levels, _ = parse_settings(os.environ.get("TORCH_LOGS", ""))
+    own, unknown = parse_settings(os.environ.get("DYNAMO_LITE_LOGS", ""))
+    if unknown:
+        # An exception here would stop a program over a log setting.
+        print(f"[{ROOT}] " + _unknown_message(unknown, "DYNAMO_LITE_LOGS"), file=sys.stderr)
+    for name, level in {**levels, **own}.items():
+        artifact(name).setLevel(level)
+
+
+# ---------------------------------------------------------------- counters
+def count(name: str, n: int = 1) -> None:
+    """Add to a counter, such as "kernels", "graphs", "skipped_frames"."""
+    with _lock:
+        _counters[name] = _counters.get(name, 0) + n
+
+
+def counters() -> dict[str, int]:
+    """All counters since the last reset."""
+    with _lock:
+        return dict(_counters)
+
+
+# ---------------------------------------------------------------- phases
+class _Phase:
+    __slots__ = ("inner", "name", "start")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.start = time.perf_counter()
+        self.inner = 0.0
+
+
+@contextlib.contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Time spent inside counts for phase `name`, less what phases inside it count for themselves."""
+    mine = _Phase(name)
+    _state.phases.append(mine)
+    try:
+        yield
+    finally:
+        spent = time.perf_counter() - mine.start
+        _state.phases.remove(mine)
+        if _state.phases:
+            _state.phases[-1].inner += spent
+        own = spent - mine.inner
+        with _lock:
+            for table in (_phase_times, *_state.collectors):
+                table[name] = table.get(name, 0.0) + own
+
+
+def phase_times() -> dict[str, float]:
+    """Seconds by phase, of all threads, since the last reset; phases do not overlap, so they add up."""
+    with _lock:
+        return dict(_phase_times)
+
+
+def reset_phase_times() -> None:
+    with _lock:
+        _phase_times.clear()
+
+
+@contextlib.contextmanager
+def collect_phases() -> Iterator[dict[str, float]]:
+    """The seconds by phase of what this thread does inside: for one compile's report."""
+    mine: dict[str, float] = {}
+    _state.collectors.append(mine)
+    try:
+        yield mine
+    finally:
+        _state.collectors = [c for c in _state.collectors if c is not mine]
+
+
+def reset() -> None:
+    """Forget counters, phase times and what was said once; settings stay."""
+    with _lock:
+        _seen.clear()
+        _counters.clear()
+        _phase_times.clear()
+
+
+# ---------------------------------------------------------------- the artifacts
+register_artifact("graph_breaks", "each place where a graph ends early: the user's line, the reason, what to do",
+                  "the chain of inlined calls, and repeats")
+register_artifact("recompiles", "each second compile of a code object: the guard that failed, the old and the new value",
+                  "the guards of every other entry that failed")
+register_artifact("guards", "the conditions under which a compiled frame is used again, as a tree", "the guard program")
+register_artifact("graph_code", "each captured graph as Python code", "with the metadata of every node")
+register_artifact("bytecode", "the bytecode before and after, side by side", "with every instruction as it is evaluated")
+register_artifact("aot_graphs", "the functionalized, decomposed graph that the backend gets")
+register_artifact("output_code", "the generated kernels and the code that calls them")
+register_artifact("perf", "what makes the compiled program slower than it has to be, and the seconds by phase")
+register_artifact("skipped_frames", "each frame that is left to plain Python, and why", "frames skipped by rule too")
+register_artifact("fallbacks", "what a backend hands to plain torch calls, and why")
+register_artifact("ir", "the loop IR of each graph")
+register_artifact("schedule", "which loops are fused, which are not and why")
+register_artifact("cache", "the cache folder: hits, misses, files that had to be rebuilt")
+
+_install_handler()
+_apply_environment()
