@@ -16,7 +16,7 @@ import types
 from typing import Any, Iterator
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
@@ -40,16 +40,18 @@ class _StandIn:
 _CONFIG_STAND_IN = _StandIn()
 
 
-class _UnknownSource:
-    """Names a tensor that a traced program makes from data; the library asks for a name and does nothing with it."""
-
-    name = "constant"
-
-
 class _Converter(FakeTensorConverter):
-    def from_real_tensor(self, *args: Any, source: Any = None, **kwargs: Any) -> FakeTensor:  # type: ignore[override]
-        kwargs["trace"] = False  # its structured trace would import what we avoid
-        return super().from_real_tensor(*args, source=source or _UnknownSource(), **kwargs)
+    """Converts the tensors that a traced program makes from data (``torch.tensor(3)``); keeps their values as constants."""
+
+    def from_real_tensor(  # type: ignore[override]
+        self, fake_mode: FakeTensorMode, t: torch.Tensor, make_constant: bool = False, **_: Any
+    ) -> FakeTensor:
+        with no_dispatch():
+            meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+            out = FakeTensor(fake_mode, meta, t.device, constant=t if make_constant else None)
+        if make_constant:
+            self.add_constant_storage_mapping(out)
+        return out
 
 
 class TraceFakeMode(FakeTensorMode):
