@@ -1,0 +1,76 @@
+"""Settings: types are kept, wrong names and values are answered in words, the environment is read."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dynamo_lite import config
+
+
+def test_patch_sets_and_restores():
+    before = config.recompile_limit
+    with config.patch(recompile_limit=before + 1, cpp_simd="scalar"):
+        assert config.recompile_limit == before + 1 and config.cpp_simd == "scalar"
+    assert config.recompile_limit == before and config.cpp_simd == "auto"
+
+
+def test_patch_restores_after_an_error_and_decorates():
+    @config.patch(recompile_limit=77)
+    def limit():
+        return config.recompile_limit
+
+    before = config.recompile_limit
+    assert (limit(), limit()) == (77, 77)
+    with pytest.raises(KeyError), config.patch(recompile_limit=78):
+        raise KeyError
+    assert config.recompile_limit == before
+
+
+def test_unknown_name_lists_the_near_ones():
+    with pytest.raises(AttributeError, match="recompile_limit"):
+        _ = config.recompile_limt
+    with pytest.raises(AttributeError, match="recompile_limit"):
+        config.recompile_limt = 3
+    with pytest.raises(AttributeError, match="cache_dir"):
+        config.patch(cach_dir="/tmp")
+    assert not hasattr(config, "recompile_limt")
+
+
+def test_wrong_values_change_nothing():
+    before = config.snapshot()
+    with pytest.raises(TypeError, match="recompile_limit is of type int"):
+        config.recompile_limit = "3"
+    with pytest.raises(TypeError, match="int, not bool"):
+        config.recompile_limit = True
+    with pytest.raises(ValueError, match="auto, avx512"):
+        config.cpp_simd = "sse"
+    with pytest.raises(ValueError, match="at least 1"):
+        config.recompile_limit = 0
+    with pytest.raises(ValueError, match="at least 0"):
+        config.patch(recompile_limit=3, cpp_threads=-1)
+    with pytest.raises(AttributeError):
+        del config.recompile_limit
+    assert config.snapshot() == before
+
+
+def test_lists_become_tuples():
+    with config.patch(extra_inline_modules=["a", "b.c"]):
+        assert config.extra_inline_modules == ("a", "b.c")
+
+
+def test_environment(tmp_path):
+    env = dict(os.environ, DYNAMO_LITE_RECOMPILE_LIMIT="3", DYNAMO_LITE_CACHE_DIR=str(tmp_path), DYNAMO_LITE_CPP_SIMD="sse",
+               DYNAMO_LITE_SUPPRESS_ERRORS="yes", DYNAMO_LITE_EXTRA_SKIP_MODULES="a, b")
+    code = ("from dynamo_lite import config as c; "
+            "print(c.recompile_limit, c.cache_dir, c.cpp_simd, c.suppress_errors, c.extra_skip_modules)")
+    p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert p.stdout.strip() == f"3 {tmp_path} auto True ('a', 'b')", p.stderr
+    assert "DYNAMO_LITE_CPP_SIMD is ignored" in p.stderr
+
+
+def test_every_option_explains_itself():
+    text = config.describe()
+    for name, option in config.OPTIONS.items():
+        assert name in text and option.env in text and len(option.help) > 10
+        assert option.check(option.default) == option.default

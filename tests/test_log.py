@@ -1,0 +1,140 @@
+"""Logs: the grammar of the settings, where records go, counters, phases."""
+import io
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from dynamo_lite import log
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    levels = {name: log.artifact(name).level for name in log.ARTIFACTS}
+    log.reset()
+    yield
+    log.reset()
+    for name, level in levels.items():
+        log.artifact(name).setLevel(level)
+
+
+def test_grammar():
+    levels, unknown = log.parse_settings("graph_breaks, +bytecode,-guards,,nonsense,+more")
+    assert levels == {"graph_breaks": logging.INFO, "bytecode": logging.DEBUG, "guards": logging.ERROR}
+    assert unknown == ["nonsense", "more"]
+    levels, unknown = log.parse_settings("all,-guards")
+    assert not unknown and set(levels) == set(log.ARTIFACTS)
+    assert levels["guards"] == logging.ERROR and levels["ir"] == logging.INFO
+
+
+def test_set_logs():
+    log.set_logs("graph_breaks,+bytecode")
+    assert log.enabled("graph_breaks") and not log.enabled("graph_breaks", logging.DEBUG)
+    assert log.enabled("bytecode", logging.DEBUG) and not log.enabled("guards")
+    log.set_logs(guards=True, cache="+", ir=logging.DEBUG)
+    assert log.enabled("guards") and log.enabled("cache", logging.DEBUG) and not log.enabled("graph_breaks")
+    log.set_logs(all=True, guards=False)
+    assert log.enabled("ir") and not log.enabled("guards")
+    log.set_logs()
+    assert not any(log.enabled(name) for name in log.ARTIFACTS)
+    assert log.enabled("guards", logging.WARNING)
+
+
+@pytest.mark.parametrize("wrong", [{"nonsense": True}, "nonsense"])
+def test_set_logs_rejects_unknown_names(wrong):
+    log.set_logs("guards")
+    with pytest.raises(log.UnknownArtifact, match="nonsense.*graph_breaks"):
+        log.set_logs(**wrong) if isinstance(wrong, dict) else log.set_logs(wrong)
+    assert log.enabled("guards")
+
+
+def run(code, **env):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ, **env))
+
+
+SAY = "from dynamo_lite import log\nfor n in ('graph_breaks', 'ir'): log.artifact(n).info('hello'); log.artifact(n).debug('details')"
+
+
+def test_environment_variables():
+    p = run(SAY, DYNAMO_LITE_LOGS="graph_breaks")
+    assert p.stderr.strip() == "[dynamo_lite graph_breaks] hello" and not p.stdout
+    # A name of torch's alone is no error of ours, and our own variable wins.
+    p = run(SAY, TORCH_LOGS="graph_breaks,fusion", DYNAMO_LITE_LOGS="+graph_breaks")
+    assert p.stderr.splitlines() == ["[dynamo_lite graph_breaks] hello", "[dynamo_lite graph_breaks] details"]
+    p = run(SAY, DYNAMO_LITE_LOGS="nonsense,ir")
+    assert p.returncode == 0 and "nonsense" in p.stderr and "graph_breaks" in p.stderr and "[dynamo_lite ir] hello" in p.stderr
+    assert run(SAY).stderr == ""
+
+
+def test_records_carry_the_frame_and_can_be_routed(caplog, capsys):
+    log.set_logs("guards")
+    with log.frame("3/1"):
+        log.artifact("guards").info("inside")
+        with log.frame("4/0"):
+            assert log.current_frame() == "4/0"
+    log.artifact("guards").info("outside")
+    assert [(r.name, r.frame_id, r.message) for r in caplog.records] == [
+        ("dynamo_lite.guards", "3/1", "inside"), ("dynamo_lite.guards", "", "outside")]
+    # pytest's handler took the records, so ours said nothing.
+    assert capsys.readouterr().err == ""
+
+
+def test_own_handler_says_the_frame(monkeypatch):
+    root = logging.getLogger("dynamo_lite")
+    monkeypatch.setattr(root, "propagate", False)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with log.frame("3/1"):
+        log.artifact("cache").warning("rebuilt %s", "x.so")
+    assert sys.stderr.getvalue() == "[dynamo_lite cache 3/1 warning] rebuilt x.so\n"
+
+
+def test_first_time():
+    assert log.first_time("graph_breaks", ("f.py", 3)) and not log.first_time("graph_breaks", ("f.py", 3))
+    assert log.first_time("recompiles", ("f.py", 3))
+    log.reset()
+    assert log.first_time("graph_breaks", ("f.py", 3))
+
+
+def test_counters():
+    log.count("kernels", 2)
+    log.count("kernels")
+    assert log.counters() == {"kernels": 3}
+    log.counters()["kernels"] = 0
+    assert log.counters() == {"kernels": 3}
+
+
+def test_phases_are_exclusive():
+    with log.collect_phases() as mine:
+        with log.phase("outer"):
+            time.sleep(0.01)
+            with log.phase("inner"):
+                time.sleep(0.05)
+        with pytest.raises(ValueError), log.phase("outer"):
+            raise ValueError
+    times = log.phase_times()
+    assert times == mine and times["inner"] >= 0.05 and 0.01 <= times["outer"] < 0.04
+    with log.phase("outer"):
+        pass
+    assert mine["outer"] == times["outer"] < log.phase_times()["outer"]
+    log.reset_phase_times()
+    assert log.phase_times() == {}
+
+
+def test_phases_of_threads_do_not_nest():
+    go = threading.Event()
+
+    def work():
+        with log.phase("b"):
+            go.set()
+            time.sleep(0.03)
+
+    with log.collect_phases() as mine, log.phase("a"):
+        t = threading.Thread(target=work)
+        t.start()
+        go.wait()
+        t.join()
+    assert set(mine) == {"a"} and mine["a"] >= 0.02 and log.phase_times()["b"] >= 0.03
