@@ -1,0 +1,47 @@
+# Everything a clean clone needs is python3.11, gcc and g++: the environment is made in .venv on first use.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Extra arguments of the program that a target runs, such as `make bench ARGS=--quick`.
+ARGS   ?=
+STAMP  := $(VENV)/.installed
+TORCH  := torch==2.13.0
+
+.PHONY: help install demo test bench lint docs clean
+
+help:
+	@echo "make demo   compile BERT-base and ResNet-18, show graphs, times and differences"
+	@echo "make test   all tests"
+	@echo "make bench  the table of figures in README.md, against eager and torch.compile"
+	@echo "make lint   ruff and mypy"
+	@echo "make docs   write the generated pages again"
+
+install: $(STAMP)
+
+# torch comes first and exactly: the project's own range would fetch the newest build, with CUDA, several GB.
+# A change of the C sources makes the stamp old, and the extensions are built again.
+$(STAMP): pyproject.toml setup.py $(wildcard dynamo_lite/*.c dynamo_lite/*.h)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python benchmarks/demo.py $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
+	$(BIN)/python benchmarks/coverage_models.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info dynamo_lite/*.so
