@@ -23,7 +23,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml setup.py $(wildcard dynamo_lite/*.c dynamo_lite/*.h)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet $(TORCH)
-	$(BIN)/python -m pip install --quiet -e ".[test]"
+	$(BIN)/python -m pip install --quiet -e ".[test,bench,dev]"
 	touch $@
 
 demo: $(STAMP)

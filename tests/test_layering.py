@@ -1,0 +1,233 @@
+"""The layers, read from the imports: a layer imports only what stands above it, and nothing is hidden in a function."""
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Top first. An entry is a module or a package below dynamo_lite; a package counts as one layer.
+LAYERS = [
+    "config", "break_kinds", "exc", "log",
+    "backends",
+    "fake_mode",
+    "bytecode",
+    "source",
+    "guards",
+    "resume",
+    "trace_rules",
+    "variables",
+    "side_effects",
+    "output_graph",
+    "codegen",
+    "interpreter",
+    "convert_frame",
+    "eval_frame",
+    "debug",
+    "__init__",
+]
+BACKEND_LAYERS = [
+    "registry", "eager",
+    "aot",
+    "inductor.program",
+    "inductor.ir",
+    "inductor.lowering",
+    "inductor.scheduler",
+    "inductor.codecache",
+    "inductor.codegen",
+    "inductor.compile",
+    "inductor.__init__",
+    "__init__",
+]
+# C extensions: leaves, which their own layer alone may use.
+EXTENSIONS = {"_eval_frame", "_guards"}
+# What the back end may import of the front end.
+FOR_BACKENDS = {"config", "exc", "log", "break_kinds"}
+# What the front end may import of the back end.
+FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.registry"}
+# (importer, imported): imports made when first needed, each for the time that `import dynamo_lite` may take.
+LAZY: set[tuple[str, str]] = set()
+
+FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.compilers", "functorch.compile")
+FORBIDDEN_NAMES = {"make_fx"}
+VERSIONED = ("bytecode", "interpreter")
+MAX_LINES = 800
+
+
+class Module:
+    """A source file with its name and its imports: (line, target, in a function, only for type checking)."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self.shown = str(path.relative_to(ROOT))
+        parts = list(path.relative_to(ROOT).with_suffix("").parts)
+        if parts[0] == "backends":
+            parts.insert(0, "dynamo_lite")
+        self.is_package = parts[-1] == "__init__"
+        self.name = ".".join(parts[:-1] if self.is_package else parts)
+        self.text = path.read_text()
+        self.tree = ast.parse(self.text)
+        self.imports = list(self._imports(self.tree, False, False))
+
+    def _imports(self, node, in_function, typing_only):
+        for child in ast.iter_child_nodes(node):
+            inside = in_function or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            if isinstance(child, ast.Import):
+                for alias in child.names:
+                    yield child.lineno, alias.name, in_function, typing_only
+            elif isinstance(child, ast.ImportFrom):
+                base = self._absolute(child)
+                for alias in child.names:
+                    yield child.lineno, f"{base}.{alias.name}", in_function, typing_only
+            elif isinstance(child, ast.Call) and "import" in ast.unparse(child.func) and child.args:
+                if isinstance(child.args[0], ast.Constant) and isinstance(child.args[0].value, str):
+                    name = child.args[0].value
+                    if name.startswith("."):
+                        name = self._resolve(name)
+                    yield child.lineno, name, True, typing_only
+            if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+                for part in child.body:
+                    yield from self._imports(ast.Module([part], []), inside, True)
+                for part in child.orelse:
+                    yield from self._imports(ast.Module([part], []), inside, typing_only)
+            else:
+                yield from self._imports(child, inside, typing_only)
+
+    def _resolve(self, dotted: str) -> str:
+        level = len(dotted) - len(dotted.lstrip("."))
+        base = self.name.split(".")
+        base = base[: len(base) - (level - 1 if self.is_package else level)]
+        return ".".join(base + ([dotted.lstrip(".")] if dotted.lstrip(".") else []))
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        return self._resolve("." * node.level + (node.module or "")) if node.level else node.module or ""
+
+
+def sources():
+    return [p for top in ("dynamo_lite", "backends") for p in sorted((ROOT / top).rglob("*.py")) if "build" not in p.parts]
+
+
+MODULES = [Module(path) for path in sources()]
+NAMES = {m.name for m in MODULES} | {f"dynamo_lite.{name}" for name in EXTENSIONS}
+
+
+def own_module(target: str) -> str | None:
+    """The longest prefix of an imported name that is a module of ours."""
+    parts = target.split(".")
+    if parts[0] != "dynamo_lite":
+        return None
+    while parts and ".".join(parts) not in NAMES:
+        parts.pop()
+    return ".".join(parts)
+
+
+def layer(name: str, layers: list[str], prefix: str) -> str:
+    """Which entry of a layer list a module belongs to."""
+    inner = name.removeprefix(prefix).lstrip(".") or "__init__"
+    if f"{inner}.__init__" in layers:
+        return f"{inner}.__init__"
+    for entry in layers:
+        if inner == entry or inner.startswith(entry + "."):
+            return entry
+    raise AssertionError(f"{name} is in no layer: name it in {pathlib.Path(__file__).name}, where design.md puts it")
+
+
+def own_imports(m: Module):
+    for line, target, in_function, typing_only in m.imports:
+        name = own_module(target)
+        if name is not None and not typing_only:
+            yield f"{m.shown}:{line}", name, in_function
+
+
+def check(problems: list[str]) -> None:
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def test_every_module_is_in_a_layer():
+    for m in MODULES:
+        if m.name.startswith("dynamo_lite.backends"):
+            layer(m.name, BACKEND_LAYERS, "dynamo_lite.backends")
+        else:
+            layer(m.name, LAYERS, "dynamo_lite")
+
+
+def _upward(m: Module):
+    backend = m.name.startswith("dynamo_lite.backends")
+    layers, prefix = (BACKEND_LAYERS, "dynamo_lite.backends") if backend else (LAYERS, "dynamo_lite")
+    mine = layer(m.name, layers, prefix)
+    for at, name, _ in own_imports(m):
+        extension = name.removeprefix("dynamo_lite.") in EXTENSIONS
+        if backend and not name.startswith("dynamo_lite.backends"):
+            if name.removeprefix("dynamo_lite.") not in FOR_BACKENDS and name != "dynamo_lite":
+                yield f"{at}: a backend imports {name} of the front end"
+            elif name == "dynamo_lite":
+                yield f"{at}: a backend imports the package itself; name the module (from dynamo_lite import config)"
+        elif not backend and name.startswith("dynamo_lite.backends"):
+            if name not in FOR_FRONT_END:
+                yield f"{at}: the front end imports {name}; it goes through the registry"
+        elif not extension:
+            theirs = layer(name, layers, prefix)
+            if (m.name, name) not in LAZY and layers.index(theirs) > layers.index(mine):
+                yield f"{at}: {mine} imports {theirs}, which stands below it"
+
+
+def test_no_upward_import():
+    check([problem for m in MODULES for problem in _upward(m)])
+
+
+def test_no_own_import_hidden_in_a_function():
+    check([f"{at}: {name} is imported inside a function" for m in MODULES for at, name, hidden in own_imports(m)
+           if hidden and (m.name, name) not in LAZY])
+
+
+def test_lazy_imports_are_real():
+    made = {(m.name, name) for m in MODULES for _, name, hidden in own_imports(m) if hidden}
+    assert LAZY <= made, f"no longer made: {LAZY - made}"
+
+
+def test_competitors_are_not_imported():
+    problems = [f"{m.shown}:{line}: imports {target}" for m in MODULES for line, target, _, typing_only in m.imports
+                if not typing_only and any(target == f or target.startswith(f + ".") for f in FORBIDDEN)]
+    for m in MODULES:
+        for node in ast.walk(m.tree):
+            if isinstance(node, ast.Attribute):
+                dotted = ast.unparse(node)
+                if dotted in FORBIDDEN or dotted == "torch.compile":
+                    problems.append(f"{m.shown}:{node.lineno}: uses {dotted}")
+            name = getattr(node, "id", None) or getattr(node, "attr", None)
+            if name in FORBIDDEN_NAMES:
+                problems.append(f"{m.shown}:{node.lineno}: uses {name}, which loads torch._inductor")
+    check(problems)
+
+
+def test_python_versions_are_told_apart_in_their_own_modules():
+    problems = []
+    for m in MODULES:
+        if m.name.removeprefix("dynamo_lite.").split(".")[0] in VERSIONED:
+            continue
+        for node in ast.walk(m.tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.version_info", "sys.hexversion"):
+                problems.append(f"{m.shown}:{node.lineno}: {ast.unparse(node)}")
+    check(problems)
+
+
+@pytest.mark.parametrize("m", MODULES, ids=lambda m: m.shown)
+def test_files_are_small_and_say_what_they_hold(m):
+    lines = m.text.count("\n")
+    assert lines <= MAX_LINES, f"{m.shown} has {lines} lines: look for the seam"
+    assert "utils" not in m.path.stem, "a module is named for what it holds"
+    assert ast.get_docstring(m.tree) or not m.tree.body, f"{m.shown} has no docstring"
+
+
+@pytest.mark.parametrize("code,target,in_function", [
+    ("from . import config", "dynamo_lite.config", False),
+    ("from .guards.tree import x", "dynamo_lite.guards.tree.x", False),
+    ("def f():\n    from . import exc", "dynamo_lite.exc", True),
+    ("import importlib\nimportlib.import_module('.exc', __package__)", "dynamo_lite.exc", True),
+    ("class A:\n    import dynamo_lite.log", "dynamo_lite.log", False),
+])
+def test_the_reader_itself(code, target, in_function):
+    m = Module.__new__(Module)
+    m.name, m.is_package = "dynamo_lite.source", False
+    found = [(t, hidden) for _, t, hidden, _ in m._imports(ast.parse(code), False, False)]
+    assert (target, in_function) in found
