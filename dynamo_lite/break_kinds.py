@@ -1,7 +1,7 @@
 """What can stop a capture: one row per kind, with a stable identifier, what it is, and what the user can do.
 
-The identifiers are part of the public interface: users filter logs by them and `docs/graph_breaks.md` is written from this
-table. A row may be reworded; an identifier, once released, is neither renamed nor reused.
+The identifiers are part of the public interface: users filter logs by them and `docs/graph_breaks.md` is written from
+this table. A row may be reworded; an identifier, once released, is neither renamed nor reused.
 """
 import dataclasses
 
@@ -119,7 +119,7 @@ _kind("dynamic_code", "code made while running",
       "exec, eval, compile and changes to locals() or frames can't be followed",
       "write the code out, or run it outside the compiled function")
 _kind("python_exception_in_trace", "an exception that the function raises itself",
-      "the function raises under every circumstance that the capture knows of; plain Python raises it with the right effects",
+      "the function raises whenever it is called like this; plain Python raises it with the right effects before it",
       "nothing to do if the exception is meant; otherwise the message names the statement at fault")
 _kind("exception_handling", "exception handling that is not captured",
       "the handler, the exception's type or its traceback can't be followed",

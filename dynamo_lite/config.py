@@ -1,8 +1,8 @@
 """Every setting of dynamo_lite, in one table: name, type, default, what it does.
 
-Read a setting as an attribute (`config.recompile_limit`), set it the same way, or for a while with `config.patch(...)`. Each
-can also be given in the environment as `DYNAMO_LITE_<NAME>`. Invariant: a setting always holds a value of its declared type;
-a wrong type, a wrong choice or a name that does not exist is an error that says what would have been right.
+Read a setting as an attribute (`config.recompile_limit`), set it the same way, or for a while with `config.patch(...)`.
+Each can also be given in the environment as `DYNAMO_LITE_<NAME>`. Invariant: a setting holds a value of its declared
+type; a wrong type or choice, or a name that does not exist, is an error that says what would have been right.
 """
 import contextlib
 import dataclasses
@@ -28,7 +28,7 @@ class Option:
     name: str = ""
 
     @property
-    def type(self) -> type:
+    def type(self) -> Any:
         return type(self.default)
 
     @property
@@ -60,7 +60,8 @@ class Option:
         if self.type is str and isinstance(value, os.PathLike):
             value = os.fspath(value)
         if type(value) is not self.type:
-            raise TypeError(f"config.{self.name} is of type {self.type.__name__}, not {type(value).__name__} ({value!r})")
+            raise TypeError(
+                f"config.{self.name} is of type {self.type.__name__}, not {type(value).__name__} ({value!r})")
         if self.choices and value not in self.choices:
             raise ValueError(f"config.{self.name} is one of {', '.join(self.choices)}, not {value!r}")
         if self.minimum is not None and value < self.minimum:
@@ -80,9 +81,10 @@ def _user_cache_dir() -> str:
 
 # ---------------------------------------------------------------- the table: capture
 default_backend: str = _option("inductor_lite", "the backend that compile() uses when none is named")
-recompile_limit: int = _option(8, "cache entries per code object before it runs uncompiled, with one warning", minimum=1)
+recompile_limit: int = _option(8, "cache entries per code object before it runs uncompiled, with a warning", minimum=1)
 error_on_recompile: bool = _option(False, "raise instead of compiling a code object a second time")
-suppress_errors: bool = _option(False, "on an internal error or a failing backend: warn once and run the frame in plain Python")
+suppress_errors: bool = _option(
+    False, "on an internal error or a failing backend: warn once and run the frame in plain Python")
 capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph while nothing branches on its value")
 inline_depth_limit: int = _option(200, "nested calls to follow before a call breaks the graph", minimum=1)
 extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline though they are skipped by default")
@@ -137,7 +139,8 @@ def _start_value(option: Option) -> Any:
 
 
 OPTIONS: dict[str, Option] = {
-    name: dataclasses.replace(value, name=name) for name, value in list(globals().items()) if isinstance(value, Option)}
+    name: dataclasses.replace(value, name=name)
+    for name, value in list(globals().items()) if isinstance(value, Option)}
 globals().update({name: _start_value(option) for name, option in OPTIONS.items()})
 
 
@@ -160,7 +163,7 @@ def _patched(values: dict[str, Any]) -> Iterator[None]:
 
 
 def patch(**values: Any) -> contextlib.AbstractContextManager[None] | Callable[..., Any]:
-    """Set the named settings inside a `with` block, or while the decorated function runs; all names are checked first."""
+    """Set the named settings in a `with` block, or while the decorated function runs; all are checked first."""
     checked = {name: _find(name).check(value) for name, value in values.items()}
     return _patched(checked)
 
@@ -170,7 +173,8 @@ def describe() -> str:
     rows = []
     for name, option in OPTIONS.items():
         choices = f" ({'|'.join(option.choices)})" if option.choices else ""
-        rows.append(f"{name} = {globals()[name]!r}{choices}\n    {option.help}; default {option.default!r}, {option.env}")
+        rows.append(f"{name} = {globals()[name]!r}{choices}")
+        rows.append(f"    {option.help}; default {option.default!r}, {option.env}")
     return "\n".join(rows)
 
 

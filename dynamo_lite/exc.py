@@ -24,7 +24,7 @@ class SkipFrame(Exception):
 class Unsupported(DynamoLiteError):
     """A construct that can't be captured: a graph break, or with fullgraph=True the user's error.
 
-    `kind` is an identifier of break_kinds.py; `detail` says in a few words what was met here; `user_stack` is the user's
+    `kind` is an identifier of break_kinds.py; `detail` says in a few words what was met; `user_stack` is the user's
     position, outermost call first, the statement itself last.
     """
 

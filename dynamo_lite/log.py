@@ -1,9 +1,10 @@
 """Logs that a user can switch on by name, counters, and the time that each phase of a compile takes.
 
-An artifact is one stream of records, sent to the logger `dynamo_lite.<name>`. `DYNAMO_LITE_LOGS="graph_breaks,+bytecode"`, the
-same in `TORCH_LOGS` for the names that both know, and `set_logs` switch artifacts: a bare name shows it, `+` shows more, `-`
-less (errors only), `all` means every artifact. Warnings are shown always. Invariants: a record carries the id of the frame
-that was being compiled as `record.frame_id`; it is printed here only if no handler of the user's own takes it.
+An artifact is one stream of records of the logger `dynamo_lite.<name>`. `DYNAMO_LITE_LOGS="graph_breaks,+bytecode"`,
+the same in `TORCH_LOGS` for the names that both know, and `set_logs` switch artifacts: a bare name shows it, `+` shows
+more, `-` less (errors only), `all` means every artifact. Warnings are shown unless `-` hides them. Invariants: a record
+carries the id of the frame that was being compiled as `record.frame_id`; it is printed here only if no handler of the
+user's own takes it.
 """
 import contextlib
 import dataclasses
@@ -95,7 +96,7 @@ def _add_frame_id(record: logging.LogRecord) -> bool:
 
 
 def first_time(name: str, key: Hashable) -> bool:
-    """True the first time that `key` is met for artifact `name` since the last reset: for what is said once per place."""
+    """True the first time that `key` is met for artifact `name` since the last reset: for what is said once."""
     with _lock:
         if (name, key) in _seen:
             return False
@@ -112,7 +113,7 @@ class _Formatter(logging.Formatter):
 
 
 class _LastResort(logging.Handler):
-    """Prints on standard error what no handler of the user's takes; looks sys.stderr up each time, as it may be redirected."""
+    """Prints on standard error what no handler of the user's takes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger: logging.Logger | None = logging.getLogger(record.name)
@@ -121,6 +122,7 @@ class _LastResort(logging.Handler):
                 return
             logger = logger.parent if logger.propagate else None
         try:
+            # Looked up each time: it may have been redirected.
             sys.stderr.write(self.format(record) + "\n")
         except Exception:
             self.handleError(record)
@@ -138,7 +140,7 @@ _LEVELS = {"": logging.INFO, "+": logging.DEBUG, "-": logging.ERROR}
 
 
 def parse_settings(text: str) -> tuple[dict[str, int], list[str]]:
-    """`"graph_breaks,+bytecode,-guards"` as levels by artifact, later entries winning, and the names that are unknown."""
+    """`"graph_breaks,+bytecode,-guards"` as levels by artifact, the last entry winning, and the unknown names."""
     levels: dict[str, int] = {}
     unknown = []
     for entry in text.split(","):
@@ -157,7 +159,8 @@ def parse_settings(text: str) -> tuple[dict[str, int], list[str]]:
 
 
 def _unknown_message(names: list[str], setting: str) -> str:
-    return f"{setting}: unknown log name {', '.join(map(repr, names))}; the known ones are all, {', '.join(sorted(ARTIFACTS))}"
+    known = ", ".join(["all", *sorted(ARTIFACTS)])
+    return f"{setting}: unknown log name {', '.join(map(repr, names))}; the known ones are {known}"
 
 
 def set_logs(settings: str | None = None, /, **levels: bool | int | str) -> None:
@@ -185,7 +188,7 @@ def _level(value: bool | int | str) -> int:
 
 
 def _apply_environment() -> None:
-    # torch names streams of its own in TORCH_LOGS and reports those that it does not know, so ours is silent about them.
+    # torch names streams of its own in TORCH_LOGS and reports what it does not know, so this is silent about them.
     levels, _ = parse_settings(os.environ.get("TORCH_LOGS", ""))
     own, unknown = parse_settings(os.environ.get("DYNAMO_LITE_LOGS", ""))
     if unknown:
@@ -269,11 +272,11 @@ def reset() -> None:
 # ---------------------------------------------------------------- the artifacts
 register_artifact("graph_breaks", "each place where a graph ends early: the user's line, the reason, what to do",
                   "the chain of inlined calls, and repeats")
-register_artifact("recompiles", "each second compile of a code object: the guard that failed, the old and the new value",
+register_artifact("recompiles", "each second compile of a code object: the guard that failed, the old and new value",
                   "the guards of every other entry that failed")
 register_artifact("guards", "the conditions under which a compiled frame is used again, as a tree", "the guard program")
 register_artifact("graph_code", "each captured graph as Python code", "with the metadata of every node")
-register_artifact("bytecode", "the bytecode before and after, side by side", "with every instruction as it is evaluated")
+register_artifact("bytecode", "the bytecode before and after, side by side", "every instruction as it is evaluated")
 register_artifact("aot_graphs", "the functionalized, decomposed graph that the backend gets")
 register_artifact("output_code", "the generated kernels and the code that calls them")
 register_artifact("perf", "what makes the compiled program slower than it has to be, and the seconds by phase")

@@ -60,8 +60,8 @@ def test_lists_become_tuples():
 
 
 def test_environment(tmp_path):
-    env = dict(os.environ, DYNAMO_LITE_RECOMPILE_LIMIT="3", DYNAMO_LITE_CACHE_DIR=str(tmp_path), DYNAMO_LITE_CPP_SIMD="sse",
-               DYNAMO_LITE_SUPPRESS_ERRORS="yes", DYNAMO_LITE_EXTRA_SKIP_MODULES="a, b")
+    env = dict(os.environ, DYNAMO_LITE_RECOMPILE_LIMIT="3", DYNAMO_LITE_CACHE_DIR=str(tmp_path),
+               DYNAMO_LITE_CPP_SIMD="sse", DYNAMO_LITE_SUPPRESS_ERRORS="yes", DYNAMO_LITE_EXTRA_SKIP_MODULES="a, b")
     code = ("from dynamo_lite import config as c; "
             "print(c.recompile_limit, c.cache_dir, c.cpp_simd, c.suppress_errors, c.extra_skip_modules)")
     p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)

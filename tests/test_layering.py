@@ -48,7 +48,8 @@ FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that `import dynamo_lite` may take.
 LAZY: set[tuple[str, str]] = set()
 
-FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.compilers", "functorch.compile")
+FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.compilers",
+             "functorch.compile")
 FORBIDDEN_NAMES = {"make_fx"}
 VERSIONED = ("bytecode", "interpreter")
 MAX_LINES = 800
@@ -104,7 +105,7 @@ class Module:
 
 
 def sources():
-    return [p for top in ("dynamo_lite", "backends") for p in sorted((ROOT / top).rglob("*.py")) if "build" not in p.parts]
+    return [path for top in ("dynamo_lite", "backends") for path in sorted((ROOT / top).rglob("*.py"))]
 
 
 MODULES = [Module(path) for path in sources()]
