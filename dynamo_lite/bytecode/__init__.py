@@ -1,0 +1,5 @@
+"""Bytecode: decode a code object, analyse it, build a new one. Knows nothing of tensors or of the evaluator.
+
+`instructions` decodes, `analysis` answers questions about the result, `emit` builds code (through `assembler` and
+`tables`), `facts` picks the module of what is particular to the running Python's version (`py311`).
+"""

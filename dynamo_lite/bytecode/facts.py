@@ -1,0 +1,14 @@
+"""Picks the facts of the running Python: the one place that reads ``sys.version_info``."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info[:2] == (3, 11):
+    from dynamo_lite.bytecode import py311 as facts
+else:
+    raise ImportError(
+        "dynamo_lite knows the bytecode of Python 3.11; this is Python " + ".".join(map(str, sys.version_info[:3]))
+    )
+
+__all__ = ["facts"]
