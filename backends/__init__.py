@@ -1,0 +1,10 @@
+"""What turns a captured graph into something that runs: the registry of backends, and the backends.
+
+Importing this package is cheap: a backend's implementation is imported when it is first looked up.
+"""
+from dynamo_lite.backends import eager as _eager  # noqa: F401  (registers itself)
+from dynamo_lite.backends.registry import list_backends, lookup_backend, register_backend, register_lazy_backend
+
+__all__ = ["list_backends", "lookup_backend", "register_backend", "register_lazy_backend"]
+
+register_lazy_backend("inductor_lite", "dynamo_lite.backends.inductor", "inductor_lite")
