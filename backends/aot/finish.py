@@ -1,0 +1,126 @@
+"""The end of a recorded graph: which values it computes, what it writes back, how the program's results are made of that.
+
+Invariant: afterwards the graph is as ``graph.AtenGraph`` says: values have memory of their own and eager's strides, writes to inputs
+come last, and nothing reads an input after its write.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.aot.functional import (
+    CannotFunctionalize, Emit, Memory, Tracked, chain_to_root, offset_in)
+from dynamo_lite.backends.aot.graph import (
+    AtenGraph, InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput)
+
+aten = torch.ops.aten
+
+
+def finish(
+    graph: Graph, memory: Memory, emit: Emit, inputs: list[Tracked | None], constants: dict[str, torch.Tensor],
+    results: tuple[Any, ...],
+) -> AtenGraph:
+    """Adds the graph's outputs and writes.
+
+    Args:
+        graph, memory, emit: of the recorder.
+        inputs: for each placeholder its tensor, or None.
+        constants: of the recorder.
+        results: what the captured graph returned: fake tensors and other things.
+    """
+    mutated = [i for i, t in enumerate(inputs) if t is not None and t.storage.version > 0]
+    _refuse_shared_inputs(inputs, mutated)
+    values = _Values(memory, emit)
+    recipes = tuple(_recipe(result, memory, inputs, values) for result in results)
+    _write_back(graph, memory, emit, inputs, mutated)
+    graph.output(tuple(values.nodes))
+    graph.output_node().meta["val"] = tuple(node.meta["val"] for node in values.nodes)
+    return AtenGraph(graph, constants, recipes, tuple(mutated))
+
+
+class _Values:
+    """The values that the graph computes for its results; each has memory of its own."""
+
+    def __init__(self, memory: Memory, emit: Emit) -> None:
+        self.nodes: list[Node] = []
+        self._memory = memory
+        self._emit = emit
+        self._indices: dict[int, int] = {}
+        self._owners: set[Node] = set()
+
+    def index(self, root: Tracked) -> int:
+        """The number of the value that holds the memory of ``root``."""
+        found = self._indices.get(id(root.storage))
+        if found is None:
+            node = self._memory.read(root)
+            owner = passes.root(node)
+            if owner.op != "call_function" or owner in self._owners or node is not owner:
+                node = owner = self._emit(aten.clone.default, (node,))
+                if node.meta["val"].stride() != root.fake.stride():
+                    node = owner = self._emit(passes.ops.copy_strided, (node.args[0], tuple(root.fake.stride())))
+            self._owners.add(owner)
+            found = self._indices[id(root.storage)] = len(self.nodes)
+            self.nodes.append(node)
+        return found
+
+
+def _recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: _Values) -> OutputRecipe:
+    if not isinstance(result, torch.Tensor):
+        return LiteralOutput(result)
+    tracked = memory.find(result)
+    if tracked is None:
+        raise CannotFunctionalize("a result that was not made by this graph")
+    root = tracked.storage.root
+    for i, known in enumerate(inputs):
+        if known is root:
+            base: InputOutput | ValueOutput = InputOutput(i)
+            break
+    else:
+        base = ValueOutput(values.index(root))
+    if tracked is root:
+        return base
+    fake, origin = tracked.fake, root.fake
+    plain = fake.dtype == origin.dtype and fake.is_conj() == origin.is_conj() and fake.is_neg() == origin.is_neg()
+    chain = None if plain else tuple((s.target, s.args, s.kwargs, s.item) for s in chain_to_root(tracked))
+    offset = offset_in(tracked, root) if plain else 0
+    return OutputAlias(base, tuple(fake.shape), tuple(fake.stride()), offset, chain)
+
+
+def _write_back(
+    graph: Graph, memory: Memory, emit: Emit, inputs: list[Tracked | None], mutated: list[int]
+) -> None:
+    pairs: list[tuple[Node, Node]] = []
+    for i in mutated:
+        tracked = inputs[i]
+        assert tracked is not None
+        place = next(node for n, node in enumerate(graph.nodes) if n == i)
+        value = memory.read(tracked)
+        if value is not place:
+            pairs.append((place, value))
+    written = {place for place, _ in pairs}
+    for n, (place, value) in enumerate(pairs):
+        # A value that is only a look at an input is taken before that input is overwritten.
+        if passes.root(value) in written:
+            pairs[n] = (place, emit(aten.clone.default, (value,)))
+    for place, value in pairs:
+        node = graph.create_node("call_function", aten.copy_.default, (place, value))
+        node.meta["val"] = place.meta["val"]
+
+
+def _refuse_shared_inputs(inputs: list[Tracked | None], mutated: list[int]) -> None:
+    """Two inputs of one memory, one of them written: the other would have to change too."""
+    if not mutated:
+        return
+    users: dict[int, int] = {}
+    for t in inputs:
+        if t is not None:
+            key = t.fake.untyped_storage()._cdata
+            users[key] = users.get(key, 0) + 1
+    for i in mutated:
+        tracked = inputs[i]
+        assert tracked is not None
+        if users[tracked.fake.untyped_storage()._cdata] > 1:
+            raise CannotFunctionalize("an input is written whose memory another input shares")

@@ -1,0 +1,70 @@
+"""Operations of the aten graph that aten itself lacks, as plain functions on real tensors.
+
+Lowerings may treat them specially: all are about layout, none computes. A program runs them as library calls otherwise.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def copy_strided(x: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    """A copy of ``x`` laid out with the given strides."""
+    out = torch.empty_strided(x.shape, stride, dtype=x.dtype, device=x.device)
+    return out.copy_(x)
+
+
+def as_strided(x: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> torch.Tensor:
+    """``x.as_strided``, with the offset counted from the first element of ``x`` and not from the start of its storage."""
+    return x.as_strided(size, stride, x.storage_offset() + offset)
+
+
+def as_strided_scatter(
+    x: torch.Tensor, src: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int
+) -> torch.Tensor:
+    """A copy of ``x`` with ``src`` written where ``as_strided(x, size, stride, offset)`` looks."""
+    out = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+    out.as_strided(size, stride, offset).copy_(src)
+    return out
+
+
+class Functionalized:
+    """A mutating operation without a functional form, as one: works on copies and returns them.
+
+    Calling it gives the operation's own results (those that are no mutated argument) followed by the copies.
+    """
+
+    def __init__(self, op: Any, mutated: tuple[int | str, ...]) -> None:
+        self.op = op
+        self.mutated = mutated
+        self.__name__ = f"functionalized_{op._schema.name.replace('::', '_')}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        new_args, new_kwargs = list(args), dict(kwargs)
+        copies = []
+        for place in self.mutated:
+            target: Any = new_args if isinstance(place, int) else new_kwargs
+            value = target[place]
+            copy: Any = [_copy(t) for t in value] if isinstance(value, (list, tuple)) else _copy(value)
+            target[place] = copy
+            copies.extend(copy if isinstance(copy, list) else [copy])
+        result = self.op(*new_args, **new_kwargs)
+        results = result if isinstance(result, (tuple, list)) else () if result is None else (result,)
+        own = [r for r in results if not any(r is c for c in copies)]
+        return (*own, *copies)
+
+    def __hash__(self) -> int:
+        return hash((self.op, self.mutated))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Functionalized) and (self.op, self.mutated) == (other.op, other.mutated)
+
+
+def _copy(t: torch.Tensor | None) -> torch.Tensor | None:
+    return None if t is None else copy_strided(t, t.stride())
+
+
+VIEW_LIKE: frozenset[Callable[..., Any]] = frozenset({as_strided})
+"""Functions of this module whose result shares memory with their first argument."""

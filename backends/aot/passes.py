@@ -1,0 +1,127 @@
+"""Cleaning up an aten graph: dead code, equal calls.
+
+Invariant of every pass: results, effects, their order, and the random numbers drawn stay the same.
+"""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot.graph import AtenGraph
+
+aten = torch.ops.aten
+_UNINITIALIZED = frozenset({
+    aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.new_empty.default,
+    aten.new_empty_strided.default, aten.empty_permuted.default})
+
+
+def clean(graph: AtenGraph) -> None:
+    """All passes, in order."""
+    remove_dead_code(graph)
+    merge_equal_calls(graph)
+    remove_unused_constants(graph)
+    graph.graph.lint()
+
+
+def is_effectful(node: Node) -> bool:
+    """Whether a call must stay though nobody reads its result."""
+    target = node.target
+    if node.op != "call_function" or node.meta.get("effect"):
+        return True
+    if not isinstance(target, torch._ops.OpOverload):
+        return target is not operator.getitem and target not in (ops.as_strided, ops.as_strided_scatter, ops.copy_strided)
+    if is_random(node) or target._schema.is_mutable:
+        return True
+    return target.namespace not in ("aten", "prims", "prim")
+
+
+def is_random(node: Node) -> bool:
+    """Whether a call draws from a random generator."""
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags and (
+        _draws(node))
+
+
+def _draws(node: Node) -> bool:
+    # Some operations carry the tag because of a dropout probability that is usually zero.
+    if node.target in (aten._scaled_dot_product_flash_attention_for_cpu.default, aten.scaled_dot_product_attention.default):
+        position = 4 if node.target is aten.scaled_dot_product_attention.default else 3
+        p = node.args[position] if len(node.args) > position else node.kwargs.get("dropout_p", 0.0)
+        return p != 0.0
+    return True
+
+
+def remove_dead_code(graph: AtenGraph) -> None:
+    """Removes calls whose results nobody reads."""
+    for node in reversed(list(graph.graph.nodes)):
+        if not node.users and node.op == "call_function" and not is_effectful(node):
+            graph.graph.erase_node(node)
+
+
+def merge_equal_calls(graph: AtenGraph) -> None:
+    """Keeps one of several calls of the same operation on the same values, unless they are results of the graph."""
+    results = set(graph.values)
+    seen: dict[Any, Node] = {}
+    for node in list(graph.graph.nodes):
+        if node.op != "call_function" or is_effectful(node) or node.target in _UNINITIALIZED:
+            continue
+        key = (node.target, _freeze(node.args), _freeze(node.kwargs))
+        try:
+            first = seen.setdefault(key, node)
+        except TypeError:
+            continue  # an argument without a hash, such as a symbolic size: the call is kept
+        if first is node:
+            continue
+        if node in results:
+            if first in results:
+                continue  # each result has memory of its own
+            # The other way round: the earlier call becomes the result.
+        if not _same_strides(first, node):
+            continue
+        node.replace_all_uses_with(first)
+        graph.graph.erase_node(node)
+
+
+def remove_unused_constants(graph: AtenGraph) -> None:
+    """Drops constants that no call reads."""
+    for node in list(graph.graph.nodes):
+        if node.op == "get_attr" and not node.users:
+            graph.graph.erase_node(node)
+    used = {node.target for node in graph.graph.nodes if node.op == "get_attr"}
+    graph.constants = {name: value for name, value in graph.constants.items() if name in used}
+
+
+def root(node: Node) -> Node:
+    """The node whose memory a node of the graph may share when it is run by library calls: through views, to their source."""
+    while node.op == "call_function" and node.args and isinstance(node.args[0], Node) and is_view(node.target):
+        node = node.args[0]
+    return node
+
+
+def is_view(target: Any) -> bool:
+    """Whether a call's result may share memory with its first argument."""
+    if target is operator.getitem or target in ops.VIEW_LIKE or target is aten._unsafe_view.default:
+        return True
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    info = target._schema.arguments[0].alias_info if target._schema.arguments else None
+    return info is not None and not info.is_write
+
+
+def _same_strides(a: Node, b: Node) -> bool:
+    x, y = a.meta["val"], b.meta["val"]
+    return not isinstance(x, torch.Tensor) or x.stride() == y.stride()
+
+
+def _freeze(value: Any) -> Any:
+    """A key that tells apart what is not the same argument: 1, 1.0 and True are three, and so are 0.0 and -0.0."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_freeze, value))
+    if isinstance(value, dict):
+        return tuple((k, _freeze(v)) for k, v in value.items())
+    if isinstance(value, (bool, int, float, complex)):
+        return type(value), repr(value)
+    return value

@@ -1,0 +1,396 @@
+"""The recorder: runs a captured graph on fake tensors and writes down the aten calls that it makes, as a functional graph.
+
+How it works: the captured graph is interpreted, node by node, under a dispatch mode that sits above the fake mode and below
+autograd. Each aten call arrives there and is, in this order: decomposed by our table; decomposed by aten itself if it is a
+composite (with aten's own kernel, so that eager's choice of algorithm is kept); rewritten to its functional form if it
+writes to an argument; or run on the fakes and recorded. Memory is tracked by ``functional.Memory``.
+
+Invariant: interpreting the finished graph on real inputs, then applying its ``outputs`` recipes, has the effects and results of
+the captured graph in eager, the random stream included.
+"""
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, GraphModule, Node
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.aot.finish import finish
+from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory, Tracked, ViewStep
+from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.mutation import functional_form
+
+aten = torch.ops.aten
+Decompositions = dict[Any, Callable[..., Any]]
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default})
+_FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
+_NO_OPS = frozenset({aten.detach_.default})
+
+KEPT_COMPOSITES: set[Any] = set()
+"""Composite operations that are recorded as they are, for a lowering or a library call of their own."""
+
+
+def fake_mode_of(gm: GraphModule, example_inputs: list[Any]) -> Any:
+    """The fake mode of the example inputs, or the one the front end left in ``gm.meta``."""
+    for value in example_inputs:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return gm.meta["fake_mode"]
+
+
+def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decompositions) -> AtenGraph:
+    """The functional aten graph of ``gm``.
+
+    Args:
+        gm: the captured graph; its output is a flat tuple.
+        example_inputs: a fake tensor (or number) for each placeholder, as at the graph's entry.
+        decompositions: for an operation, a function of the same arguments that computes it by others, or ``NotImplemented``.
+
+    Raises:
+        CannotFunctionalize: the graph does something to memory that has no functional form.
+    """
+    mode = fake_mode_of(gm, example_inputs)
+    recorder = Recorder(mode, decompositions)
+    recorder.add_inputs(gm, example_inputs)
+    with _global_state_kept(), mode, torch._C._AutoDispatchBelowAutograd(), recorder:
+        results = recorder.interpret(gm, example_inputs)
+    with mode:
+        graph = finish(recorder.graph, recorder.memory, recorder.emit, recorder.inputs, recorder.constants, results)
+    graph.inference = any(isinstance(r, FakeTensor) and r.is_inference() for r in results) and not (
+        torch.is_inference_mode_enabled())
+    passes.clean(graph)
+    return graph
+
+
+@contextlib.contextmanager
+def _global_state_kept() -> Iterator[None]:
+    """Grad mode as before, whatever nodes of the graph switched; and no fake tensor left in autocast's cache of casts."""
+    grad = torch.is_grad_enabled()
+    try:
+        yield
+    finally:
+        torch._C._set_grad_enabled(grad)
+        if torch.is_autocast_enabled("cpu"):
+            torch.clear_autocast_cache()
+
+
+class Recorder(TorchDispatchMode):
+    """The dispatch mode; holds the graph under construction.
+
+    Attributes:
+        graph: the functional graph so far.
+        memory: what each fake tensor's value is.
+        inputs: for each placeholder its ``Tracked``, or None if it is no tensor.
+        constants: tensors met that are no inputs.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Keeps torch from wrapping __torch_dispatch__ with what imports torch._dynamo.
+        return False
+
+    def __init__(self, fake_mode: Any, decompositions: Decompositions) -> None:
+        super().__init__()
+        self.graph = Graph()
+        self.memory = Memory(self.emit)
+        self.inputs: list[Tracked | None] = []
+        self.constants: dict[str, torch.Tensor] = {}
+        self._constant_nodes: dict[int, Node] = {}
+        self._fake_mode = fake_mode
+        self._decompositions = decompositions
+        self._origin: Node | None = None
+        self._insert_constants_after: Node | None = None
+
+    # ------------------------------------------------------------ inputs and the walk over the captured graph
+    def add_inputs(self, gm: GraphModule, example_inputs: list[Any]) -> None:
+        placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+        assert len(placeholders) == len(example_inputs), "an example for each placeholder"
+        for node, value in zip(placeholders, example_inputs):
+            mine = self.graph.placeholder(str(node.target))
+            mine.meta.update(val=value, origin=node, static=bool(node.meta.get("static")))
+            self.inputs.append(self.memory.add(value, mine) if isinstance(value, torch.Tensor) else None)
+            self._insert_constants_after = mine
+
+    def interpret(self, gm: GraphModule, example_inputs: list[Any]) -> tuple[Any, ...]:
+        """Runs ``gm``, which makes the calls that are recorded; its results."""
+        env: dict[Node, Any] = {}
+        feed = iter(example_inputs)
+        for node in gm.graph.nodes:
+            self._origin = node
+            if node.op == "placeholder":
+                env[node] = next(feed)
+                continue
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+            if node.op == "call_function":
+                env[node] = node.target(*args, **kwargs)
+            elif node.op == "call_method":
+                env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+            elif node.op == "call_module":
+                env[node] = gm.get_submodule(node.target)(*args, **kwargs)
+            elif node.op == "get_attr":
+                env[node] = self._constant(operator.attrgetter(node.target)(gm))
+            else:
+                results = args[0]
+                return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+        raise AssertionError("the graph has no output")
+
+    # ------------------------------------------------------------ dispatch
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
+        decomposition = self._decompositions.get(func)
+        if decomposition is not None:
+            with self:
+                result = decomposition(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        kind = _KINDS.get(func) or _classify(func)
+        if kind == "composite":
+            with self:
+                return func._op_dk(_COMPOSITE, *args, **kwargs)
+        if kind == "pure" or kind == "view":
+            return self._record_call(func, args, kwargs, kind == "view")
+        if kind == "mutating":
+            return self._record_mutation(func, args, kwargs)
+        if kind == "relayout":
+            return self._record_relayout(func, args, kwargs)
+        if kind == "lift":
+            return self._constant(args[0])
+        if kind == "no-op":
+            return args[0]
+        raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
+
+    def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
+        result = func(*args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            node = self._create(func, self._nodes(args), self._nodes(kwargs), result)
+            if view and _share_memory(result, args[0]):
+                self._add_view(result, node, func, args, kwargs, None)
+            else:
+                self.memory.add(result, node)
+        elif isinstance(result, (tuple, list)) and any(isinstance(r, torch.Tensor) for r in result):
+            node = self._create(func, self._nodes(args), self._nodes(kwargs), tuple(result))
+            for i, item in enumerate(result):
+                if isinstance(item, torch.Tensor):
+                    part = self._create(operator.getitem, (node, i), {}, item)
+                    if view and _share_memory(item, args[0]):
+                        self._add_view(item, part, func, args, kwargs, i)
+                    else:
+                        self.memory.add(item, part)
+        elif not isinstance(result, (bool, int, float)):
+            # Nothing to use: the call is there for what it does.
+            self._create(func, self._nodes(args), self._nodes(kwargs), result).meta["effect"] = True
+        return result
+
+    def _add_view(
+        self, fake: torch.Tensor, node: Node, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], item: int | None
+    ) -> None:
+        if fake is args[0]:
+            return
+        parent = self._track(args[0])
+        if func is aten.as_strided.default:
+            # Its offset counts from the start of the storage, which a value of the graph does not have.
+            size, stride = args[1], args[2]
+            root = parent.storage.root
+            offset = fake.storage_offset() - root.fake.storage_offset()
+            step = ViewStep(passes.ops.as_strided, (tuple(size), tuple(stride), offset), {})
+            node.replace_all_uses_with(replacement := self.emit(step.target, (self.memory.read(root), *step.args)))
+            self.graph.erase_node(node)
+            self.memory.add_view(fake, replacement, root, step)
+            return
+        self.memory.add_view(fake, node, parent, ViewStep(func, tuple(args[1:]), dict(kwargs), item))
+
+    def _record_mutation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func in _FILLS:
+            return self._record_fill(func, args[0], args[1] if len(args) > 1 else 0)
+        if func is aten.copy_.default and not (args[0].is_conj() or args[1].is_conj()):
+            return self._record_copy(*args[:2])
+        form = functional_form(func)
+        names = [a.name for a in func._schema.arguments]
+        targets = [_argument(place, names, args, kwargs) for place in form.mutated]
+        rest = {k: v for k, v in kwargs.items() if k not in form.dropped}
+        with self:
+            if isinstance(form.target, passes.ops.Functionalized):
+                computed = self._record_outside(form.target, args, rest)
+            else:
+                computed = form.target(*args, **rest)
+        results = list(computed) if len(form.mutated) + form.own > 1 else [computed]
+        new_values = results[form.own:]
+        for target, value in zip(targets, new_values):
+            pairs = zip(target, value) if isinstance(target, (list, tuple)) else ((target, value),)
+            for t, v in pairs:
+                if t is not None:
+                    self._write(t, v, func, args, kwargs)
+        own = iter(results[:form.own])
+        returned = [next(own) if place is None else targets[place] for place in form.returned]
+        if len(func._schema.returns) == 1:
+            return returned[0]
+        return tuple(returned) if returned else None
+
+    def _write(self, target: torch.Tensor, value: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
+        if target.shape != value.shape and target.numel() != value.numel() and kwargs.get("out") is not None:
+            # An `out` tensor is resized to fit. Its memory is then its own.
+            if self._is_input(target):
+                raise CannotFunctionalize(f"{func} resizes an input")
+            func(*args, **kwargs)
+            self.memory.add(target, self._node(value))
+            return
+        self.memory.write(self._track(target), self._node(value))
+
+    def _record_fill(self, func: Any, target: torch.Tensor, value: Any) -> torch.Tensor:
+        with self:
+            filled = torch.full(target.shape, 0 if isinstance(value, torch.Tensor) else value,
+                                dtype=target.dtype, device=target.device)
+            if isinstance(value, torch.Tensor):
+                filled = value.to(target.dtype).expand(target.shape)
+        self.memory.write(self._track(target), self._node(filled))
+        return target
+
+    def _record_copy(self, target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        with self:
+            if source.dtype != target.dtype or source.device != target.device:
+                source = aten._to_copy.default(source, dtype=target.dtype, device=target.device)
+            if source.shape != target.shape:
+                source = aten.expand.default(source, list(target.shape))
+        self.memory.write(self._track(target), self._node(source))
+        return target
+
+    def _record_outside(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a plain function, which never reaches the dispatcher as such."""
+        self.__exit__(None, None, None)
+        try:
+            return self._record_call(target, args, kwargs)
+        finally:
+            self.__enter__()
+
+    def _record_relayout(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        """``t_`` and its like: the tensor becomes a view of what it was."""
+        fake = args[0]
+        before = self._track(fake)
+        if self._is_input(fake):
+            raise CannotFunctionalize(f"{func} changes the shape of an input")
+        node = self.memory.read(before)
+        # The fake is about to change: what it was stays known by a twin.
+        old = aten.alias.default(fake)
+        for known in self.graph.nodes:
+            if known.meta["val"] is fake:
+                known.meta["val"] = old
+        before.fake = old
+        name = func._schema.name.split("::")[1].removesuffix("_")
+        functional = getattr(getattr(aten, name), func._overloadname)
+        func(*args, **kwargs)
+        value = self.emit(functional, (node, *args[1:]), kwargs)
+        after = self.memory.add_view(fake, value, before, ViewStep(functional, tuple(args[1:]), dict(kwargs)))
+        self.memory.replace(fake, after)
+        return fake
+
+    # ------------------------------------------------------------ nodes
+    def emit(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Node:
+        """A node whose metadata is computed from that of the nodes it reads. Not for use under this mode."""
+        kwargs = kwargs or {}
+        fakes, fake_kwargs = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
+        return self._create(target, args, kwargs, target(*fakes, **fake_kwargs))
+
+    def _create(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
+        node = self.graph.create_node("call_function", target, args, kwargs)
+        node.meta["val"] = value
+        node.meta["origin"] = self._origin
+        return node
+
+    def _nodes(self, value: Any) -> Any:
+        """``value`` with tensors replaced by the nodes that hold their values."""
+        if isinstance(value, torch.Tensor):
+            return self._node(value)
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self._nodes, value)) if type(value) in (tuple, list) else tuple(map(self._nodes, value))
+        if isinstance(value, dict):
+            return {k: self._nodes(v) for k, v in value.items()}
+        return value
+
+    def _node(self, tensor: torch.Tensor) -> Node:
+        return self.memory.read(self._track(tensor))
+
+    def _track(self, tensor: torch.Tensor) -> Tracked:
+        found = self.memory.find(tensor)
+        if found is None:
+            if isinstance(tensor, FakeTensor):
+                raise CannotFunctionalize("a tensor that was not made by this graph")
+            found = self.memory.find(self._constant(tensor))
+            assert found is not None
+        return found
+
+    def _is_input(self, tensor: torch.Tensor) -> bool:
+        root = self._track(tensor).storage.root
+        return any(root is known for known in self.inputs)
+
+    def _constant(self, value: Any) -> Any:
+        """The fake twin of a real tensor that is part of the program."""
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+            return value
+        twin = self._fake_mode.fake_tensor_converter.from_real_tensor(self._fake_mode, value, make_constant=False)
+        known = self._constant_nodes.get(id(value))
+        if known is None:
+            name = f"_constant{len(self.constants)}"
+            self.constants[name] = value
+            here = self._insert_constants_after
+            first = next(iter(self.graph.nodes), None)
+            place = self.graph.inserting_after(here) if here else (
+                self.graph.inserting_before(first) if first else contextlib.nullcontext())
+            with place:
+                known = self.graph.create_node("get_attr", name)
+            known.meta.update(val=twin, origin=self._origin)
+            self._insert_constants_after = self._constant_nodes[id(value)] = known
+        self.memory.add(twin, known)
+        return twin
+
+
+# ---------------------------------------------------------------- kinds of operations
+_KINDS: dict[Any, str] = {}
+
+
+def _classify(func: Any) -> str:
+    """What to do with an operation; remembered."""
+    kind = _kind_of(func)
+    _KINDS[func] = kind
+    return kind
+
+
+def _kind_of(func: Any) -> str:
+    schema = func._schema
+    if func in _LIFTS:
+        return "lift"
+    if func in _NO_OPS:
+        return "no-op"
+    if func in KEPT_COMPOSITES:
+        return "pure"
+    if func.has_kernel_for_dispatch_key(_COMPOSITE):
+        return "composite"
+    if torch.Tag.inplace_view in func.tags:
+        name = schema.name.split("::")[1]
+        return "storage" if name in ("set_", "resize_", "resize_as_", "_resize_output_", "as_strided_") else "relayout"
+    if schema.is_mutable:
+        return "storage" if schema.name in ("aten::resize_", "aten::set_", "aten::resize_as_") else "mutating"
+    return "view" if any(a.alias_info is not None for a in schema.arguments) else "pure"
+
+
+def _argument(place: int | str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The argument at a place of the schema, however it was passed."""
+    if isinstance(place, int):
+        if place < len(args):
+            return args[place]
+        place = names[place]
+    return kwargs.get(place)
+
+
+def _share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
