@@ -1,0 +1,105 @@
+"""One measurement, in a process of its own: first call, calls after it, memory, difference from eager; JSON on stdout.
+
+    python benchmarks/measure.py WORKLOAD SYSTEM SECONDS
+
+`run.py` starts these. The order matters: the first call comes before anything else runs torch operations of the
+workload, and memory is looked at after the timing, because the profiler slows calls down.
+"""
+import collections.abc
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from systems import SYSTEMS
+from workloads import WORKLOADS, opaque_by
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors of a result, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, collections.abc.Mapping):
+        for item in value.values():
+            yield from tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+    elif hasattr(value, "layers") and hasattr(value, "get_seq_length"):  # a transformers cache
+        for layer in value.layers:
+            yield from tensors([layer.keys, layer.values])
+
+
+def largest_difference(got: Any, want: Any) -> float:
+    """The largest absolute difference, over all tensors of two results; infinite if their form differs."""
+    a, b = list(tensors(got)), list(tensors(want))
+    if [(t.shape, t.dtype) for t in a] != [(t.shape, t.dtype) for t in b]:
+        return float("inf")
+    return max(((p.double() - q.double()).abs().max().item() for p, q in zip(a, b) if p.numel()), default=0.0)
+
+
+def time_calls(call: Callable[[], Any], seconds: float) -> dict[str, float]:
+    """Seconds per call: the median of samples, each long enough for the clock, over about the time given."""
+    start = time.perf_counter()
+    warm = 0
+    while warm < 3 or (time.perf_counter() - start < seconds / 4 and warm < 10_000):
+        call()
+        warm += 1
+    t = time.perf_counter()
+    call()
+    inner = max(1, min(10_000, int(2e-3 / max(time.perf_counter() - t, 1e-7))))
+    samples: list[float] = []
+    start = time.perf_counter()
+    while len(samples) < 5 or (time.perf_counter() - start < seconds and len(samples) < 5_000):
+        t = time.perf_counter()
+        for _ in range(inner):
+            call()
+        samples.append((time.perf_counter() - t) / inner)
+    samples.sort()
+    return {"median": statistics.median(samples), "best": samples[0], "p90": samples[int(len(samples) * 0.9)],
+            "calls": len(samples) * inner}
+
+
+def peak_of_call(call: Callable[[], Any]) -> int:
+    """Bytes that one call has allocated from torch's CPU allocator at its peak, its result included."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as prof:
+        result = call()
+    del result
+    total = peak = 0
+    for event in sorted(prof.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
+        if event.name() == "[memory]":
+            total += event.nbytes()
+            peak = max(peak, total)
+    return peak
+
+
+def measure(workload: str, system_name: str, seconds: float) -> dict[str, Any]:
+    system = SYSTEMS[system_name]
+    torch.manual_seed(0)
+    opaque_by(system.disable)
+    fn, args, kwargs = WORKLOADS[workload].build()
+    with torch.no_grad():
+        start = time.perf_counter()
+        compiled = system.compile(fn)
+        first = compiled(*args, **kwargs)
+        first_call = time.perf_counter() - start
+        report = system.report()
+        error = largest_difference(first, fn(*args, **kwargs))
+        del first
+        result = {
+            "first_call": first_call,
+            "call": time_calls(lambda: compiled(*args, **kwargs), seconds),
+            "error": max(error, largest_difference(compiled(*args, **kwargs), fn(*args, **kwargs))),
+            "peak_call": peak_of_call(lambda: compiled(*args, **kwargs)),
+            "peak_process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "report": report,
+        }
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], float(sys.argv[3]))))

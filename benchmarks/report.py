@@ -1,0 +1,134 @@
+"""Results as a table for README.md and as a plot.
+
+    python benchmarks/report.py        prints the table of the last full run, and puts it in README.md again
+"""
+import json
+import math
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def duration(seconds: float) -> str:
+    """Three digits with the unit that suits."""
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
+        if seconds * factor >= 1:
+            return f"{_digits(seconds * factor)} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.{max(0, 2 - max(0, math.floor(math.log10(value))))}f}" if value > 0 else "0"
+
+
+def _size(number: float) -> str:
+    if number >= 2**20 / 10:
+        return f"{number / 2**20:.1f} MB"
+    return f"{number / 1024:.1f} KB" if number >= 1024 else f"{number:.0f} B"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f} s" if value < 10 else f"{value:.1f} s"
+
+
+def _difference(value: float) -> str:
+    return f"{value:.0e}" if value else "0"
+
+
+def _cells(rows: dict[str, dict[str, Any]], systems: list[str], key: str, form: Callable[[float], str]) -> str:
+    """The figures of several systems in one cell."""
+    values = [rows[s].get(key) for s in systems]
+    return " / ".join("failed" if "failed" in rows[s] else form(v) if v is not None else "-"
+                      for s, v in zip(systems, values))
+
+
+def table(results: dict[str, Any]) -> str:
+    """A Markdown table: a row per workload, the systems side by side in each cell."""
+    systems = results["systems"]
+    compilers = [s for s in systems if s != "eager"]
+    both, all_three = " / ".join(compilers), " / ".join(systems)
+    columns = [("first call", both), ("first call, next process", both), ("a call", all_three),
+               ("speed, eager = 1", both), ("memory of a call", all_three), ("largest difference", both)]
+    lines = ["| workload | " + " | ".join(f"{title}: {names}" for title, names in columns) + " |",
+             "|---" + "|---:" * len(columns) + "|"]
+    for workload, rows in results["rows"].items():
+        eager = rows.get("eager", {}).get("call")
+        for row in rows.values():
+            if eager and "call" in row:
+                row["speed"] = eager / row["call"]
+        lines.append("| " + " | ".join([
+            results["titles"][workload],
+            _cells(rows, compilers, "cold", _seconds), _cells(rows, compilers, "warm", _seconds),
+            _cells(rows, systems, "call", duration), _cells(rows, compilers, "speed", lambda v: f"{v:.2f}x"),
+            _cells(rows, systems, "peak_call", _size), _cells(rows, compilers, "error", _difference)]) + " |")
+    m = results["machine"]
+    lines += ["", (
+        f"{m['cpu']}, {m['processors']} processors, {m['threads']} threads; torch {m['torch']}, Python {m['python']}; "
+        f"{m['date']}; {results['rounds']} processes for each figure, all settings default, float32, no gradients. "
+        "First call: empty cache, imports of the compiler included. Next process: cache kept.")]
+    failures = [f"- {results['titles'][w]}, {s}: {row['failed']}" for w, rows in results["rows"].items()
+                for s, row in rows.items() if "failed" in row]
+    if failures:
+        lines += ["", "Failed:", "", *failures]
+    return "\n".join(lines)
+
+
+def _bars(results: dict[str, Any], system: str, key: str) -> list[float]:
+    values = []
+    for rows in results["rows"].values():
+        value = rows[system].get(key)
+        if key == "call" and value:
+            value = rows.get("eager", {}).get("call", math.nan) / value
+        values.append(value or math.nan)
+    return values
+
+
+def plot(results: dict[str, Any], path: pathlib.Path) -> None:
+    """First calls and speed against eager on logarithmic scales, one bar per system."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    titles = [results["titles"][name] for name in results["rows"]]
+    compilers = [s for s in results["systems"] if s != "eager"]
+    panels = [("first call, empty cache", "cold", "{:g} s"), ("first call, next process", "warm", "{:g} s"),
+              ("speed of a call, eager = 1", "call", "{:g}x")]
+    fig, axes = plt.subplots(1, len(panels), figsize=(15, 0.45 * len(titles) + 2), sharey=True, squeeze=False)
+    height = 0.8 / max(1, len(compilers))
+    for axis, (title, key, form) in zip(axes[0], panels):
+        for k, system in enumerate(compilers):
+            places = [i + k * height for i in range(len(titles))]
+            axis.barh(places, _bars(results, system, key), height, label=system,
+                      color={"torch.compile": "#b0b0b0", "dynamo_lite": "#2a6fbb"}.get(system))
+        axis.set_title(title, fontsize=10)
+        axis.set_xscale("log")
+        low, high = axis.get_xlim()
+        axis.set_xlim(min(low, 0.1), max(high, 10))
+        axis.xaxis.set_major_formatter(lambda value, _, form=form: form.format(value))
+        if key == "call":
+            axis.axvline(1, color="black", linewidth=0.8)
+        axis.grid(axis="x", alpha=0.3)
+    axes[0][0].set_yticks([i + height / 2 for i in range(len(titles))], titles, fontsize=8)
+    axes[0][0].invert_yaxis()
+    fig.legend(*axes[0][0].get_legend_handles_labels(), loc="upper left", fontsize=9)
+    fig.tight_layout()
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
+def insert(text: str, readme: pathlib.Path) -> None:
+    """Put the table between the markers of README.md."""
+    page = readme.read_text()
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    here = pathlib.Path(__file__).resolve().parent
+    shown = table(json.loads((here / "results" / "figures.json").read_text()))
+    print(shown)
+    insert(shown, here.parent / "README.md")
