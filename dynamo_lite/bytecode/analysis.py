@@ -1,0 +1,210 @@
+"""Flow analysis of a code object: what is reachable, what lies on the stack, which locals are live or bound.
+
+All answers are per instruction index and about the moment *before* that instruction. They are worked out for the whole
+code object on first demand and kept with it. Invariant: exceptions are edges like any other, so a local read only in a
+handler is live in the whole of what the handler covers.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+
+from dynamo_lite.bytecode.code_map import CodeMap
+from dynamo_lite.bytecode.facts import facts
+from dynamo_lite.bytecode.instructions import Instruction, decode
+from dynamo_lite.bytecode.stack import Stack, after, at_handler
+
+# Code that names one of these may look at its own frame: every local counts as live.
+FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack"})
+
+
+class Analysis:
+    """Answers about one code object; see the functions below for what each means."""
+
+    def __init__(self, code: CodeType) -> None:
+        decoded = decode(code)
+        self.instructions = decoded.instructions
+        self.names = decoded.localsplus
+        self.sees_frame = not FRAME_READERS.isdisjoint(code.co_names)
+        self._bit = {name: 1 << i for i, name in enumerate(self.names)}
+        self._everything = (1 << len(self.names)) - 1
+        self._closed = self._mask((*code.co_cellvars, *code.co_freevars))
+        flags = code.co_flags
+        self._arguments = code.co_argcount + code.co_kwonlyargcount + bool(flags & 4) + bool(flags & 8)
+        # super() without arguments reads the first argument, whatever became of its name
+        self._implicit = self._bit[self.names[0]] if "__class__" in code.co_freevars and self._arguments else 0
+        self._live: list[int] | None = None
+        self._stacks: list[Stack | None] | None = None
+        self._bound: tuple[list[int], list[int]] | None = None
+
+    def _mask(self, names: tuple[str, ...]) -> int:
+        mask = 0
+        for name in names:
+            mask |= self._bit[name]
+        return mask
+
+    def _unmask(self, mask: int) -> frozenset[str]:
+        return frozenset(name for name, bit in self._bit.items() if mask & bit)
+
+    # Stack and reachability: forward, each instruction once
+
+    @property
+    def stacks(self) -> list[Stack | None]:
+        if self._stacks is None:
+            self._stacks = self._find_stacks()
+        return self._stacks
+
+    def _find_stacks(self) -> list[Stack | None]:
+        instructions = self.instructions
+        stacks: list[Stack | None] = [None] * len(instructions)
+        pending: list[tuple[int, Stack]] = [(0, ())]
+        while pending:
+            index, stack = pending.pop()
+            while index < len(instructions) and stacks[index] is None:
+                stacks[index] = stack
+                instruction = instructions[index]
+                if instruction.handler is not None:
+                    target = instruction.handler.target
+                    if stacks[target] is None:
+                        pending.append((target, at_handler(instruction.handler, stack)))
+                if instruction.target is not None and stacks[instruction.target] is None:
+                    pending.append((instruction.target, after(instruction, stack, jumps=True)))
+                if instruction.opcode in facts.NO_FALL_THROUGH:
+                    break
+                stack = after(instruction, stack)
+                index += 1
+        return stacks
+
+    def reachable_from(self, start: int) -> list[bool]:
+        instructions = self.instructions
+        seen = [False] * len(instructions)
+        pending = [start]
+        while pending:
+            index = pending.pop()
+            while index < len(instructions) and not seen[index]:
+                seen[index] = True
+                instruction = instructions[index]
+                if instruction.handler is not None:
+                    pending.append(instruction.handler.target)
+                if instruction.target is not None:
+                    pending.append(instruction.target)
+                if instruction.opcode in facts.NO_FALL_THROUGH:
+                    break
+                index += 1
+        return seen
+
+    # Liveness: backward to a fixed point
+
+    def live(self, index: int) -> frozenset[str]:
+        if self.sees_frame:
+            return frozenset(self.names)
+        if self._live is None:
+            self._live = self._find_live()
+        return self._unmask(self._live[index] | self._implicit)
+
+    def _uses(self, instruction: Instruction) -> int:
+        opcode = instruction.opcode
+        if opcode in facts.LOCAL_READS or opcode in facts.LOCAL_DELETES or opcode in facts.HAS_FREE:
+            return self._bit[instruction.argval]
+        return self._closed if instruction.opname == "COPY_FREE_VARS" else 0
+
+    def _find_live(self) -> list[int]:
+        instructions = self.instructions
+        uses = [self._uses(instruction) for instruction in instructions]
+        keeps = [~self._bit[i.argval] if i.opcode in facts.LOCAL_WRITES else self._everything for i in instructions]
+        live = [0] * (len(instructions) + 1)
+        changed = True
+        while changed:
+            changed = False
+            for index in range(len(instructions) - 1, -1, -1):
+                instruction = instructions[index]
+                out = live[instruction.target] if instruction.target is not None else 0
+                if instruction.opcode not in facts.NO_FALL_THROUGH:
+                    out |= live[index + 1]
+                found = uses[index] | (out & keeps[index])
+                if instruction.handler is not None:
+                    found |= live[instruction.handler.target]
+                if found != live[index]:
+                    live[index] = found
+                    changed = True
+        return live
+
+    # Which locals have a value: forward to a fixed point
+
+    def bound(self, index: int) -> tuple[frozenset[str], frozenset[str]]:
+        if self._bound is None:
+            self._bound = self._find_bound()
+        surely, perhaps = self._bound
+        return self._unmask(surely[index]), self._unmask(perhaps[index])
+
+    def _find_bound(self) -> tuple[list[int], list[int]]:
+        instructions = self.instructions
+        surely = [self._everything] * (len(instructions) + 1)
+        perhaps = [0] * (len(instructions) + 1)
+        arguments = (1 << self._arguments) - 1
+        surely[0] = perhaps[0] = arguments
+        pending = [0]
+        visited = [False] * (len(instructions) + 1)
+        while pending:
+            index = pending.pop()
+            if index >= len(instructions):
+                continue
+            visited[index] = True
+            instruction = instructions[index]
+            sure, may = surely[index], perhaps[index]
+            if instruction.opcode in facts.LOCAL_WRITES:
+                sure, may = sure | self._bit[instruction.argval], may | self._bit[instruction.argval]
+            elif instruction.opcode in facts.LOCAL_DELETES:
+                sure, may = sure & ~self._bit[instruction.argval], may & ~self._bit[instruction.argval]
+            edges = []
+            if instruction.opcode not in facts.NO_FALL_THROUGH:
+                edges.append((index + 1, sure, may))
+            if instruction.target is not None:
+                edges.append((instruction.target, sure, may))
+            if instruction.handler is not None:
+                edges.append((instruction.handler.target, sure & surely[index], may | perhaps[index]))
+            for target, sure, may in edges:
+                sure, may = surely[target] & sure, perhaps[target] | may
+                if not visited[target] or sure != surely[target] or may != perhaps[target]:
+                    surely[target], perhaps[target] = sure, may
+                    pending.append(target)
+        return surely, perhaps
+
+
+_cache: CodeMap[Analysis] = CodeMap()
+
+
+def analyse(code: CodeType) -> Analysis:
+    analysis = _cache.get(code)
+    if analysis is None:
+        analysis = Analysis(code)
+        _cache.set(code, analysis)
+    return analysis
+
+
+def live_locals(code: CodeType, index: int) -> frozenset[str]:
+    """Names of locals, cells and free variables that may still be read from here on.
+
+    A cell stays live as long as anything still reads or writes it. All names are live in code that may look at its own
+    frame (``locals()``, ``eval``); the first argument is in code that may call ``super()``.
+    """
+    return analyse(code).live(index)
+
+
+def bound_locals(code: CodeType, index: int) -> tuple[frozenset[str], frozenset[str]]:
+    """Locals that surely have a value here, and those that perhaps have; cells are not counted."""
+    return analyse(code).bound(index)
+
+
+def stack_at(code: CodeType, index: int) -> Stack | None:
+    """Kinds of what lies on the stack, bottom first; None if nothing reaches the instruction."""
+    return analyse(code).stacks[index]
+
+
+def stack_depth(code: CodeType, index: int) -> int | None:
+    stack = analyse(code).stacks[index]
+    return None if stack is None else len(stack)
+
+
+def is_reachable(code: CodeType, index: int) -> bool:
+    return analyse(code).stacks[index] is not None

@@ -1,0 +1,76 @@
+"""What kind of thing lies in each slot of the operand stack, followed through every instruction.
+
+Most slots hold values. The others can't be loaded, stored or copied like values, so whoever takes a stack apart and
+builds it up elsewhere has to know them:
+
+* NULL, below a callable;
+* PREV_EXC, the exception state to go back to, pushed by PUSH_EXC_INFO and taken by POP_EXCEPT;
+* LASTI, the number that a handler pushes for RERAISE.
+
+Invariant: the number of PREV_EXC slots is the number of ``except`` (or ``finally``, ``with``) handlers whose exception
+is the current one at that place, the innermost on top. The cleanup ``COPY 3; POP_EXCEPT; RERAISE`` keeps a spent copy
+below; that copy is a plain VALUE from the COPY on.
+"""
+
+from __future__ import annotations
+
+import dis
+from enum import IntEnum
+
+from dynamo_lite.bytecode.facts import facts
+from dynamo_lite.bytecode.instructions import Handler, Instruction
+
+
+class StackKind(IntEnum):
+    VALUE = 0
+    NULL = 1
+    PREV_EXC = 2
+    LASTI = 3
+
+
+VALUE, NULL, PREV_EXC, LASTI = StackKind
+
+Stack = tuple[StackKind, ...]
+
+
+def after(instruction: Instruction, stack: Stack, *, jumps: bool = False) -> Stack:
+    """The stack after `instruction`, on its jump if `jumps`.
+
+    LOAD_METHOD is taken to push NULL and a bound method, one of the two things that it may do.
+    """
+    opname, arg = instruction.opname, instruction.arg
+    if opname == "SWAP":
+        changed = list(stack)
+        changed[-1], changed[-arg] = changed[-arg], changed[-1]  # type: ignore[operator]
+        return tuple(changed)
+    if opname == "COPY":
+        kind = stack[-arg]  # type: ignore[operator]
+        if kind is PREV_EXC:
+            changed = list(stack)
+            changed[-arg] = VALUE  # type: ignore[operator]
+            stack = tuple(changed)
+        return (*stack, kind)
+    if opname == "PUSH_NULL":
+        return (*stack, NULL)
+    if opname == "LOAD_GLOBAL":
+        return (*stack, NULL, VALUE) if instruction.push_null else (*stack, VALUE)
+    if opname == "LOAD_METHOD":
+        return (*stack[:-1], NULL, VALUE)
+    if opname == "PUSH_EXC_INFO":
+        return (*stack[:-1], PREV_EXC, VALUE)
+    size = len(stack) + dis.stack_effect(instruction.opcode, arg, jump=jumps)
+    if opname in ("CALL", "CALL_FUNCTION_EX"):  # the result lands in the slot of the NULL
+        return (*stack[: size - 1], VALUE)
+    if size <= len(stack):
+        return stack[:size]
+    return stack + (VALUE,) * (size - len(stack))
+
+
+def at_handler(handler: Handler, stack: Stack) -> Stack:
+    """The stack on entry to `handler` when an instruction that found `stack` raises."""
+    kept = stack[: handler.depth]
+    return (*kept, LASTI, VALUE) if handler.lasti else (*kept, VALUE)
+
+
+def falls_through(instruction: Instruction) -> bool:
+    return instruction.opcode not in facts.NO_FALL_THROUGH
