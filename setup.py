@@ -1,0 +1,90 @@
+"""Builds the two C extensions and lists the packages; all other metadata stands in pyproject.toml.
+
+`backends/` lives beside `dynamo_lite/` in the source tree and is installed as `dynamo_lite.backends`. The extensions are
+built against `Python.h` alone, so a build takes seconds and needs no torch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, PlatformError
+
+ROOT = Path(__file__).resolve().parent
+C_FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+
+
+def packages() -> list[str]:
+    front_end = find_packages(str(ROOT), include=["dynamo_lite", "dynamo_lite.*"])
+    back_end = find_packages(str(ROOT), include=["backends", "backends.*"])
+    return front_end + ["dynamo_lite." + name for name in back_end]
+
+
+def sources(*stems: str) -> list[str]:
+    return [f"dynamo_lite/{stem}.c" for stem in stems]
+
+
+def headers() -> list[str]:
+    return sorted(f"dynamo_lite/{path.name}" for path in (ROOT / "dynamo_lite").glob("*.h"))
+
+
+def extension(name: str, *stems: str) -> Extension:
+    return Extension(
+        f"dynamo_lite.{name}", sources(*stems), depends=headers(), extra_compile_args=C_FLAGS, libraries=LIBRARIES
+    )
+
+
+class BuildExtensions(build_ext):
+    """build_ext that says in one sentence what is missing when there is no compiler or no Python.h."""
+
+    def build_extensions(self) -> None:
+        command = getattr(self.compiler, "compiler", None)
+        if command:
+            self._require_compiler(command)
+        super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except CompileError as error:
+            include_dirs = [Path(path) for path in self.compiler.include_dirs]
+            if not any((path / "Python.h").exists() for path in include_dirs):
+                raise PlatformError(
+                    "dynamo_lite needs Python.h to build its C extensions: install the development headers of this "
+                    "Python (for example the package python3-dev)."
+                ) from error
+            raise
+
+    def _require_compiler(self, command: list[str]) -> None:
+        try:
+            subprocess.run([command[0], "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise PlatformError(
+                f"dynamo_lite needs a C compiler to build its extensions, and {command[0]!r} does not run: install gcc "
+                "(for example the package build-essential) or name another compiler in the environment variable CC."
+            ) from error
+
+
+LIBRARIES = ["dl"] if os.name == "posix" else []
+
+setup(
+    packages=packages(),
+    package_dir={"dynamo_lite.backends": "backends"},
+    package_data={"": ["*.pyi", "py.typed", "*.h", "*.hpp"]},
+    ext_modules=[
+        extension("_eval_frame", "_eval_frame", "_frame_cache", "_compiled_function"),
+        Extension(
+            "dynamo_lite.backends.inductor._runtime",
+            ["backends/inductor/_runtime.c"],
+            depends=headers(),
+            extra_compile_args=C_FLAGS,
+            libraries=LIBRARIES,
+        ),
+        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_torch"),
+    ],
+    cmdclass={"build_ext": BuildExtensions},
+)
