@@ -1,0 +1,26 @@
+"""Each run of the tests has a kernel cache of its own; each test starts with nothing compiled."""
+import os
+import tempfile
+
+# Set before dynamo_lite is imported; processes that tests start inherit it, xdist's workers too.
+if "DYNAMO_LITE_TEST_CACHE" not in os.environ:
+    _folder = tempfile.TemporaryDirectory(prefix="dynamo_lite_tests_")
+    os.environ["DYNAMO_LITE_TEST_CACHE"] = _folder.name
+os.environ["DYNAMO_LITE_CACHE_DIR"] = os.environ["DYNAMO_LITE_TEST_CACHE"]
+for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):
+    os.environ.pop(_name, None)
+
+import pytest  # noqa: E402
+
+import dynamo_lite  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled():
+    # Parts can be tested while the API above them is not there yet.
+    reset = getattr(dynamo_lite, "reset", None)
+    if reset is not None:
+        reset()
+    yield
+    if reset is not None:
+        reset()
