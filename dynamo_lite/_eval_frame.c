@@ -1,0 +1,650 @@
+/* The extension module `dynamo_lite._eval_frame`: the evaluation function of PEP 523 and what a thread knows about it.
+ *
+ * A frame whose hook is active is looked up among the guarded code of its code object. A hit is an ordinary call of a
+ * function made from the guarded code; a miss asks the hook's Python callback. The evaluation function is installed only
+ * while some thread has an active hook, since it makes every Python call slower. No policy lives here.
+ */
+#include "_eval_frame.h"
+
+#include <pthread.h>
+
+/* Stack that compiled frames leave to the interpreter. With the hook installed a Python call also takes C stack, so deep
+ * recursion that is fine in plain Python has to lose the hook before the stack ends. */
+#define STACK_RESERVE (512 * 1024)
+
+const GuardsAPI *guards;
+
+static _Thread_local ThreadState this_thread;
+static int threads_with_hook;
+static _PyFrameEvalFunction previous_eval;
+
+/* What compile_frame can return instead of a GuardedCode. */
+static PyObject *run_original, *skip_frame, *skip_recursive, *keep_entries;
+
+/* ---- the state of a thread ---- */
+
+static const char *
+stack_limit_of_thread(void)
+{
+#ifdef __linux__
+    pthread_attr_t attributes;
+    void *base;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        int known = pthread_attr_getstack(&attributes, &base, &size) == 0;
+        pthread_attr_destroy(&attributes);
+        if (known) {
+            size_t reserve = size / 4 < STACK_RESERVE ? size / 4 : STACK_RESERVE;
+            return (const char *)base + reserve;
+        }
+    }
+#endif
+    return (const char *)1; /* not known: no limit */
+}
+
+ThreadState *
+thread_state(void)
+{
+    ThreadState *thread = &this_thread;
+    if (thread->stack_limit == NULL) {
+        thread->stack_limit = stack_limit_of_thread();
+    }
+    return thread;
+}
+
+static int
+stack_is_low(const ThreadState *thread)
+{
+    char here;
+    return (uintptr_t)&here < (uintptr_t)thread->stack_limit;
+}
+
+static PyObject *eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
+
+static void
+count_threads(int change)
+{
+    /* Another tool may have put its own evaluation function above ours. Then it stays, and it calls ours. */
+    static int below_another;
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
+    threads_with_hook += change;
+    if (change > 0 && threads_with_hook == 1 && current != eval_frame) {
+        if (below_another && current != _PyEval_EvalFrameDefault) {
+            return;
+        }
+        below_another = 0;
+        previous_eval = current;
+        _PyInterpreterState_SetEvalFrameFunc(interp, eval_frame);
+    }
+    else if (change < 0 && threads_with_hook == 0) {
+        if (current == eval_frame) {
+            _PyInterpreterState_SetEvalFrameFunc(interp, previous_eval);
+        }
+        else {
+            below_another = 1;
+        }
+    }
+}
+
+FrameHook *
+exchange_hook(ThreadState *thread, FrameHook *hook)
+{
+    FrameHook *old = thread->hook;
+    thread->hook = hook;
+    if ((old == NULL) != (hook == NULL)) {
+        count_threads(hook == NULL ? -1 : 1);
+    }
+    return old;
+}
+
+/* ---- hits ---- */
+
+int
+look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode **entry,
+        PyObject **inputs)
+{
+    CodeCache *cache = cache_of(code);
+    Slot *slot = cache == NULL ? NULL : find_slot(cache, hook);
+    if (slot == NULL || slot->entries == NULL) {
+        return 0;
+    }
+    PyObject *entries = Py_NewRef(slot->entries); /* guards can run code that changes the slot */
+    Py_ssize_t n = PyTuple_GET_SIZE(entries);
+    int found = 0;
+    thread->busy++;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        GuardedCode *candidate = (GuardedCode *)PyTuple_GET_ITEM(entries, i);
+        Py_ssize_t failed_step;
+        if (candidate->slot == NULL || candidate->program == NULL) { /* invalidated meanwhile */
+            continue;
+        }
+        found = guards->check(candidate->program, frame, inputs, &failed_step);
+        if (found != 0) {
+            if (found > 0) {
+                candidate->hits++;
+                *entry = (GuardedCode *)Py_NewRef(candidate);
+                if (i > 0) {
+                    move_to_front(code, hook, entries, i);
+                }
+            }
+            break;
+        }
+    }
+    thread->busy--;
+    Py_DECREF(entries);
+    return found;
+}
+
+/* The function to call for an entry. Its closure is filled in by the caller, and taken out again after the call. */
+static PyFunctionObject *
+take_function(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame)
+{
+    PyFunctionObject *function = (PyFunctionObject *)entry->function;
+    if (function != NULL && function->func_globals == frame->globals && function->func_builtins == frame->builtins) {
+        if (frame->closure == NULL) {
+            return (PyFunctionObject *)Py_NewRef(function);
+        }
+        entry->function = NULL; /* a call from inside the call gets a function of its own */
+        return function;
+    }
+    function = (PyFunctionObject *)PyFunction_New(entry->code, frame->globals);
+    if (function == NULL) {
+        return NULL;
+    }
+    Py_XSETREF(function->func_builtins, Py_NewRef(frame->builtins));
+    Py_XSETREF(function->func_name, Py_NewRef(original->func_name));
+    Py_XSETREF(function->func_qualname, Py_NewRef(original->func_qualname));
+    if (frame->closure == NULL) {
+        Py_XSETREF(entry->function, Py_NewRef(function));
+    }
+    return function;
+}
+
+static void
+give_function_back(GuardedCode *entry, PyFunctionObject *function, const GuardFrame *frame)
+{
+    if (frame->closure != NULL) {
+        if (Py_REFCNT(function) == 1 && entry->code != NULL) { /* no traceback and no frame object holds it */
+            Py_CLEAR(function->func_closure);
+            Py_XSETREF(entry->function, (PyObject *)function);
+            return;
+        }
+    }
+    Py_DECREF(function);
+}
+
+static PyObject *
+call_guarded(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame, PyObject *inputs)
+{
+    PyObject *small[16];
+    PyObject **stack = small;
+    Py_ssize_t n = frame->nargs;
+    PyFunctionObject *function = take_function(entry, original, frame);
+    if (function == NULL) {
+        return NULL;
+    }
+    if (n + 2 > (Py_ssize_t)Py_ARRAY_LENGTH(small)) {
+        stack = PyMem_New(PyObject *, n + 2);
+        if (stack == NULL) {
+            Py_DECREF(function);
+            return PyErr_NoMemory();
+        }
+    }
+    if (frame->closure != NULL) {
+        Py_XSETREF(function->func_closure, Py_NewRef(frame->closure));
+    }
+    memcpy(stack + 1, frame->args, (size_t)n * sizeof(PyObject *));
+    stack[n + 1] = inputs;
+    PyObject *result = PyObject_Vectorcall((PyObject *)function, stack + 1, (size_t)(n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    if (stack != small) {
+        PyMem_Free(stack);
+    }
+    give_function_back(entry, function, frame);
+    return result;
+}
+
+PyObject *
+run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame,
+            PyObject *inputs)
+{
+    FrameHook *wanted = entry->needs_hook ? hook : NULL;
+    if (thread->hook == wanted) {
+        return call_guarded(entry, original, frame, inputs);
+    }
+    FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_XNewRef(wanted));
+    PyObject *result = call_guarded(entry, original, frame, inputs);
+    Py_XDECREF(exchange_hook(thread, outer));
+    return result;
+}
+
+/* ---- continuations ---- */
+
+static PyObject *
+call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
+{
+    PyObject *fn = next->fn;
+    PyCodeObject *code = PyFunction_Check(fn) ? (PyCodeObject *)PyFunction_GET_CODE(fn) : NULL;
+    if (code != NULL && code_can_be_captured(code) && code->co_argcount == Py_SIZE(next)
+        && code_argument_count(code) == code->co_argcount && !thread_is_traced(PyThreadState_Get())) {
+        PyFunctionObject *function = (PyFunctionObject *)fn;
+        GuardFrame frame = {next->args, Py_SIZE(next), function->func_closure, function->func_globals, function->func_builtins};
+        GuardedCode *entry;
+        PyObject *inputs;
+        int found = look_up(thread, code, hook, &frame, &entry, &inputs);
+        if (found < 0) {
+            return NULL;
+        }
+        if (found && entry->code != NULL) {
+            PyObject *result = run_guarded(thread, hook, entry, function, &frame, inputs);
+            Py_DECREF(entry);
+            Py_DECREF(inputs);
+            return result;
+        }
+        if (found) {
+            Py_DECREF(entry);
+            Py_DECREF(inputs);
+        }
+    }
+    thread->accepts = code;
+    PyObject *result = PyObject_Vectorcall(fn, next->args, (size_t)Py_SIZE(next), NULL);
+    thread->accepts = NULL;
+    return result;
+}
+
+/* Calls what guarded code asked to be continued with, until there is a result; takes the continuation. A loop here, so that
+ * a hundred thousand graph breaks in a loop of the user's take no more stack than one. */
+PyObject *
+trampoline(ThreadState *thread, FrameHook *hook, PyObject *result)
+{
+    FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_NewRef(hook));
+    while (result != NULL && Py_IS_TYPE(result, &Continuation_Type)) {
+        PyObject *next = call_continuation(thread, hook, (Continuation *)result);
+        Py_DECREF(result);
+        result = next;
+    }
+    Py_XDECREF(exchange_hook(thread, outer));
+    return result;
+}
+
+/* ---- misses ---- */
+
+static PyObject *
+ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObject *function, const GuardFrame *frame)
+{
+    PyObject *args = PyTuple_New(frame->nargs);
+    if (args == NULL) {
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < frame->nargs; i++) {
+        PyTuple_SET_ITEM(args, i, Py_NewRef(frame->args[i] == NULL ? Py_None : frame->args[i]));
+    }
+    PyObject *stack[] = {(PyObject *)code, frame->globals, frame->builtins, frame->closure == NULL ? Py_None : frame->closure,
+                         args, (PyObject *)function};
+    PyObject *callback = Py_NewRef(hook->compile_frame);
+    FrameHook *outer = exchange_hook(thread, NULL);
+    thread->compiling++;
+    thread->busy++;
+    PyObject *decision = PyObject_Vectorcall(callback, stack, Py_ARRAY_LENGTH(stack), NULL);
+    thread->busy--;
+    thread->compiling--;
+    Py_XDECREF(exchange_hook(thread, outer));
+    Py_DECREF(callback);
+    Py_DECREF(args);
+    return decision;
+}
+
+/* Guarded code must take the arguments of the frame it stands for, and the inputs after them. */
+static int
+check_guarded_code(PyCodeObject *code, GuardedCode *entry)
+{
+    PyCodeObject *guarded = (PyCodeObject *)entry->code;
+    if (guarded == NULL) {
+        return 0;
+    }
+    Py_ssize_t wanted = code_argument_count(code) + 1;
+    const char *what = NULL;
+    if (guarded->co_argcount != wanted || code_argument_count(guarded) != wanted) {
+        what = "its parameters must be those of the frame, all positional, and one for the inputs";
+    }
+    else if (!code_can_be_captured(guarded)) {
+        what = "it must be the code of a plain function";
+    }
+    else if (guarded->co_nfreevars != code->co_nfreevars) {
+        what = "its free variables must be those of the frame";
+    }
+    if (what == NULL) {
+        return mark_as_guarded(guarded); /* with the hook active its own frame would be looked up, too */
+    }
+    PyErr_Format(PyExc_RuntimeError, "dynamo_lite: wrong guarded code for %U: %s", code->co_qualname, what);
+    return -1;
+}
+
+static void
+raise_failing_guard(PyCodeObject *code, GuardedCode *entry, Py_ssize_t failed_step)
+{
+    PyObject *steps = PyObject_GetAttrString(entry->program, "steps");
+    PyObject *step = steps == NULL ? NULL : PyTuple_GetItem(steps, failed_step);
+    if (step != NULL) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "dynamo_lite: the guards made for %U do not hold for the call they were made for: step %zd, %R",
+                     code->co_qualname, failed_step, step);
+    }
+    Py_XDECREF(steps);
+}
+
+/* Puts a new entry in place and collects its inputs. 1, or -1 with an exception. */
+static int
+accept_entry(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode *entry,
+             PyObject **inputs)
+{
+    Py_ssize_t failed_step;
+    if (check_guarded_code(code, entry) < 0) {
+        return -1;
+    }
+    thread->busy++;
+    int ok = guards->check(entry->program, frame, inputs, &failed_step);
+    thread->busy--;
+    if (ok == 0) {
+        raise_failing_guard(code, entry, failed_step);
+    }
+    if (ok <= 0) {
+        return -1;
+    }
+    if (add_entry(code, hook, entry) < 0) {
+        Py_CLEAR(*inputs);
+        return -1;
+    }
+    return 1;
+}
+
+/* Carries out what is not a GuardedCode. 0: run the frame; -1: an exception is set. */
+static int
+obey(PyObject *decision, PyCodeObject *code, FrameHook *hook)
+{
+    if (decision == run_original) {
+        return 0;
+    }
+    int skip = decision == skip_frame ? SKIP_FRAME : decision == skip_recursive ? SKIP_WITH_CALLEES : SKIP_NOT;
+    if (skip == SKIP_NOT && decision != keep_entries) {
+        PyErr_Format(PyExc_TypeError, "dynamo_lite: compile_frame returned %R, neither a GuardedCode nor a decision", decision);
+        return -1;
+    }
+    Slot *slot = need_slot(code, hook);
+    if (slot == NULL) {
+        return -1;
+    }
+    if (decision == keep_entries) {
+        slot->closed = 1;
+    }
+    else {
+        slot->skip = (SkipMark)skip;
+    }
+    return 0;
+}
+
+/* ---- the evaluation function ---- */
+
+static PyObject *
+eval_plain(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
+{
+    _PyFrameEvalFunction eval = previous_eval;
+    if (eval == NULL || eval == eval_frame) {
+        eval = _PyEval_EvalFrameDefault;
+    }
+    return eval(tstate, frame, throwflag);
+}
+
+static PyObject *
+eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame)
+{
+    FrameHook *outer = exchange_hook(thread, NULL);
+    PyObject *result = eval_plain(tstate, frame, 0);
+    Py_XDECREF(exchange_hook(thread, outer));
+    return result;
+}
+
+static SkipMark
+skip_mark(PyCodeObject *code, FrameHook *hook, int *closed)
+{
+    CodeCache *cache = cache_of(code);
+    *closed = 0;
+    if (cache == NULL) {
+        return SKIP_NOT;
+    }
+    if (cache->skip != SKIP_NOT) {
+        return cache->skip;
+    }
+    Slot *slot = find_slot(cache, hook);
+    if (slot == NULL) {
+        return SKIP_NOT;
+    }
+    *closed = slot->closed;
+    return slot->skip;
+}
+
+/* A frame that can be captured, its hook held by the caller. */
+static PyObject *
+eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, InterpreterFrame *frame, int accepts)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyFunctionObject *function = frame_function(frame);
+    int closed;
+    SkipMark skip = skip_mark(code, hook, &closed);
+    if (skip != SKIP_NOT) {
+        return skip == SKIP_FRAME ? eval_plain(tstate, frame, 0) : eval_unhooked(thread, tstate, frame);
+    }
+    GuardFrame guard_frame = {frame_arguments(frame), code_argument_count(code), function->func_closure, frame_globals(frame),
+                              frame_builtins(frame)};
+    GuardedCode *entry = NULL;
+    PyObject *inputs = NULL;
+    int found = look_up(thread, code, hook, &guard_frame, &entry, &inputs);
+    if (found == 0 && !closed) {
+        PyObject *decision = ask_hook(thread, hook, code, function, &guard_frame);
+        if (decision == NULL) {
+            return NULL;
+        }
+        if (Py_IS_TYPE(decision, &GuardedCode_Type)) {
+            entry = (GuardedCode *)decision;
+            found = accept_entry(thread, code, hook, &guard_frame, entry, &inputs);
+            if (found < 0) {
+                Py_DECREF(entry);
+            }
+        }
+        else {
+            found = obey(decision, code, hook);
+            skip = decision == skip_recursive ? SKIP_WITH_CALLEES : SKIP_NOT;
+            Py_DECREF(decision);
+        }
+    }
+    if (found < 0) {
+        return NULL;
+    }
+    if (found == 0) {
+        return skip == SKIP_WITH_CALLEES ? eval_unhooked(thread, tstate, frame) : eval_plain(tstate, frame, 0);
+    }
+    PyObject *result;
+    if (entry->code == NULL) {
+        result = eval_plain(tstate, frame, 0);
+    }
+    else {
+        result = run_guarded(thread, hook, entry, function, &guard_frame, inputs);
+    }
+    Py_DECREF(entry);
+    Py_DECREF(inputs);
+    if (result != NULL && Py_IS_TYPE(result, &Continuation_Type) && !accepts) {
+        result = trampoline(thread, hook, result);
+    }
+    return result;
+}
+
+static PyObject *
+eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
+{
+    ThreadState *thread = &this_thread;
+    FrameHook *hook = thread->hook;
+    if (hook == NULL) {
+        return eval_plain(tstate, frame, throwflag);
+    }
+    PyCodeObject *code = frame_code(frame);
+    int accepts = thread->accepts == code;
+    if (accepts) {
+        thread->accepts = NULL;
+    }
+    if (thread->busy || throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)) {
+        return eval_plain(tstate, frame, throwflag);
+    }
+    if (stack_is_low(thread_state())) {
+        return eval_unhooked(thread, tstate, frame);
+    }
+    Py_INCREF(hook);
+    PyObject *result = eval_captured(thread, hook, tstate, frame, accepts);
+    Py_DECREF(hook);
+    return result;
+}
+
+/* ---- the module ---- */
+
+/* A thread can end while a hook that set_active() left is active. Its state dict then releases the hook. */
+static void
+release_thread(PyObject *Py_UNUSED(capsule))
+{
+    FrameHook *hook = exchange_hook(&this_thread, NULL);
+    if (!_Py_IsFinalizing()) {
+        Py_XDECREF(hook);
+    }
+}
+
+static int
+release_at_thread_end(void)
+{
+    static const char key[] = "dynamo_lite active hook";
+    PyObject *dict = PyThreadState_GetDict(); /* borrowed */
+    if (dict == NULL || PyDict_GetItemString(dict, key) != NULL) {
+        return 0;
+    }
+    PyObject *capsule = PyCapsule_New(&this_thread, key, release_thread);
+    int status = capsule == NULL ? -1 : PyDict_SetItemString(dict, key, capsule);
+    Py_XDECREF(capsule);
+    return status;
+}
+
+static PyObject *
+set_active(PyObject *Py_UNUSED(module), PyObject *hook)
+{
+    if (hook != Py_None && !PyObject_TypeCheck(hook, &FrameHook_Type)) {
+        PyErr_Format(PyExc_TypeError, "set_active() takes a FrameHook or None, not %.100s", Py_TYPE(hook)->tp_name);
+        return NULL;
+    }
+    if (hook != Py_None && release_at_thread_end() < 0) {
+        return NULL;
+    }
+    PyObject *previous = (PyObject *)exchange_hook(thread_state(), hook == Py_None ? NULL : (FrameHook *)Py_NewRef(hook));
+    return previous != NULL ? previous : Py_NewRef(Py_None);
+}
+
+static PyObject *
+active_hook(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
+{
+    PyObject *hook = (PyObject *)this_thread.hook;
+    return Py_NewRef(hook == NULL ? Py_None : hook);
+}
+
+static PyObject *
+in_compile(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
+{
+    return PyBool_FromLong(this_thread.compiling > 0);
+}
+
+static PyMethodDef module_methods[] = {
+    {"set_active", set_active, METH_O, "set_active(hook or None) -> what was active in this thread before"},
+    {"active_hook", active_hook, METH_NOARGS, "active_hook() -> the hook that is active in this thread, or None"},
+    {"in_compile", in_compile, METH_NOARGS, "in_compile() -> whether this thread is inside a call of compile_frame"},
+    {NULL, NULL, 0, NULL},
+};
+
+typedef struct {
+    PyObject_HEAD
+    const char *name;
+} Decision;
+
+static PyObject *
+decision_repr(Decision *self)
+{
+    return PyUnicode_FromString(self->name);
+}
+
+static PyTypeObject Decision_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "dynamo_lite._eval_frame.Decision",
+    .tp_basicsize = sizeof(Decision),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "what compile_frame returns when it made no guarded code",
+    .tp_repr = (reprfunc)decision_repr,
+};
+
+static int
+add_decision(PyObject *module, PyObject **place, const char *name)
+{
+    if (*place == NULL) {
+        Decision *decision = PyObject_New(Decision, &Decision_Type);
+        if (decision == NULL) {
+            return -1;
+        }
+        decision->name = name;
+        *place = (PyObject *)decision;
+    }
+    return PyModule_AddObjectRef(module, name, *place);
+}
+
+static int
+import_guards(void)
+{
+    PyObject *module = PyImport_ImportModule("dynamo_lite._guards");
+    PyObject *capsule = module == NULL ? NULL : PyObject_GetAttrString(module, "_C_API");
+    Py_XDECREF(module);
+    if (capsule == NULL) {
+        return -1;
+    }
+    guards = PyCapsule_GetPointer(capsule, GUARDS_CAPSULE);
+    Py_DECREF(capsule); /* the module lives on */
+    if (guards != NULL && guards->version != GUARDS_API_VERSION) {
+        PyErr_SetString(PyExc_ImportError, "dynamo_lite._guards and dynamo_lite._eval_frame are of different builds");
+        return -1;
+    }
+    return guards == NULL ? -1 : 0;
+}
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "dynamo_lite._eval_frame",
+    .m_doc = "The frame evaluation hook and the entry of a compiled call.",
+    .m_size = -1,
+    .m_methods = module_methods,
+};
+
+PyMODINIT_FUNC
+PyInit__eval_frame(void)
+{
+    PyTypeObject *types[] = {&FrameHook_Type, &GuardedCode_Type, &CompiledFunction_Type, &Continuation_Type, &Decision_Type};
+    if (import_guards() < 0 || cache_init() < 0) {
+        return NULL;
+    }
+    PyObject *module = PyModule_Create(&module_def);
+    if (module == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(types); i++) {
+        if (PyModule_AddType(module, types[i]) < 0) {
+            Py_DECREF(module);
+            return NULL;
+        }
+    }
+    if (PyModule_AddFunctions(module, cache_methods) < 0 || add_decision(module, &run_original, "RUN_ORIGINAL") < 0
+        || add_decision(module, &skip_frame, "SKIP") < 0 || add_decision(module, &skip_recursive, "SKIP_RECURSIVE") < 0
+        || add_decision(module, &keep_entries, "KEEP_ENTRIES") < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

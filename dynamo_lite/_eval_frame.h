@@ -1,0 +1,114 @@
+/* Shared by the translation units of `_eval_frame`.
+ *
+ * Who owns what: a FrameHook owns the entries that were made for it; a code object only points to them (through co_extra),
+ * so the garbage collector sees every reference an entry holds, and a hook that dies takes its entries with it. A Slot is
+ * one (code, hook) pair; it dies with either. Whoever holds a Slot pointer must not run arbitrary code and go on using it.
+ */
+#ifndef DYNAMO_LITE_EVAL_FRAME_H
+#define DYNAMO_LITE_EVAL_FRAME_H
+
+#include <Python.h>
+#include <stdint.h>
+
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
+#    include "_py311.h"
+#else
+#    error "dynamo_lite's frame hook supports CPython 3.11 so far"
+#endif
+
+#include "_guards_api.h"
+
+typedef struct Slot Slot;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *compile_frame;
+    PyObject *dict;
+    PyObject *weakrefs;
+    Slot *slots; /* linked by next_in_hook; owns their entries */
+} FrameHook;
+
+typedef enum { SKIP_NOT, SKIP_FRAME, SKIP_WITH_CALLEES } SkipMark;
+
+typedef struct CodeCache {
+    PyCodeObject *code; /* borrowed: the cache dies with the code */
+    Slot *slots;        /* linked by next_in_code, the last used first */
+    SkipMark skip;      /* for every hook */
+    struct CodeCache *next, **link;
+} CodeCache;
+
+struct Slot {
+    CodeCache *cache;
+    FrameHook *hook; /* borrowed */
+    PyObject *entries; /* tuple of GuardedCode, the last hit first; NULL when there is none. Replaced, never changed. */
+    SkipMark skip;
+    int closed; /* entries are used, but a miss does not ask for another one */
+    Slot *next_in_code, **link_in_code;
+    Slot *next_in_hook, **link_in_hook;
+};
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *program; /* GuardProgram */
+    PyObject *code;    /* NULL: run the original frame */
+    PyObject *extra;
+    PyObject *function; /* made from code for the last globals; its closure is set for the time of a call only */
+    unsigned long long hits;
+    Slot *slot; /* where the entry is listed; NULL when it is not or no longer */
+    char needs_hook;
+} GuardedCode;
+
+typedef struct {
+    PyObject_VAR_HEAD
+    PyObject *fn;
+    PyObject *args[1];
+} Continuation;
+
+/* What a thread is doing. `hook` is owned. */
+typedef struct {
+    FrameHook *hook;
+    int compiling;             /* depth of calls of compile_frame */
+    int busy;                  /* compiling, or evaluating guards: every frame runs plainly */
+    PyCodeObject *accepts;     /* the frame of this code may return a Continuation to its caller; borrowed */
+    const char *stack_limit;   /* below this address of the C stack, frames run as without the hook */
+} ThreadState;
+
+extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Continuation_Type;
+extern const GuardsAPI *guards;
+
+/* _eval_frame.c */
+ThreadState *thread_state(void);
+FrameHook *exchange_hook(ThreadState *thread, FrameHook *hook); /* takes and gives ownership */
+PyObject *run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *function,
+                      const GuardFrame *frame, PyObject *inputs);
+PyObject *trampoline(ThreadState *thread, FrameHook *hook, PyObject *continuation);
+int look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode **entry,
+            PyObject **inputs);
+
+/* _frame_cache.c */
+int cache_init(void);
+CodeCache *cache_of(PyCodeObject *code);
+Slot *find_slot(CodeCache *cache, FrameHook *hook);
+Slot *need_slot(PyCodeObject *code, FrameHook *hook);
+int mark_as_guarded(PyCodeObject *code); /* its frames always run plainly */
+int add_entry(PyCodeObject *code, FrameHook *hook, GuardedCode *entry);
+void move_to_front(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index);
+extern PyMethodDef cache_methods[];
+
+static inline Py_ssize_t
+code_argument_count(PyCodeObject *code)
+{
+    return code->co_argcount + code->co_kwonlyargcount + ((code->co_flags & CO_VARARGS) != 0)
+           + ((code->co_flags & CO_VARKEYWORDS) != 0);
+}
+
+/* Functions, not class bodies or modules; run to their end in one go. */
+static inline int
+code_can_be_captured(PyCodeObject *code)
+{
+    const int wanted = CO_OPTIMIZED | CO_NEWLOCALS;
+    const int refused = CO_GENERATOR | CO_COROUTINE | CO_ITERABLE_COROUTINE | CO_ASYNC_GENERATOR;
+    return (code->co_flags & (wanted | refused)) == wanted;
+}
+
+#endif
