@@ -7,20 +7,21 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 TORCH  := torch==2.13.0
 
-.PHONY: help install demo test bench lint docs clean
+.PHONY: help install demo test bench lint docs coverage clean
 
 help:
 	@echo "make demo   compile BERT-base and ResNet-18, show graphs, times and differences"
 	@echo "make test   all tests"
 	@echo "make bench  the table of figures in README.md, against eager and torch.compile"
 	@echo "make lint   ruff and mypy"
-	@echo "make docs   write the generated pages again"
+	@echo "make docs   write the pages again that are made from tables in the code"
+	@echo "make coverage  try the models of docs/coverage.md again"
 
 install: $(STAMP)
 
 # torch comes first and exactly: the project's own range would fetch the newest build, with CUDA, several GB.
 # A change of the C sources makes the stamp old, and the extensions are built again.
-$(STAMP): pyproject.toml setup.py $(wildcard dynamo_lite/*.c dynamo_lite/*.h)
+$(STAMP): pyproject.toml setup.py $(wildcard dynamo_lite/*.[ch] backends/*/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet -e ".[test,bench,dev]"
@@ -41,7 +42,9 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/generate.py
-	$(BIN)/python benchmarks/coverage_models.py
+
+coverage: $(STAMP)
+	$(BIN)/python benchmarks/coverage_models.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info dynamo_lite/*.so

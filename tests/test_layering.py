@@ -39,8 +39,6 @@ BACKEND_LAYERS = [
     "inductor.__init__",
     "__init__",
 ]
-# C extensions: leaves, which their own layer alone may use.
-EXTENSIONS = {"_eval_frame", "_guards"}
 # What the back end may import of the front end.
 FOR_BACKENDS = {"config", "exc", "log", "break_kinds"}
 # What the front end may import of the back end.
@@ -109,7 +107,9 @@ def sources():
 
 
 MODULES = [Module(path) for path in sources()]
-NAMES = {m.name for m in MODULES} | {f"dynamo_lite.{name}" for name in EXTENSIONS}
+# C extensions are known by their stubs. They import nothing of ours, so any layer of their side may use them.
+EXTENSIONS = {Module(path).name for top in ("dynamo_lite", "backends") for path in (ROOT / top).rglob("*.pyi")}
+NAMES = {m.name for m in MODULES} | EXTENSIONS
 
 
 def own_module(target: str) -> str | None:
@@ -157,7 +157,6 @@ def _upward(m: Module):
     layers, prefix = (BACKEND_LAYERS, "dynamo_lite.backends") if backend else (LAYERS, "dynamo_lite")
     mine = layer(m.name, layers, prefix)
     for at, name, _ in own_imports(m):
-        extension = name.removeprefix("dynamo_lite.") in EXTENSIONS
         if backend and not name.startswith("dynamo_lite.backends"):
             if name.removeprefix("dynamo_lite.") not in FOR_BACKENDS and name != "dynamo_lite":
                 yield f"{at}: a backend imports {name} of the front end"
@@ -166,7 +165,7 @@ def _upward(m: Module):
         elif not backend and name.startswith("dynamo_lite.backends"):
             if name not in FOR_FRONT_END:
                 yield f"{at}: the front end imports {name}; it goes through the registry"
-        elif not extension:
+        elif name not in EXTENSIONS:
             theirs = layer(name, layers, prefix)
             if (m.name, name) not in LAZY and layers.index(theirs) > layers.index(mine):
                 yield f"{at}: {mine} imports {theirs}, which stands below it"
