@@ -211,6 +211,11 @@ def counters() -> dict[str, int]:
         return dict(_counters)
 
 
+def reset_counters() -> None:
+    with _lock:
+        _counters.clear()
+
+
 # ---------------------------------------------------------------- phases
 class _Phase:
     __slots__ = ("inner", "name", "start")

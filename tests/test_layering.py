@@ -27,7 +27,7 @@ LAYERS = [
     "__init__",
 ]
 BACKEND_LAYERS = [
-    "registry", "eager",
+    "metrics", "registry", "eager",
     "aot",
     "inductor.program",
     "inductor.ir",
@@ -42,7 +42,7 @@ BACKEND_LAYERS = [
 # What the back end may import of the front end.
 FOR_BACKENDS = {"config", "exc", "log", "break_kinds"}
 # What the front end may import of the back end.
-FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.registry"}
+FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that `import dynamo_lite` may take.
 LAZY: set[tuple[str, str]] = set()
 
