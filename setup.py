@@ -84,7 +84,7 @@ setup(
             extra_compile_args=C_FLAGS,
             libraries=LIBRARIES,
         ),
-        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_torch"),
+        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_tensor", "_guard_state"),
     ],
     cmdclass={"build_ext": BuildExtensions},
 )

@@ -276,6 +276,10 @@ compiled_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, Py
     if (hook == NULL || thread->busy || thread_is_traced(PyThreadState_Get())) {
         return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }
+    if (stack_is_low(thread)) {
+        PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded while calling a compiled function");
+        return NULL;
+    }
     Py_INCREF(hook);
     PyObject *fn = Py_NewRef(self->fn);
     PyObject *result = call_hit(thread, hook, fn, args, PyVectorcall_NARGS(nargsf), kwnames);
@@ -367,6 +371,18 @@ compiled_repr(CompiledFunction *self)
     return PyUnicode_FromFormat("<compiled %R>", self->fn);
 }
 
+/* As for a function: copies are the object itself, a pickle is a reference by name. */
+static PyObject *
+compiled_reduce(PyObject *self, PyObject *Py_UNUSED(arg))
+{
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyMethodDef compiled_methods[] = {
+    {"__reduce__", compiled_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyObject *
 compiled_get_hook(CompiledFunction *self, void *Py_UNUSED(closure))
 {
@@ -410,6 +426,7 @@ PyTypeObject CompiledFunction_Type = {
     .tp_descr_get = compiled_bind,
     .tp_getattro = compiled_getattro,
     .tp_repr = (reprfunc)compiled_repr,
+    .tp_methods = compiled_methods,
     .tp_members = compiled_members,
     .tp_getset = compiled_getset,
     .tp_dictoffset = offsetof(CompiledFunction, dict),

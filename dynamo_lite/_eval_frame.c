@@ -52,7 +52,7 @@ thread_state(void)
     return thread;
 }
 
-static int
+int
 stack_is_low(const ThreadState *thread)
 {
     char here;
@@ -272,6 +272,9 @@ trampoline(ThreadState *thread, FrameHook *hook, PyObject *result)
 static PyObject *
 ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObject *function, const GuardFrame *frame)
 {
+    if (hook->compile_frame == NULL) {
+        return Py_NewRef(run_original); /* the garbage collector has taken the hook apart */
+    }
     PyObject *args = PyTuple_New(frame->nargs);
     if (args == NULL) {
         return NULL;

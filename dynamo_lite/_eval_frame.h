@@ -78,6 +78,7 @@ extern const GuardsAPI *guards;
 
 /* _eval_frame.c */
 ThreadState *thread_state(void);
+int stack_is_low(const ThreadState *thread);
 FrameHook *exchange_hook(ThreadState *thread, FrameHook *hook); /* takes and gives ownership */
 PyObject *run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *function,
                       const GuardFrame *frame, PyObject *inputs);

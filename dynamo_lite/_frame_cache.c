@@ -299,7 +299,6 @@ hook_dealloc(FrameHook *self)
 
 static PyMemberDef hook_members[] = {
     {"compile_frame", T_OBJECT, offsetof(FrameHook, compile_frame), READONLY, "called on a miss"},
-    {"__dictoffset__", T_PYSSIZET, offsetof(FrameHook, dict), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 

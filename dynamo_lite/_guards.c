@@ -1,6 +1,6 @@
 /* The extension module `dynamo_lite._guards`: the GuardProgram type and the capsule through which `_eval_frame` runs one.
  *
- * The steps are parsed in _guard_steps.c, run in _guard_eval.c; what touches torch stands in _guard_torch.c.
+ * The steps are parsed in _guard_steps.c, run in _guard_eval.c; what touches torch stands in _guard_tensor.c and _guard_state.c.
  */
 #include "_guards.h"
 
@@ -186,8 +186,10 @@ PyInit__guards(void)
     if (guard_missing == NULL) {
         guard_missing = _PyObject_New(&Missing_Type);
     }
-    if (guard_missing == NULL || PyModule_AddFunctions(module, guard_torch_methods) < 0
-        || guard_torch_add_constants(module) < 0 || PyModule_AddObjectRef(module, "MISSING", guard_missing) < 0
+    if (guard_missing == NULL || PyModule_AddFunctions(module, guard_tensor_methods) < 0
+        || PyModule_AddFunctions(module, guard_state_methods) < 0 || guard_tensor_add_constants(module) < 0
+        || add(module, "GLOBAL_STATE_FIELDS", guard_state_fields()) < 0
+        || PyModule_AddObjectRef(module, "MISSING", guard_missing) < 0
         || PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&GuardProgram_Type) < 0
         || add(module, "OPS", guard_op_names()) < 0
         || add(module, "_C_API", PyCapsule_New(&api, GUARDS_CAPSULE, NULL)) < 0) {

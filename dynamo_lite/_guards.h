@@ -109,15 +109,22 @@ PyObject *guard_op_names(void);
 int guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step);
 int guard_const_equal(PyObject *a, PyObject *b); /* same exact type and value: 1, 0, or -1 with an exception */
 
-/* _guard_torch.c: what is known of torch, set once by init_torch */
+/* _guard_tensor.c */
 typedef struct TensorSpec TensorSpec;
 TensorSpec *guard_tensor_parse(PyObject *operands); /* a new spec from (cls, dtype_code, ...), or NULL with an exception */
 PyObject *guard_tensor_class(const TensorSpec *spec);
 int guard_tensor_check(const TensorSpec *spec, PyObject *tensor);
 int guard_tensor_slow_check(PyObject *operands, PyObject *tensor);
+int guard_require_torch(void); /* -1 with an exception before init_torch */
+PyObject *guard_attribute_path(PyObject *root, const char *path);
+int guard_tensor_add_constants(PyObject *module);
+extern PyMethodDef guard_tensor_methods[];
+
+/* _guard_state.c */
+int guard_init_state(PyObject *torch);
 int64_t *guard_state_parse(PyObject *operands, PyObject **modes);
 int guard_state_check(const int64_t *expected, PyObject *modes);
-extern PyMethodDef guard_torch_methods[];
-int guard_torch_add_constants(PyObject *module);
+PyObject *guard_state_fields(void);
+extern PyMethodDef guard_state_methods[];
 
 #endif
