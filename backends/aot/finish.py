@@ -34,7 +34,11 @@ def finish(
     mutated = [i for i, t in enumerate(inputs) if t is not None and t.storage.version > 0]
     _refuse_shared_inputs(inputs, mutated)
     values = _Values(memory, emit)
-    recipes = tuple(_recipe(result, memory, inputs, values) for result in results)
+    made: dict[int, OutputRecipe] = {}
+    for result in results:
+        if id(result) not in made:
+            made[id(result)] = _recipe(result, memory, inputs, values)
+    recipes = tuple(made[id(result)] for result in results)
     _write_back(graph, memory, emit, inputs, mutated)
     graph.output(tuple(values.nodes))
     graph.output_node().meta["val"] = tuple(node.meta["val"] for node in values.nodes)

@@ -79,8 +79,10 @@ class ExternCall:
     Attributes:
         target: usually an ``OpOverload`` without mutated arguments; any callable will do.
         args, kwargs: a pytree with ``BufferRef`` and ``SizeRef`` leaves.
-        outputs: one name for each leaf of the result in pytree order, None for one that nobody reads or is no tensor.
+        outputs: the name of the result; or, if ``unpack``, one for each element of the sequence that is the result, None
+            for an element that nobody reads. Empty: the call is there for its effect.
         origin: for comments.
+        unpack: whether the result is a sequence of tensors.
     """
 
     target: Callable[..., Any]
@@ -88,6 +90,7 @@ class ExternCall:
     kwargs: dict[str, Any]
     outputs: tuple[str | None, ...]
     origin: str = ""
+    unpack: bool = False
 
     def reads(self) -> tuple[str, ...]:
         leaves = pytree.tree_leaves((self.args, self.kwargs))

@@ -1,0 +1,1 @@
+"""Source code from programs: kernels per target, and the wrapper that calls them."""

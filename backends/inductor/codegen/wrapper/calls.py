@@ -1,0 +1,50 @@
+"""How a library operation is called from generated Python, at the least cost.
+
+``torch.mm`` and its like parse their arguments in half the time of ``torch.ops.aten.mm.default``, so operations whose
+Python binding takes the operator's arguments as they are, and can mean no other overload, are called through it.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+_SAME_ARGUMENTS = (
+    "mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "convolution", "embedding", "index_select",
+    "masked_select", "topk", "sort", "cumsum", "cumprod", "gather", "scatter", "scatter_add", "where", "tril", "triu",
+    "softmax", "_softmax", "_log_softmax", "sigmoid", "tanh", "exp", "rsqrt", "sqrt", "native_layer_norm",
+    "native_group_norm", "cat", "stack", "argmax", "argmin", "flip", "roll", "repeat_interleave", "grid_sampler_2d",
+    "_adaptive_avg_pool2d", "max_pool2d_with_indices", "upsample_nearest2d", "upsample_bilinear2d", "constant_pad_nd",
+    "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm", "im2col", "col2im", "reflection_pad2d",
+    "replication_pad2d", "bernoulli",
+)
+
+
+def _bindings() -> dict[Any, tuple[str, Any]]:
+    table: dict[Any, tuple[str, Any]] = {}
+    for name in _SAME_ARGUMENTS:
+        packet = getattr(aten, name, None)
+        binding = getattr(torch._C._VariableFunctions, name, None) or getattr(torch._C._nn, name, None)
+        if packet is not None and binding is not None and "default" in packet.overloads():
+            table[packet.default] = (name, binding)
+    table[aten.add.Tensor] = ("add", torch._C._VariableFunctions.add)
+    table[aten.cat.default] = ("cat", torch._C._VariableFunctions.cat)
+    return table
+
+
+_BINDINGS = _bindings()
+
+
+def callable_of(target: Any) -> tuple[str, Any]:
+    """A name for ``target`` in generated code, and what to call."""
+    known = _BINDINGS.get(target)
+    if known is not None:
+        return known
+    if isinstance(target, torch._ops.OpOverload):
+        name = target._schema.name.replace("::", "_") + ("" if target._overloadname == "default"
+                                                         else "_" + target._overloadname)
+        # The overload's own entry, without the Python method around it.
+        return name, target._op
+    return getattr(target, "__name__", "call").replace("<", "").replace(">", ""), target

@@ -1,0 +1,76 @@
+"""A program of library calls alone: the way a graph runs when there is no compiler, and the model of what lowering produces."""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx import Node
+
+from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.inductor.program import (
+    BufferRef,
+    BufferSpec,
+    CopyInto,
+    ExternCall,
+    Program,
+    Step,
+)
+
+_COPY = torch.ops.aten.copy_.default
+
+
+def library_program(aten: AtenGraph) -> Program:
+    """Every call of the graph as a library operation, in order."""
+    buffers: dict[str, BufferSpec] = {}
+    steps: list[Step] = []
+    for node in aten.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            buffers[node.name] = spec_of(node.name, value)
+        if node.op != "call_function":
+            continue
+        if node.target is _COPY:
+            steps.append(CopyInto(node.args[0].name, node.args[1].name))
+        elif node.target is not operator.getitem or not _has_parts(node.args[0]):
+            steps.append(extern_call(node))
+    inputs = tuple(node.name for node in aten.placeholders)
+    constants = {node.name: aten.constants[node.target] for node in aten.graph.nodes if node.op == "get_attr"}
+    return Program(inputs, constants, {}, buffers, steps, tuple(node.name for node in aten.values))
+
+
+def spec_of(name: str, value: torch.Tensor) -> BufferSpec:
+    """The layout that a node's metadata promises."""
+    return BufferSpec(name, tuple(value.shape), tuple(value.stride()), value.dtype, value.device)
+
+
+def extern_call(node: Node) -> ExternCall:
+    """One node as a library call; of several results those that are read are named after their ``getitem`` nodes."""
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: BufferRef(n.name))
+    outputs: tuple[str | None, ...] = (node.name,) if isinstance(node.meta["val"], torch.Tensor) else ()
+    unpack = _has_parts(node)
+    if unpack:
+        names: dict[int, str] = {user.args[1]: user.name for user in node.users}
+        outputs = tuple(names.get(i) for i in range(len(node.meta["val"])))
+    return ExternCall(node.target, tuple(args), dict(kwargs), outputs, describe(node), unpack)
+
+
+def describe(node: Node) -> str:
+    """The operation and the user's line that it comes from, for comments."""
+    name = str(node.target).removeprefix("aten.").removesuffix(".default")
+    name = name if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", name)
+    line = source_line(node)
+    return f"{name}  # {line}" if line else name
+
+
+def source_line(node: Node) -> str:
+    """The last line of the user's stack at the call in the captured graph, or ""."""
+    origin = node.meta.get("origin")
+    trace = origin.stack_trace if origin is not None else None
+    lines = [line.strip() for line in (trace or "").strip().splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _has_parts(node: Any) -> bool:
+    return isinstance(node.meta.get("val"), (tuple, list))

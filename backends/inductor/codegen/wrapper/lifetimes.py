@@ -1,0 +1,110 @@
+"""When memory is needed: which names share memory, when each was last read, what memory an output can take over.
+
+Invariants: memory that an output, an input or a constant shares is never reused; a name is dropped only after the last step that
+reads it or any other look at its memory that the program makes by a view of a kernel's buffer.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+from dynamo_lite.backends.aot.passes import is_view
+from dynamo_lite.backends.inductor.program import (
+    ExternCall,
+    KernelCall,
+    Program,
+    View,
+    step_reads,
+    step_writes,
+)
+
+
+@dataclasses.dataclass(slots=True)
+class Plan:
+    """What the wrapper does around each step.
+
+    Attributes:
+        reuse: for an output of a kernel, the name of a dead buffer whose memory it takes over.
+        drop_after: for each step, the names that nobody reads later.
+    """
+
+    reuse: dict[str, str]
+    drop_after: list[list[str]]
+
+
+def plan_memory(program: Program) -> Plan:
+    """Lifetimes and reuse for a program."""
+    owner = _owners(program)
+    last_read = _last_reads(program)
+    pinned = {owner.get(n, n) for n in (*program.inputs, *program.constants)}
+    pinned |= {owner[name] for name in program.outputs if isinstance(name, str)}
+    groups: dict[str, list[str]] = {}
+    for name, own in owner.items():
+        groups.setdefault(own, []).append(name)
+    group_end = {own: max(last_read.get(n, -1) for n in names) for own, names in groups.items()}
+    from_kernels = {name for step in program.kernel_calls() for name in step.outputs}
+    free: dict[object, list[str]] = {}
+    reuse: dict[str, str] = {}
+    taken: set[str] = set()
+    drop_after: list[list[str]] = []
+    for index, step in enumerate(program.steps):
+        if isinstance(step, KernelCall):
+            may_replace = dict(step.inplace)
+            for name in step.outputs:
+                if name in pinned and name in program.inputs:
+                    continue
+                donor = may_replace.get(name)
+                if donor is not None and not _can_give(program, donor, name, owner, pinned, from_kernels, group_end, index):
+                    donor = None
+                if donor is None or donor in taken:
+                    shelf = free.get(_layout_key(program, name))
+                    donor = shelf.pop() if shelf else None
+                if donor is not None:
+                    reuse[name] = donor
+                    taken.add(donor)
+        drops = []
+        ended = [own for own, end in group_end.items() if end == index and own not in pinned]
+        unread = [n for n in step_writes(step) if n not in last_read and owner[n] not in pinned and n not in program.outputs]
+        for own in ended:
+            drops.extend(groups[own])
+            if own in from_kernels and own not in taken:
+                free.setdefault(_layout_key(program, own), []).append(own)
+        drop_after.append(list(dict.fromkeys([*drops, *unread])))
+    return Plan(reuse, drop_after)
+
+
+def _can_give(
+    program: Program, donor: str, name: str, owner: dict[str, str], pinned: set[str], from_kernels: set[str],
+    group_end: dict[str, int], index: int,
+) -> bool:
+    return (donor in from_kernels and owner[donor] == donor and donor not in pinned and group_end[donor] == index
+            and _layout_key(program, donor) == _layout_key(program, name))
+
+
+def _owners(program: Program) -> dict[str, str]:
+    """For each name the name whose memory it may share."""
+    owner = {name: name for name in (*program.inputs, *program.constants)}
+    for step in program.steps:
+        if isinstance(step, View):
+            owner[step.name] = owner[step.base]
+        elif isinstance(step, ExternCall):
+            reads = step.reads()
+            shared = owner[reads[0]] if reads and is_view(step.target) else None
+            for name in step_writes(step):
+                owner[name] = shared or name
+        else:
+            for name in step_writes(step):
+                owner.setdefault(name, name)
+    return owner
+
+
+def _last_reads(program: Program) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for index, step in enumerate(program.steps):
+        for name in step_reads(step):
+            last[name] = index
+    return last
+
+
+def _layout_key(program: Program, name: str) -> object:
+    spec = program.buffers[name]
+    return spec.size, spec.stride, spec.dtype, spec.device

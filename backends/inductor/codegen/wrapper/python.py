@@ -1,0 +1,363 @@
+"""Generates the wrapper: a Python function from the graph's inputs to its results, and the C entries that it calls.
+
+Consecutive kernels are one C function, ``run0(void **pointers, const int64_t *sizes)``, which hands each kernel its pointers
+(views resolved to an offset into their base's memory) and sizes; from Python it is one call with one tensor for each memory.
+
+Invariant: the generated function evaluates the steps in order, touches no Python state but its arguments, and leaves no
+reference to a tensor behind.
+"""
+from __future__ import annotations
+
+import dataclasses
+import keyword
+import math
+import re
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from dynamo_lite.backends.aot.graph import (
+    InputOutput,
+    LiteralOutput,
+    OutputAlias,
+    OutputRecipe,
+    ValueOutput,
+)
+from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
+from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, plan_memory
+from dynamo_lite.backends.inductor.program import (
+    BufferRef,
+    BufferSpec,
+    CopyInto,
+    ExternCall,
+    Expr,
+    KernelCall,
+    Literal,
+    Program,
+    SizeRef,
+    View,
+    step_reads,
+    step_writes,
+)
+
+GIL_WORK = 100_000
+"""Element operations from which on a call releases the GIL: some 20 us, next to which letting go costs nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EntrySpec:
+    """A generated C entry: its symbol and how it is to be called."""
+
+    symbol: str
+    tensors: int
+    sizes: int
+    release_gil: bool
+
+
+@dataclasses.dataclass(slots=True)
+class WrapperSource:
+    """What is generated for a program.
+
+    Attributes:
+        python: source of the module that defines ``call``.
+        entries: C source to append to the program's own.
+        entry_specs: the entries in it.
+        namespace: names that the Python source reads: operations, dtypes, constants.
+    """
+
+    python: str
+    entries: str
+    entry_specs: list[EntrySpec]
+    namespace: dict[str, Any]
+
+
+def write_wrapper(
+    program: Program, recipes: tuple[OutputRecipe, ...], *, no_grad: bool = False, no_autocast: bool = False,
+    inference: bool = False,
+) -> WrapperSource:
+    """The wrapper's source.
+
+    Args:
+        program: what to run.
+        recipes: how results are made of the program's outputs (``AtenGraph.outputs``).
+        no_grad: switch autograd off meanwhile: some input requires grad, though no result does.
+        no_autocast: switch autocast off meanwhile: its casts are in the program already.
+        inference: make results under inference mode.
+    """
+    return _Writer(program, recipes).write(no_grad, no_autocast, inference)
+
+
+class _Writer:
+    def __init__(self, program: Program, recipes: tuple[OutputRecipe, ...]) -> None:
+        self._program = program
+        self._recipes = recipes
+        self._plan: Plan = plan_memory(program)
+        self._lines: list[str] = []
+        self._entries: list[str] = []
+        self._specs: list[EntrySpec] = []
+        self._namespace: dict[str, Any] = {}
+        self._names: dict[str, str] = {}
+        self._bound: set[str] = set(program.inputs) | set(program.constants)
+        self._allocated: set[str] = set()
+        self._views = {step.name: step for step in program.steps if isinstance(step, View)}
+        self._last_use: dict[str, int] = {}
+        for index, step in enumerate(program.steps):
+            for name in (*step_reads(step), *step_writes(step)):
+                self._last_use[self._slot(name)] = index
+        self._results_made: dict[int, str] = {}
+
+    def write(self, no_grad: bool, no_autocast: bool, inference: bool) -> WrapperSource:
+        for name in (*self._program.inputs, *self._program.constants):
+            self._variable(name)
+        for name, tensor in self._program.constants.items():
+            self._namespace[self._variable(name)] = tensor
+        for name, symbol in self._program.symbols.items():
+            if str(symbol) != self._variable(name):
+                self._line(f"{symbol} = {self._variable(name)}")
+        steps, index = self._program.steps, 0
+        while index < len(steps):
+            step = steps[index]
+            if isinstance(step, KernelCall):
+                end = index
+                while end < len(steps) and isinstance(steps[end], (KernelCall, View)):
+                    end += 1
+                self._kernels(index, end)
+                index = end
+                continue
+            if isinstance(step, ExternCall):
+                self._extern(step)
+            elif isinstance(step, CopyInto):
+                self._line(f"{self._tensor(step.dst)}.copy_({self._tensor(step.src)})")
+            self._drop(index, index + 1)
+            index += 1
+        self._results()
+        return WrapperSource(self._source(no_grad, no_autocast, inference), "\n".join(self._entries), self._specs,
+                             self._namespace)
+
+    # ------------------------------------------------------------ names
+    def _slot(self, name: str) -> str:
+        """The name whose memory ``name`` lives in after reuse."""
+        while name in self._plan.reuse:
+            name = self._plan.reuse[name]
+        return name
+
+    def _variable(self, name: str) -> str:
+        slot = self._slot(name)
+        found = self._names.get(slot)
+        if found is None:
+            found = re.sub(r"\W", "_", slot)
+            if keyword.iskeyword(found) or not found.isidentifier() or found in self._names.values():
+                found = f"v{len(self._names)}_{found}"
+            self._names[slot] = found
+        return found
+
+    def _bind(self, name: str, value: Any) -> str:
+        """``value`` under a name of its own in the namespace."""
+        name = re.sub(r"\W", "_", name)
+        while name in self._namespace and self._namespace[name] is not value or keyword.iskeyword(name):
+            name += "_"
+        self._namespace[name] = value
+        return name
+
+    def _tensor(self, name: str) -> str:
+        """The variable that holds ``name`` as a tensor, made now if it is a view that nobody has asked for yet."""
+        variable = self._variable(name)
+        view = self._views.get(name)
+        if view is not None and name not in self._bound:
+            spec = self._program.buffers[name]
+            self._line(f"{variable} = {self._strided(self._tensor(view.base), spec.size, spec.stride, view.offset)}")
+            self._bound.add(name)
+        return variable
+
+    def _line(self, text: str) -> None:
+        self._lines.append(text)
+
+    # ------------------------------------------------------------ steps
+    def _extern(self, step: ExternCall) -> None:
+        name, target = callable_of(step.target)
+        for read in step.reads():
+            self._tensor(read)
+        args = [self._value(a) for a in step.args]
+        args += [f"{k}={self._value(v)}" for k, v in step.kwargs.items()]
+        call = f"{self._bind(name, target)}({', '.join(args)})"
+        outputs = [self._variable(n) if n is not None else None for n in step.outputs]
+        self._bound.update(n for n in step.outputs if n is not None)
+        if not any(outputs):
+            self._line(f"{call}  # {step.origin}")
+        elif not step.unpack:
+            self._line(f"{outputs[0]} = {call}  # {step.origin}")
+        else:
+            targets = ", ".join(o or "_" for o in outputs)
+            self._line(f"{targets}{',' if len(outputs) == 1 else ''} = {call}  # {step.origin}")
+            if None in outputs:
+                self._line("del _")
+
+    def _kernels(self, start: int, end: int) -> None:
+        """A run of kernels (and views between them) as one C entry."""
+        program = self._program
+        calls = [s for s in program.steps[start:end] if isinstance(s, KernelCall)]
+        pointers: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        body, overwritten = [], []
+        for call in calls:
+            self._line(f"# {call.origin}" if call.origin else f"# {call.symbol}")
+            for name in call.outputs:
+                self._allocate(name)
+                if name in program.inputs:
+                    overwritten.append(name)
+            arguments = []
+            for name in call.args:
+                base, offset = self._resolve(name)
+                index = pointers.setdefault(self._variable(base), len(pointers))
+                size = program.buffers[base].dtype.itemsize
+                arguments.append(f"p[{index}]" if offset == 0 else f"(char *)p[{index}] + {_c_text(offset, size)}")
+            for expr in call.sizes:
+                arguments.append(f"s[{sizes.setdefault(str(expr), len(sizes))}]")
+            body.append(f"    {call.symbol}({', '.join(arguments)});")
+        symbol = f"run{len(self._specs)}"
+        self._entries.append('extern "C" __attribute__((visibility("default")))\n'
+                             f"void {symbol}(void **p, const __INT64_TYPE__ *s)\n{{\n    (void)s;\n" + "\n".join(body) + "\n}\n")
+        work = sum(call.work for call in calls)
+        self._specs.append(EntrySpec(symbol, len(pointers), len(sizes), work >= GIL_WORK))
+        self._line(f"{symbol}({', '.join([*pointers, *sizes])})")
+        for name in dict.fromkeys(overwritten):
+            self._line(f"{self._bind('increment_version', torch.autograd.graph.increment_version)}({self._variable(name)})")
+        self._drop(start, end)
+
+    def _resolve(self, name: str) -> tuple[str, Expr]:
+        """The memory and the offset in elements that a name stands for."""
+        offset: Expr = 0
+        while (view := self._views.get(name)) is not None:
+            if name in self._bound:
+                # It exists as a tensor, whose pointer is at the right place already.
+                break
+            offset = offset + view.offset
+            name = view.base
+        return name, offset
+
+    def _allocate(self, name: str) -> None:
+        slot = self._slot(name)
+        if slot in self._bound:
+            if slot != name:
+                self._line(f"# {name} takes over the memory of {slot}")
+            return
+        self._bound.add(slot)
+        self._line(f"{self._variable(name)} = {self._empty(self._program.buffers[name])}")
+
+    def _empty(self, spec: BufferSpec) -> str:
+        empty = self._bind("empty_strided", torch._C._VariableFunctions.empty_strided)
+        return (f"{empty}({_tuple(spec.size)}, {_tuple(spec.stride)}, dtype={self._value(spec.dtype)}, "
+                f"device={self._value(spec.device)})")
+
+    def _drop(self, start: int, end: int) -> None:
+        """Forgets what dies in steps ``start`` to ``end``."""
+        dying = [n for names in self._plan.drop_after[start:end] for n in names]
+        variables = []
+        for name in dying:
+            slot = self._slot(name)
+            if name in self._views and name not in self._bound or self._last_use[slot] >= end or (
+                    slot not in self._bound):
+                continue
+            self._bound.discard(slot)
+            variables.append(self._variable(name))
+        if variables:
+            self._line(f"del {', '.join(dict.fromkeys(variables))}")
+
+    # ------------------------------------------------------------ results
+    def _results(self) -> None:
+        results = []
+        for i, recipe in enumerate(self._recipes):
+            if not isinstance(recipe, OutputAlias):
+                results.append(self._result(recipe))
+                continue
+            # One recipe object is one tensor, however often it is returned.
+            made = self._results_made.get(id(recipe))
+            if made is None:
+                made = self._results_made[id(recipe)] = f"out{i}"
+                self._line(f"{made} = {self._result(recipe)}")
+            results.append(made)
+        self._line(f"return {_tuple_of(results)}")
+
+    def _result(self, recipe: OutputRecipe) -> str:
+        if isinstance(recipe, LiteralOutput):
+            return self._value(recipe.value)
+        if isinstance(recipe, InputOutput):
+            return self._variable(self._program.inputs[recipe.index])
+        if isinstance(recipe, ValueOutput):
+            out = self._program.outputs[recipe.index]
+            return self._value(out.value) if isinstance(out, Literal) else self._tensor(out)
+        base = self._result(recipe.base)
+        if recipe.chain is None:
+            return self._strided(base, recipe.size, recipe.stride, recipe.offset)
+        for target, args, kwargs, item in recipe.chain:
+            name, function = callable_of(target)
+            rest = [self._value(a) for a in args] + [f"{k}={self._value(v)}" for k, v in kwargs.items()]
+            base = f"{self._bind(name, function)}({', '.join([base, *rest])})" + ("" if item is None else f"[{item}]")
+        return base
+
+    def _strided(self, base: str, size: Any, stride: Any, offset: Expr) -> str:
+        place = "" if isinstance(offset, int) and offset == 0 else f", {base}.storage_offset() + {_text(offset)}"
+        return f"{base}.as_strided({_tuple(size)}, {_tuple(stride)}{place})"
+
+    # ------------------------------------------------------------ values
+    def _value(self, value: Any) -> str:
+        if isinstance(value, BufferRef):
+            return self._variable(value.name)
+        if isinstance(value, SizeRef):
+            return _text(value.expr)
+        if value is None or isinstance(value, (bool, str)):
+            return repr(value)
+        if isinstance(value, (int, float)):
+            if isinstance(value, float) and not math.isfinite(value):
+                return f'{self._bind("float", float)}("{value}")'
+            return repr(value) if type(value) in (int, float) else self._bind("constant", value)
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._value, value))}]"
+        if isinstance(value, tuple):
+            return _tuple_of([self._value(v) for v in value])
+        if isinstance(value, torch.dtype):
+            return self._bind(str(value).removeprefix("torch."), value)
+        if isinstance(value, (torch.memory_format, torch.layout)):
+            return self._bind(str(value).removeprefix("torch."), value)
+        if isinstance(value, torch.device):
+            return self._bind(f"device_{value.type}{'' if value.index is None else value.index}", value)
+        assert not pytree.tree_any(lambda leaf: isinstance(leaf, (BufferRef, SizeRef)), value), f"can't write {value!r}"
+        return self._bind("constant", value)
+
+    # ------------------------------------------------------------ the whole
+    def _source(self, no_grad: bool, no_autocast: bool, inference: bool) -> str:
+        parameters = ", ".join(self._variable(name) for name in self._program.inputs)
+        scopes = []
+        if inference:
+            scopes.append(f"{self._bind('inference_mode', torch.inference_mode)}()")
+        elif no_grad:
+            scopes.append(f"{self._bind('no_grad', torch.no_grad)}()")
+        if no_autocast:
+            scopes.append(f"{self._bind('no_autocast', torch._C._DisableAutocast)}()")
+        lines = [f"def call({parameters}):"]
+        indent = "    "
+        if scopes:
+            lines.append(f"{indent}with {', '.join(scopes)}:")
+            indent *= 2
+        return "\n".join([*lines, *(indent + line for line in self._lines), ""])
+
+
+def _tuple_of(items: list[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _tuple(values: Any) -> str:
+    return _tuple_of([_text(v) for v in values])
+
+
+def _text(expr: Expr) -> str:
+    """A size as Python source."""
+    return repr(expr) if isinstance(expr, int) else str(expr)
+
+
+def _c_text(expr: Expr, itemsize: int) -> str:
+    """An offset in elements as C source for bytes."""
+    if isinstance(expr, int):
+        return str(expr * itemsize)
+    raise NotImplementedError("an offset that depends on sizes")

@@ -1,0 +1,147 @@
+"""The pipeline of ``inductor_lite``: a captured graph in, a Python function that runs it out.
+
+    record      the captured graph as a functional aten graph, decomposed            backends/aot
+    lower       aten as loops; fuse them; write C++; a ``Program``                    lowering/, scheduler/, codegen/cpp/
+    wrap        the Python function and the C entries around the program              codegen/wrapper/
+    build       the C++ source as a shared library, from the cache or built now      codecache
+    load        the library's entries as callables, the wrapper's source executed    here
+
+Invariant: whatever cannot be compiled runs correctly: a graph that lowering or the compiler can't serve runs by library calls, one
+that the recorder can't serve runs in eager, and the log ``fallbacks`` says which and why.
+"""
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynamo_lite import exc, log
+from dynamo_lite.backends import metrics
+from dynamo_lite.backends.aot.decompositions import DECOMPOSITIONS
+from dynamo_lite.backends.aot.functional import CannotFunctionalize
+from dynamo_lite.backends.aot.gradients import needs_gradients
+from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.record import record
+from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
+from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program
+
+_runtime.use_tensor_type(torch.Tensor)
+_numbers = itertools.count()
+
+OPTIONS = {"lowering": ("native", "library")}
+"""What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
+
+
+def inductor_lite(
+    gm: GraphModule, example_inputs: list[Any], *, options: dict[str, Any] | None = None
+) -> Callable[..., tuple[Any, ...]]:
+    """Compiles a captured graph.
+
+    Args:
+        gm: the graph; its output is a flat tuple.
+        example_inputs: a fake tensor (or a number) for each placeholder.
+        options: see ``OPTIONS``.
+
+    Returns:
+        a function of the graph's inputs that returns its results as a tuple. It has attributes ``generated_code`` (a tuple
+        of sources) and ``mutated_inputs`` (indices of the inputs that it writes).
+    """
+    chosen = _checked(options)
+    if needs_gradients(gm, example_inputs):
+        return _run_eager(gm, "it needs gradients, which are not compiled yet")
+    try:
+        with log.phase("aot"):
+            aten = record(gm, example_inputs, DECOMPOSITIONS)
+    except CannotFunctionalize as e:
+        return _run_eager(gm, str(e))
+    if log.enabled("aot_graphs"):
+        log.artifact("aot_graphs").info("%s", aten.describe())
+    scopes = {
+        "no_grad": torch.is_grad_enabled() and any(_requires_grad(value) for value in example_inputs),
+        "no_autocast": torch.is_autocast_enabled("cpu"),
+        "inference": aten.inference,
+    }
+    try:
+        return _compile(aten, chosen["lowering"] == "native", scopes)
+    except (exc.CompilerMissing, exc.CacheError) as e:
+        if log.first_time("fallbacks", type(e)):
+            log.artifact("fallbacks").warning("kernels can't be built, so graphs run by library calls: %s", e)
+        metrics.count_fallback(type(e).__name__)
+        return _compile(aten, False, scopes)
+
+
+def _compile(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
+    program = library_program(aten)
+    with log.phase("codegen"):
+        wrapper = write_wrapper(program, aten.outputs, **scopes)
+    source = program.source + wrapper.entries
+    library = codecache.shared_library(source) if wrapper.entry_specs else None
+    with log.phase("load"):
+        call = _load(wrapper, library)
+    if log.enabled("output_code"):
+        log.artifact("output_code").info("%s\n%s", source, wrapper.python)
+    _count(program)
+    call.generated_code = (source, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
+    call.mutated_inputs = aten.mutated  # type: ignore[attr-defined]
+    return call
+
+
+def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]]:
+    """The wrapper's function, its entries bound to the library's."""
+    namespace = dict(wrapper.namespace)
+    if library is not None:
+        handle = _runtime.load(str(library))
+        for spec in wrapper.entry_specs:
+            namespace[spec.symbol] = _runtime.entry(handle, spec.symbol, spec.tensors, spec.sizes, spec.release_gil)
+    filename = f"<dynamo_lite wrapper {next(_numbers)}>"
+    # Tracebacks through the wrapper show its lines.
+    linecache.cache[filename] = (len(wrapper.python), None, wrapper.python.splitlines(keepends=True), filename)
+    exec(compile(wrapper.python, filename, "exec"), namespace)
+    return namespace["call"]
+
+
+def _run_eager(gm: GraphModule, reason: str) -> Callable[..., Any]:
+    if log.first_time("fallbacks", reason):
+        log.artifact("fallbacks").info("a graph runs in eager: %s", reason)
+    metrics.count_fallback(reason)
+    return gm.forward
+
+
+def _count(program: Program) -> None:
+    kernels = 0
+    moved = 0
+    for step in program.steps:
+        if isinstance(step, KernelCall):
+            kernels += 1
+            moved += sum(_nbytes(program, name) for name in step.args)
+        elif isinstance(step, ExternCall):
+            metrics.count_library_call(str(step.target))
+    metrics.count_kernels(kernels, moved)
+
+
+def _nbytes(program: Program, name: str) -> int:
+    spec = program.buffers[name]
+    count = spec.dtype.itemsize
+    for n in spec.size:
+        count *= n if isinstance(n, int) else 1
+    return count
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _checked(options: dict[str, Any] | None) -> dict[str, Any]:
+    chosen = {name: values[0] for name, values in OPTIONS.items()}
+    for name, value in (options or {}).items():
+        if name not in OPTIONS:
+            raise ValueError(f"inductor_lite has no option {name!r}; it has {', '.join(OPTIONS)}")
+        if value not in OPTIONS[name]:
+            raise ValueError(f"option {name!r} is one of {', '.join(OPTIONS[name])}, not {value!r}")
+        chosen[name] = value
+    return chosen
