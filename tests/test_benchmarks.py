@@ -1,0 +1,90 @@
+"""The benchmark's own arithmetic: differences, times, the table; and that every workload and model can be built."""
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import measure  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
+from coverage_models import CASES, layouts, row  # noqa: E402
+from workloads import WORKLOADS  # noqa: E402
+
+
+def test_durations_have_three_digits():
+    assert [report.duration(s) for s in (12.3456, 1.5, 0.0123456, 1.234e-6, 9.99e-8)] == [
+        "12.3 s", "1.50 s", "12.3 ms", "1.23 us", "100 ns"]
+
+
+def test_largest_difference_sees_values_and_form():
+    a, b = torch.ones(2), torch.tensor([1.0, 1.5])
+    assert measure.largest_difference({"x": [a, 3]}, {"x": [b, 3]}) == 0.5
+    assert measure.largest_difference(a, a.double()) == float("inf")
+    assert measure.largest_difference([a], [a, a]) == float("inf")
+    assert measure.largest_difference([], []) == 0
+    assert layouts(torch.ones(2, 3).t()) == [(torch.float32, (3, 2), (1, 3))]
+
+
+def test_time_and_memory_of_a_call():
+    times = measure.time_calls(lambda: None, 0.02)
+    assert 0 < times["best"] <= times["median"] <= times["p90"] < 1e-4
+    x = torch.ones(1000)
+    # Two tensors at a time, and what the numbers take.
+    assert 8000 <= measure.peak_of_call(lambda: (x + 1) * 2) < 8100
+
+
+def sample(call):
+    return {"first_call": 2.0, "call": {"median": call}, "error": 1e-7, "peak_call": 2048, "peak_process": 1,
+            "report": {}}
+
+
+def test_table_and_readme(tmp_path):
+    rows = {"add_4": {"eager": run.combine([sample(2e-6), sample(4e-6), sample(3e-6)]),
+                      "torch.compile": run.combine([sample(6e-6), {**sample(6e-6), "first_call": 0.5}]),
+                      "dynamo_lite": run.combine([{"failed": "ValueError: no"}])}}
+    results = {"machine": run.machine(), "rounds": 3, "seconds": 1.0, "titles": {"add_4": "x + y"},
+               "systems": ["eager", "torch.compile", "dynamo_lite"], "rows": rows}
+    table = report.table(json.loads(json.dumps(results)))
+    assert ("| x + y | 2.00 s / failed | 0.50 s / failed | 3.00 us / 6.00 us / failed | 0.50x / failed "
+            "| 2.0 KB / 2.0 KB / failed | 1e-07 / failed |") in table
+    assert "- x + y, dynamo_lite: ValueError: no" in table
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    report.insert(table, readme)
+    assert readme.read_text() == f"before\n{report.BEGIN}\n{table}\n{report.END}\nafter\n"
+
+
+def test_the_readme_has_the_last_figures():
+    figures = ROOT / "benchmarks" / "results" / "figures.json"
+    if not figures.exists():
+        pytest.skip("not measured yet")
+    assert report.table(json.loads(figures.read_text())) in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", [n for n, w in WORKLOADS.items() if n not in ("bert_base", "gpt2", "resnet50")])
+def test_workloads_can_be_built(name):
+    fn, args, kwargs = WORKLOADS[name].build()
+    with torch.no_grad():
+        assert list(measure.tensors(fn(*args, **kwargs)))
+
+
+def test_a_measurement_in_a_process():
+    p = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "measure.py"), "chain8_100", "eager", "0.01"],
+                       capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr
+    result = json.loads(p.stdout.splitlines()[-1])
+    assert result["error"] == 0 and result["call"]["median"] > 0 and result["peak_process"] > result["peak_call"] > 0
+
+
+def test_rows_of_the_coverage_page():
+    fine = {"one_graph": True, "type": True, "layout": True, "difference": 1e-7, "graphs": 1, "breaks": 0}
+    assert row(CASES[0], fine) == "| BERT | `BertModel` | yes | yes | 1 / 0 | 1e-07 |  |"
+    broken = {**fine, "one_graph": False, "kind": "k", "reason": "a | b", "where": "/x/site-packages/m.py:3 in f"}
+    assert row(CASES[0], broken).endswith("| a \\| b (`k`), m.py:3 in f |")
+    assert "no" in row(CASES[0], {"failed": "Error: x"})
