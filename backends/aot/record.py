@@ -30,7 +30,8 @@ from dynamo_lite.backends.aot.mutation import functional_form
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]
 
-_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+_COMPOSITE_KEY = torch._C.DispatchKey.CompositeImplicitAutograd
+_COMPOSITE = "CompositeImplicitAutograd"
 _LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default})
 _FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
 _NO_OPS = frozenset({aten.detach_.default})
@@ -157,7 +158,7 @@ class Recorder(TorchDispatchMode):
         kind = _KINDS.get(func) or _classify(func)
         if kind == "composite":
             with self:
-                return func._op_dk(_COMPOSITE, *args, **kwargs)
+                return func._op_dk(_COMPOSITE_KEY, *args, **kwargs)
         if kind == "pure" or kind == "view":
             return self._record_call(func, args, kwargs, kind == "view")
         if kind == "mutating":
@@ -373,7 +374,8 @@ def _kind_of(func: Any) -> str:
         return "no-op"
     if func in KEPT_COMPOSITES:
         return "pure"
-    if func.has_kernel_for_dispatch_key(_COMPOSITE):
+    # Asked of the dispatcher: the overload's own method also answers for Python decompositions, which are not eager's.
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
         return "composite"
     if torch.Tag.inplace_view in func.tags:
         name = schema.name.split("::")[1]
