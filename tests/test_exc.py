@@ -1,4 +1,6 @@
 """Error texts: what, where, why, what to do."""
+import ast
+import pathlib
 import pickle
 import traceback
 
@@ -60,3 +62,17 @@ def test_break_kinds_are_complete():
         for text in (kind.what, kind.why, kind.hint):
             assert len(text) > 10 and not text.endswith(".") and "\n" not in text
     assert "data-dependent" in BREAK_KINDS["data_dependent_branch"].what
+
+
+def kinds_in_the_code():
+    """The literal kinds given to Unsupported and to the functions that raise it, with where."""
+    for path in sorted((pathlib.Path(__file__).resolve().parent.parent / "dynamo_lite").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1].lower() == "unsupported":
+                for part in ast.walk(node.args[0]) if node.args else ():
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield f"{path.name}:{node.lineno}", part.value
+
+
+def test_every_kind_that_is_raised_is_in_the_table():
+    assert not [(at, kind) for at, kind in kinds_in_the_code() if kind not in BREAK_KINDS]

@@ -16,6 +16,7 @@ LAYERS = [
     "guards",
     "resume",
     "trace_rules",
+    "polyfills",
     "variables",
     "side_effects",
     "output_graph",
