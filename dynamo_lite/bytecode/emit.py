@@ -303,8 +303,12 @@ class Emitter:
         cellvars: Sequence[str] = (),
         flags: int = 0x3,
         stacksize: int | None = None,
+        prologue_positions: RawPositions | None = None,
     ) -> CodeType:
-        """The code object; all parameters positional. The frame's set-up (cells, RESUME) is put in front."""
+        """The code object; all parameters positional. The frame's set-up (cells, RESUME) is put in front.
+
+        `prologue_positions` are the set-up's, by default those of the first line.
+        """
         return assemble(
             self.ops,
             name=name,
@@ -316,4 +320,5 @@ class Emitter:
             cellvars=cellvars,
             flags=flags,
             stacksize=stacksize,
+            prologue_positions=prologue_positions,
         )

@@ -1,0 +1,492 @@
+"""Graph breaks: run one instruction in plain Python, then go on in a resume function.
+
+At a break before instruction k of code C, the guarded code holds C's live locals and, on its operand stack, exactly
+what C would have there. ``emit_break`` appends instruction k itself and, for each way out of it (the next instruction,
+the target of a jump, the handler that covers it), code that takes the stack apart and returns
+``Continuation(resume function, locals.., stack..)``. The caller of the guarded code runs the continuation; so loops
+that break go round with a flat C stack.
+
+A *resume function* is C again: its instructions (those still reachable), its exception table, its name and lines; only
+its parameters differ, and a prologue that rebuilds the stack and jumps to where C stood. There is no block stack in
+Python 3.11 and later, so a resume point inside loops, ``with`` and ``try`` is nothing special. What is:
+
+* Cells. The cells and free variables of C are free variables of the resume code. The guarded code passes the cell
+  objects themselves as its closure, so inner functions made before the break share them.
+* NULL on the stack is dropped and pushed anew; its place is part of the resume code, not an argument.
+* Handlers. A PREV_EXC slot (see ``bytecode.stack``) means that an exception is being handled. Its argument is that
+  exception: the guarded code fetches it and restores the caller's exception state before it returns; the prologue makes
+  it current again at the same height of the stack. Hence bare ``raise``, ``__context__`` and ``sys.exc_info()`` go on
+  as they were, and nothing leaks into the caller.
+* An exception raised by instruction k inside a ``try`` is caught in the guarded code and handed to a resume function
+  that starts at the handler. One that nothing covers leaves the guarded code, whose name and lines are C's.
+* ``super()`` reads the first argument from the frame's first slot, so that is where it stays.
+
+Invariant: resume code is always made from the original code object. A break in a resume function maps back to C first;
+therefore a loop comes back to the same resume code (and what was compiled for it) however often it breaks.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from dynamo_lite.bytecode.analysis import analyse
+from dynamo_lite.bytecode.assembler import HandlerRef, Label, prologue_length
+from dynamo_lite.bytecode.code_map import CodeMap
+from dynamo_lite.bytecode.emit import Emitter
+from dynamo_lite.bytecode.facts import facts
+from dynamo_lite.bytecode.instructions import Handler, Instruction, decode
+from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE, Stack, StackKind, after, at_handler
+
+__all__ = [
+    "ResumeInfo",
+    "StackKind",
+    "UNBOUND",
+    "break_start",
+    "emit_break",
+    "is_resume_code",
+    "origin",
+    "resume_code",
+    "resume_label",
+]
+
+_VARIADIC = 0x04 | 0x08
+
+
+class _Unbound:
+    """Stands for a local without a value among the arguments of a resume function."""
+
+    def __repr__(self) -> str:
+        return "<unbound>"
+
+
+UNBOUND = _Unbound()
+
+
+@dataclass(frozen=True, eq=False)
+class ResumeInfo:
+    """What a resume code object was made from."""
+
+    original: CodeType
+    # where it goes on: an instruction of `original`
+    index: int
+    # what the prologue pushes, bottom first; VALUE and PREV_EXC slots have a parameter each
+    stack: Stack
+    # fast locals that come as parameters (first in the signature, in the original's order); others start unbound
+    carried: tuple[str, ...]
+    # those of `carried` for which UNBOUND may be passed
+    uncertain: frozenset[str]
+    # all parameters of the resume code
+    parameters: tuple[str, ...]
+    # instruction index in the resume code -> index in `original`; -1 in the prologue
+    origins: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        offset = decode(self.original).instructions[self.index].offset
+        return f"__resume_at_{offset}_{self.original.co_name}"
+
+
+_infos: CodeMap[ResumeInfo] = CodeMap()
+_Key = tuple[int, Stack, tuple[str, ...], frozenset[str]]
+# Weak values: resume code lives as long as guarded code that refers to it, so that a reset frees it.
+_made: CodeMap[dict[_Key, weakref.ref[CodeType]]] = CodeMap()
+
+
+def is_resume_code(code: CodeType) -> ResumeInfo | None:
+    return _infos.get(code)
+
+
+def resume_label(code: CodeType) -> str:
+    """A name for logs: ``__resume_at_<offset>_<function>``; ordinary code has its own name."""
+    info = _infos.get(code)
+    return code.co_name if info is None else info.label
+
+
+def origin(code: CodeType, index: int) -> tuple[CodeType, int]:
+    """The user's code object and instruction for an instruction of `code`, which may be resume code."""
+    info = _infos.get(code)
+    if info is None:
+        return code, index
+    original_index = info.origins[index]
+    assert original_index >= 0, "the prologue of a resume function is no place for a break"
+    return info.original, original_index
+
+
+# Parts of a call can't be separated: the names of the keywords are state of the interpreter, not of the stack.
+_CALL_PARTS = ("KW_NAMES", "PRECALL", "CALL")
+
+# These never raise, so they need no way to their handler.
+_NEVER_RAISE = frozenset(
+    facts.OPMAP[name]
+    for name in (
+        "COPY",
+        "JUMP_BACKWARD",
+        "JUMP_FORWARD",
+        "LOAD_CLOSURE",
+        "LOAD_CONST",
+        "NOP",
+        "POP_EXCEPT",
+        "POP_TOP",
+        "PUSH_EXC_INFO",
+        "PUSH_NULL",
+        "STORE_DEREF",
+        "STORE_FAST",
+        "SWAP",
+    )
+)
+
+# A tail of these up to the end (a return, or the RERAISE after a handler's cleanup) is not worth a frame of its own.
+_TAIL_OPS = frozenset(
+    facts.OPMAP[name] for name in ("COPY", "LOAD_CONST", "LOAD_FAST", "NOP", "POP_EXCEPT", "POP_TOP", "SWAP")
+)
+_TAIL_LENGTH = 8
+
+
+def break_start(code: CodeType, index: int) -> int:
+    """The first instruction of what has to run as one with instruction `index`: for a call, its KW_NAMES.
+
+    A break "at" any part of a call is a break here; the stack must be as it is before this instruction.
+    """
+    instructions = decode(code).instructions
+    if instructions[index].opname == "CALL":
+        index -= 1
+    if instructions[index].opname == "PRECALL" and instructions[index - 1].opname == "KW_NAMES":
+        index -= 1
+    return index
+
+
+def _unit(instructions: Sequence[Instruction], start: int) -> list[Instruction]:
+    end = start
+    if instructions[start].opname in _CALL_PARTS:
+        while instructions[end].opname != "CALL":
+            end += 1
+    return list(instructions[start : end + 1])
+
+
+def emit_break(
+    e: Emitter,
+    code: CodeType,
+    index: int,
+    *,
+    stack: Sequence[StackKind],
+    bound: Collection[str],
+    continuation: Callable[..., Any],
+    uncertain: Collection[str] = (),
+    keep_dead: bool = False,
+    inline_tail: bool = True,
+) -> list[CodeType]:
+    """Append to `e` a break at instruction `index` of `code`, to the end: every path returns or raises.
+
+    On entry the operand stack of the code being built holds `stack` and nothing else, and the exception state is the
+    one that its PREV_EXC slots say (for each, the exception was pushed with ``push_exc_info`` and popped again).
+    Fast locals of `code` that are in `bound` and live here are stored under their own names; no others are read. The
+    cells and free variables of `code` are cells or free variables of the code being built.
+
+    `stack` gives the kinds as the caller pushed them; usually ``analysis.stack_at`` knows them. `uncertain` are locals
+    of `bound` which may have no value; only code that nobody has evaluated needs them. `keep_dead` carries all of
+    `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return without
+    a resume function. `continuation` is the type to return, called with the resume function and its arguments.
+
+    Gives the resume code objects that the break may go on in.
+    """
+    code, index = origin(code, break_start(code, index))
+    emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, inline_tail)
+    return emission.emit(frozenset(bound), frozenset(uncertain))
+
+
+class _Break:
+    """One call of ``emit_break``."""
+
+    def __init__(
+        self,
+        e: Emitter,
+        code: CodeType,
+        index: int,
+        stack: Stack,
+        continuation: Callable[..., Any],
+        keep_dead: bool,
+        inline_tail: bool,
+    ) -> None:
+        self.e = e
+        self.code = code
+        self.analysis = analyse(code)
+        self.instructions = decode(code).instructions
+        self.unit = _unit(self.instructions, index)
+        self.stack = stack
+        self.continuation = continuation
+        self.keep_dead = keep_dead
+        self.inline_tail = inline_tail
+        self.resumes: list[CodeType] = []
+
+    def emit(self, bound: frozenset[str], uncertain: frozenset[str]) -> list[CodeType]:
+        e, last = self.e, self.unit[-1]
+        expected = self.analysis.stacks[self.unit[0].index]
+        assert expected is not None and len(self.stack) == len(expected), f"stack {self.stack}, expected {expected}"
+        e.set_line(last.positions)
+        jump_label = e.label() if last.target is not None else None
+        handler = last.handler
+        handler_label = None
+        if handler is not None and not all(i.opcode in _NEVER_RAISE for i in self.unit):
+            handler_label = e.label()
+            e.handler = HandlerRef(handler_label, handler.depth, handler.lasti)
+        if last.opcode not in facts.UNCONDITIONAL_JUMPS:
+            emit_instructions(e, self.unit, jump_label)
+        e.handler = None
+
+        after_bound = bound
+        if last.opcode in facts.LOCAL_WRITES:
+            after_bound, uncertain_after = bound | {last.argval}, uncertain - {last.argval}
+        elif last.opcode in facts.LOCAL_DELETES:
+            after_bound, uncertain_after = bound - {last.argval}, uncertain - {last.argval}
+        else:
+            uncertain_after = uncertain
+        if last.opcode not in facts.NO_FALL_THROUGH:
+            stack = self.stack
+            for instruction in self.unit:
+                stack = after(instruction, stack)
+            self._emit_exit(last.index + 1, stack, after_bound, uncertain_after)
+        if jump_label is not None:
+            assert last.target is not None
+            e.place(jump_label)
+            self._emit_exit(last.target, after(last, self.stack, jumps=True), after_bound, uncertain_after)
+        if handler_label is not None:
+            assert handler is not None
+            e.place(handler_label)
+            self._emit_exit(handler.target, at_handler(handler, self.stack), bound, uncertain)
+        return self.resumes
+
+    # One way out
+
+    def _emit_exit(self, index: int, stack: Stack, bound: frozenset[str], uncertain: frozenset[str]) -> None:
+        if self.inline_tail and self._emit_tail(index, bound - uncertain):
+            return
+        e = self.e
+        carried_set = bound if self.keep_dead else bound & self.analysis.live(index)
+        carried = tuple(name for name in self.code.co_varnames if name in carried_set)
+        uncertain = uncertain & carried_set
+        target = resume_code(self.code, index, stack, carried, uncertain)
+        self.resumes.append(target)
+        self._take_apart(stack)
+        e.call_prepare()
+        e.load_const(self.continuation)
+        for name in target.co_freevars:
+            e.load_closure(name)
+        if target.co_freevars:
+            e.build_tuple(len(target.co_freevars))
+        e.load_const(target)
+        e.make_function(closure=bool(target.co_freevars))
+        parameters = target.co_varnames[: target.co_argcount]
+        for name in parameters:
+            if name == _FIRST_ARGUMENT:
+                e.load_deref(self.code.co_varnames[0])
+            elif name in uncertain:
+                e.call_prepare()
+                e.load_const(_peek_local)
+                e.load_const(name)
+                e.call(1)
+            else:
+                e.load_fast(name)
+        e.call(1 + len(parameters))
+        e.ret()
+
+    def _take_apart(self, stack: Stack) -> None:
+        """From the stack into locals named as the resume function's parameters, top first."""
+        e = self.e
+        for slot in range(len(stack) - 1, -1, -1):
+            kind = stack[slot]
+            if kind is VALUE:
+                e.store_fast(_stack_name(slot))
+            elif kind is NULL:
+                e.store_fast("___null")  # storing NULL leaves the local unbound: the one way to drop it
+            elif kind is LASTI:
+                e.pop()
+            else:
+                e.call_prepare()
+                e.load_const(sys.exception)
+                e.call(0)
+                e.store_fast(_stack_name(slot))
+                e.pop_except()
+
+    def _emit_tail(self, index: int, surely_bound: frozenset[str]) -> bool:
+        tail: list[Instruction] = []
+        while len(tail) < _TAIL_LENGTH:
+            instruction = self.instructions[index]
+            leaves = instruction.opname == "RERAISE" and instruction.handler is None
+            if leaves or instruction.opname == "RETURN_VALUE":
+                tail.append(instruction)
+                for instruction in tail:
+                    self.e.set_line(instruction.positions)
+                    self.e.raw(instruction)
+                self.e.set_line(self.unit[-1].positions)
+                return True
+            if instruction.opname == "JUMP_FORWARD":
+                assert instruction.target is not None
+                index = instruction.target
+                continue
+            if instruction.opcode not in _TAIL_OPS:
+                return False
+            if instruction.opcode in facts.LOCAL_READS and instruction.argval not in surely_bound:
+                return False
+            tail.append(instruction)
+            index += 1
+        return False
+
+
+def emit_instructions(e: Emitter, unit: Sequence[Instruction], jump_label: Label | None) -> None:
+    """The instructions as they are, but LOAD_METHOD always with NULL below a bound method."""
+    for instruction in unit:
+        if instruction.opname == "LOAD_METHOD":
+            e.push_null()
+            e.swap(2)
+            e.load_attr(instruction.argval)
+        else:
+            e.raw(instruction, jump_label)
+
+
+def _peek_local(name: str) -> Any:
+    """The caller's local, or UNBOUND."""
+    return sys._getframe(1).f_locals.get(name, UNBOUND)
+
+
+# Resume code
+
+_FIRST_ARGUMENT = "___first_argument"
+
+
+def _stack_name(slot: int) -> str:
+    return f"___stack{slot}"
+
+
+def resume_code(
+    original: CodeType,
+    index: int,
+    stack: Stack,
+    carried: Sequence[str],
+    uncertain: frozenset[str] = frozenset(),
+) -> CodeType:
+    """The code object that goes on at instruction `index` of `original` with that stack and those locals.
+
+    Parameters, all positional: `carried`, then the VALUE and PREV_EXC slots of the stack from the bottom. Where
+    ``super()`` needs the first argument and that is a cell, its value comes before all of them.
+    """
+    key = (index, stack, tuple(carried), uncertain)
+    made = _made.get(original)
+    if made is None:
+        made = {}
+        _made.set(original, made)
+    ref = made.get(key)
+    code = None if ref is None else ref()
+    if code is None:
+        code = _make_resume_code(original, *key)
+        made[key] = weakref.ref(code, lambda dead: _forget(made, key, dead))
+    return code
+
+
+def _forget(made: dict[_Key, weakref.ref[CodeType]], key: _Key, dead: weakref.ref[CodeType]) -> None:
+    if made.get(key) is dead:
+        del made[key]
+
+
+def _make_resume_code(
+    original: CodeType, index: int, stack: Stack, carried: tuple[str, ...], uncertain: frozenset[str]
+) -> CodeType:
+    analysis = analyse(original)
+    instructions = analysis.instructions
+    reachable = analysis.reachable_from(index)
+    body = [i for i in instructions if reachable[i.index]]
+    parameters: list[str] = []
+    needed: set[str] = set()
+    if "__class__" in original.co_freevars and original.co_argcount > 0:
+        # super() finds both in the frame, no instruction names them
+        needed.add("__class__")
+        if original.co_varnames[0] in original.co_cellvars:
+            needed.add(original.co_varnames[0])
+            parameters.append(_FIRST_ARGUMENT)
+    freevars = _free_variables(original, body, needed, analysis.sees_frame)
+    parameters.extend(carried)
+    parameters.extend(_stack_name(slot) for slot, kind in enumerate(stack) if kind in (VALUE, PREV_EXC))
+
+    start = instructions[index]
+    labels = {i: Label() for i in _targets(body, index)}
+    e = Emitter()
+    e.set_line(start.positions)
+    _emit_prologue(e, stack, carried, uncertain, lasti=prologue_length((), freevars) - 1)
+    if body[0] is not start:
+        e.handler = _handler_ref(start.handler, labels)
+        e.jump(labels[index])
+    length = len(e)
+    for instruction in body:
+        if instruction.index in labels:
+            e.place(labels[instruction.index])
+        e.set_line(instruction.positions)
+        e.handler = _handler_ref(instruction.handler, labels)
+        e.raw(instruction, None if instruction.target is None else labels[instruction.target])
+    code = e.assemble(
+        name=original.co_name,
+        qualname=original.co_qualname,
+        filename=original.co_filename,
+        firstlineno=original.co_firstlineno,
+        argnames=parameters,
+        freevars=freevars,
+        flags=original.co_flags & ~_VARIADIC,
+        stacksize=original.co_stacksize + 2,
+        prologue_positions=start.positions,
+    )
+    shift = prologue_length((), freevars) + length
+    origins = (-1,) * shift + tuple(i.index for i in body)
+    _infos.set(code, ResumeInfo(original, index, stack, carried, uncertain, tuple(parameters), origins))
+    return code
+
+
+def _free_variables(
+    original: CodeType, body: Sequence[Instruction], needed: set[str], everything: bool
+) -> tuple[str, ...]:
+    names = original.co_cellvars + original.co_freevars
+    if everything:
+        return names
+    used = needed | {i.argval for i in body if i.opcode in facts.HAS_FREE}
+    return tuple(name for name in names if name in used)
+
+
+def _targets(body: Sequence[Instruction], index: int) -> set[int]:
+    targets = {index}
+    for instruction in body:
+        if instruction.target is not None:
+            targets.add(instruction.target)
+        if instruction.handler is not None:
+            targets.add(instruction.handler.target)
+    return targets
+
+
+def _handler_ref(handler: Handler | None, labels: dict[int, Label]) -> HandlerRef | None:
+    return None if handler is None else HandlerRef(labels[handler.target], handler.depth, handler.lasti)
+
+
+def _emit_prologue(e: Emitter, stack: Stack, carried: Sequence[str], uncertain: frozenset[str], lasti: int) -> None:
+    """Unbind what has no value, then rebuild the stack; no parameter of ours is left for ``locals()`` to show."""
+    for name in carried:
+        if name in uncertain:
+            bound = e.label()
+            e.load_fast(name)
+            e.load_const(UNBOUND)
+            e.compare("is")
+            e.jump_if_false(bound)
+            e.delete_fast(name)
+            e.place(bound)
+    for slot, kind in enumerate(stack):
+        if kind is NULL:
+            e.push_null()
+        elif kind is LASTI:
+            # RERAISE sets the frame's last instruction from it, which by then shows nowhere; it must lie in the code.
+            e.load_const(lasti)
+        else:
+            e.load_fast(_stack_name(slot))
+            e.delete_fast(_stack_name(slot))
+            if kind is PREV_EXC:
+                e.push_exc_info()
+                e.pop()

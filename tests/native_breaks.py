@@ -1,0 +1,162 @@
+"""Breaks without the symbolic evaluator: code rewritten to break at an instruction, and a driver that goes on.
+
+``capture_at`` gives the original code with one instruction replaced by what ``resume.emit_break`` makes of it; the
+locals and the stack are there natively. ``run_broken`` calls a function so rewritten and runs its continuations, each
+of which may be made to break again. ``outcome`` records everything that a caller can see of a call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+from dynamo_lite import resume
+from dynamo_lite.bytecode.analysis import analyse, bound_locals, stack_at
+from dynamo_lite.bytecode.assembler import HandlerRef, Label
+from dynamo_lite.bytecode.emit import Emitter
+from dynamo_lite.bytecode.instructions import decode
+from dynamo_lite.resume import emit_break, emit_instructions
+
+
+class Continuation:
+    """Stands in for the extension's type: the same constructor."""
+
+    def __init__(self, fn: FunctionType, *args: Any) -> None:
+        self.fn, self.args = fn, args
+
+
+def break_points(code: CodeType) -> list[int]:
+    """Every instruction boundary at which a break may fall."""
+    decoded = decode(code)
+    stacks = analyse(code).stacks
+    info = resume.is_resume_code(code)
+    first = decoded.first_index if info is None else info.origins.count(-1)
+    return [i for i in range(first, len(decoded)) if stacks[i] is not None and resume.break_start(code, i) == i]
+
+
+def capture_at(code: CodeType, index: int, **options: Any) -> CodeType:
+    """`code` with a break at instruction `index`; `options` are those of ``emit_break``."""
+    decoded = decode(code)
+    stacks = analyse(code).stacks
+    e = Emitter()
+    labels = {i.index: e.label() for i in decoded.instructions}
+
+    def ref(handler: Any) -> HandlerRef | None:
+        return None if handler is None else HandlerRef(labels[handler.target], handler.depth, handler.lasti)
+
+    closed = {*code.co_cellvars, *code.co_freevars}
+    for instruction in decoded.instructions[decoded.first_index :]:
+        i = instruction.index
+        if stacks[i] is None:
+            continue
+        e.place(labels[i])
+        if i == index:
+            e.handler = None
+            surely, perhaps = bound_locals(code, i)
+            stack = stack_at(code, i)
+            assert stack is not None
+            emit_break(
+                e,
+                code,
+                i,
+                stack=stack,
+                bound=perhaps - closed,
+                uncertain=perhaps - surely - closed,
+                continuation=Continuation,
+                **options,
+            )
+        e.set_line(instruction.positions)
+        e.handler = ref(instruction.handler)
+        target: Label | None = None if instruction.target is None else labels[instruction.target]
+        emit_instructions(e, [instruction], target) if i != index else None
+    arguments = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    made = e.assemble(
+        name=code.co_name,
+        qualname=code.co_qualname,
+        filename=code.co_filename,
+        firstlineno=code.co_firstlineno,
+        argnames=code.co_varnames[:arguments],
+        freevars=code.co_freevars,
+        cellvars=code.co_cellvars,
+        flags=code.co_flags & ~0xC,
+    )
+    return made.replace(
+        co_argcount=code.co_argcount,
+        co_posonlyargcount=code.co_posonlyargcount,
+        co_kwonlyargcount=code.co_kwonlyargcount,
+        co_flags=code.co_flags,
+    )
+
+
+def with_code(fn: FunctionType, code: CodeType) -> FunctionType:
+    made = FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    made.__kwdefaults__ = fn.__kwdefaults__
+    made.__qualname__ = fn.__qualname__
+    return made
+
+
+Again = Callable[[CodeType], CodeType]
+
+
+def run_broken(fn: FunctionType, code: CodeType, args: tuple[Any, ...], again: Again | None = None) -> tuple[Any, int]:
+    """The result of `fn` run with `code`, and the number of breaks; `again` rewrites each resume function."""
+    handled = sys.exception()
+    result = with_code(fn, code)(*args)
+    breaks = 0
+    while type(result) is Continuation:
+        breaks += 1
+        assert sys.exception() is handled, "the exception state leaks out of the guarded code"
+        go_on, args = result.fn, result.args
+        if again is not None:
+            go_on = with_code(go_on, again(go_on.__code__))
+        del result
+        result = go_on(*args)
+    return result, breaks
+
+
+def _trace(e: BaseException) -> list[tuple[str, int | None]]:
+    frames = traceback.extract_tb(e.__traceback__)
+    while frames and f"{os.sep}zoo{os.sep}" not in frames[0].filename:  # the drivers above
+        del frames[0]
+    return [(f.name, f.lineno) for f in frames]
+
+
+def _describe(e: BaseException | None, seen: int = 0) -> Any:
+    if e is None or seen > 6:
+        return None
+    inner = [_describe(x, seen + 1) for x in e.exceptions] if isinstance(e, BaseExceptionGroup) else None
+    return (
+        type(e).__name__,
+        str(e),
+        _trace(e),
+        _describe(e.__cause__, seen + 1),
+        _describe(e.__context__, seen + 1),
+        e.__suppress_context__,
+        inner,
+    )
+
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def outcome(call: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, ...]:
+    """Result or exception (with lines and chain), what was printed, and the arguments afterwards."""
+    args = copy.deepcopy(args)
+    printed = io.StringIO()
+    result, error = None, None
+    handled = sys.exception()
+    with contextlib.redirect_stdout(printed):
+        try:
+            result = call(*args)
+        except BaseException as e:
+            error = _describe(e)
+    assert sys.exception() is handled
+    return tuple(_ADDRESS.sub("0x", repr(x)) for x in (result, error, printed.getvalue(), args))
