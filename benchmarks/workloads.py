@@ -146,14 +146,17 @@ def _add_two(x, y):
 _add("add_4", "x + y on 4 elements", lambda: (_add_two, (torch.randn(4), torch.randn(4)), {}), quick=True)
 
 
+def _step(z, y):
+    z = torch.sin(z * y) + 0.5
+    if z.sum() > 0:
+        return z - 0.25
+    return z + 0.25
+
+
 def _branchy(x, y):
     z = x
     for _ in range(8):
-        z = torch.sin(z * y) + 0.5
-        if z.sum() > 0:
-            z = z - 0.25
-        else:
-            z = z + 0.25
+        z = _step(z, y)
     return z
 
 
