@@ -120,26 +120,6 @@ def origin(code: CodeType, index: int) -> tuple[CodeType, int]:
 # Parts of a call can't be separated: the names of the keywords are state of the interpreter, not of the stack.
 _CALL_PARTS = ("KW_NAMES", "PRECALL", "CALL")
 
-# These never raise, so they need no way to their handler.
-_NEVER_RAISE = frozenset(
-    facts.OPMAP[name]
-    for name in (
-        "COPY",
-        "JUMP_BACKWARD",
-        "JUMP_FORWARD",
-        "LOAD_CLOSURE",
-        "LOAD_CONST",
-        "NOP",
-        "POP_EXCEPT",
-        "POP_TOP",
-        "PUSH_EXC_INFO",
-        "PUSH_NULL",
-        "STORE_DEREF",
-        "STORE_FAST",
-        "SWAP",
-    )
-)
-
 # A tail of these up to the end (a return, or the RERAISE after a handler's cleanup) is not worth a frame of its own.
 _TAIL_OPS = frozenset(
     facts.OPMAP[name] for name in ("COPY", "LOAD_CONST", "LOAD_FAST", "NOP", "POP_EXCEPT", "POP_TOP", "SWAP")
@@ -231,7 +211,7 @@ class _Break:
         jump_label = e.label() if last.target is not None else None
         handler = last.handler
         handler_label = None
-        if handler is not None and not all(i.opcode in _NEVER_RAISE for i in self.unit):
+        if handler is not None and not all(i.opcode in facts.NEVER_RAISE for i in self.unit):
             handler_label = e.label()
             e.handler = HandlerRef(handler_label, handler.depth, handler.lasti)
         if last.opcode not in facts.UNCONDITIONAL_JUMPS:

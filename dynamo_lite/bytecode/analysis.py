@@ -58,15 +58,18 @@ class Analysis:
         instructions = self.instructions
         stacks: list[Stack | None] = [None] * len(instructions)
         pending: list[tuple[int, Stack]] = [(0, ())]
-        while pending:
-            index, stack = pending.pop()
+        # A range may begin with PUSH_EXC_INFO, before which its depth makes no sense: such edges count last.
+        unlikely: list[tuple[int, Stack]] = []
+        while pending or unlikely:
+            index, stack = pending.pop() if pending else unlikely.pop()
             while index < len(instructions) and stacks[index] is None:
                 stacks[index] = stack
                 instruction = instructions[index]
                 if instruction.handler is not None:
                     target = instruction.handler.target
                     if stacks[target] is None:
-                        pending.append((target, at_handler(instruction.handler, stack)))
+                        edges = unlikely if instruction.opcode in facts.NEVER_RAISE else pending
+                        edges.append((target, at_handler(instruction.handler, stack)))
                 if instruction.target is not None and stacks[instruction.target] is None:
                     pending.append((instruction.target, after(instruction, stack, jumps=True)))
                 if instruction.opcode in facts.NO_FALL_THROUGH:

@@ -53,6 +53,26 @@ UNCONDITIONAL_JUMPS = frozenset(OPMAP[n] for n in ("JUMP_FORWARD", "JUMP_BACKWAR
 # After these, control never goes to the next instruction.
 NO_FALL_THROUGH = UNCONDITIONAL_JUMPS | {OPMAP[n] for n in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")}
 
+# These never raise, even where a handler covers them.
+NEVER_RAISE = frozenset(
+    OPMAP[n]
+    for n in (
+        "COPY",
+        "JUMP_BACKWARD",
+        "JUMP_FORWARD",
+        "LOAD_CLOSURE",
+        "LOAD_CONST",
+        "NOP",
+        "POP_EXCEPT",
+        "POP_TOP",
+        "PUSH_EXC_INFO",
+        "PUSH_NULL",
+        "STORE_DEREF",
+        "STORE_FAST",
+        "SWAP",
+    )
+)
+
 # Set up the frame; they belong to the code object, not to the program.
 PROLOGUE_OPS = frozenset(OPMAP[n] for n in ("MAKE_CELL", "COPY_FREE_VARS", "RETURN_GENERATOR", "RESUME"))
 

@@ -1,0 +1,149 @@
+"""Liveness, bound locals, reachability, and the kinds of what lies on the stack."""
+
+from __future__ import annotations
+
+import os
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from dynamo_lite.bytecode.analysis import analyse, bound_locals, is_reachable, live_locals, stack_at, stack_depth
+from dynamo_lite.bytecode.facts import facts
+from dynamo_lite.bytecode.instructions import Instruction, decode
+from dynamo_lite.bytecode.stack import NULL, PREV_EXC, VALUE, after, at_handler
+
+STDLIB = os.path.dirname(os.__file__)
+
+
+def find(code: CodeType, opname: str, argval: Any = None, nth: int = 0) -> Instruction:
+    found = [i for i in decode(code).instructions if i.opname == opname and argval in (None, i.argval)]
+    return found[nth]
+
+
+def test_liveness_in_straight_lines_and_loops() -> None:
+    def f(a, b, n):
+        c = a + b
+        while n:
+            n -= 1
+            c += a
+        return c
+
+    code = f.__code__
+    assert live_locals(code, 1) == {"a", "b", "n"}
+    assert live_locals(code, find(code, "STORE_FAST", "c").index) == {"a", "n"}
+    assert live_locals(code, find(code, "STORE_FAST", "n").index) == {"a", "c"}
+    assert live_locals(code, find(code, "RETURN_VALUE").index) == set()
+
+
+def test_what_a_handler_reads_is_live_in_what_it_covers() -> None:
+    def f(x, y):
+        try:
+            z = x()
+            x = y = None
+            z()
+        except ValueError:
+            return y
+
+    code = f.__code__
+    assert live_locals(code, find(code, "LOAD_FAST", "x").index) == {"x", "y"}
+    # y is overwritten before anything reads it, unless what stands before that raises
+    assert live_locals(code, find(code, "STORE_FAST", "z").index) == {"y"}
+    assert live_locals(code, find(code, "LOAD_FAST", "z").index) == {"y", "z"}
+
+
+def test_cells_stay_live_as_long_as_anything_touches_them() -> None:
+    def f(a):
+        def g():
+            return a, b
+
+        b = 1
+        return g
+
+    code = f.__code__
+    assert live_locals(code, find(code, "STORE_DEREF", "b").index) == {"b", "g"}
+    assert live_locals(code, find(code, "LOAD_CLOSURE", "a").index) == {"a", "b"}
+
+
+def test_frame_readers_and_super_keep_what_they_need() -> None:
+    def reads(a, b):
+        return locals()
+
+    assert live_locals(reads.__code__, find(reads.__code__, "RETURN_VALUE").index) == {"a", "b"}
+
+    class C:
+        def f(self, x):
+            print(x)
+            return super().f()
+
+    code = C.f.__code__
+    assert "self" in live_locals(code, find(code, "LOAD_GLOBAL", "print").index)
+
+
+def test_bound_locals() -> None:
+    def f(c):
+        if c:
+            x = 1
+        y = x
+        del x
+        for i in y:
+            z = i
+        return z
+
+    code = f.__code__
+    assert bound_locals(code, find(code, "LOAD_FAST", "x").index) == ({"c"}, {"c", "x"})
+    assert bound_locals(code, find(code, "GET_ITER").index) == ({"c", "y"}, {"c", "y"})
+    assert bound_locals(code, find(code, "RETURN_VALUE").index) == ({"c", "y"}, {"c", "y", "i", "z"})
+
+
+def test_unreachable_code() -> None:
+    def f():
+        while True:
+            print(1)
+        return 2
+
+    code = f.__code__
+    assert is_reachable(code, find(code, "CALL").index)
+    assert all(is_reachable(code, i.index) or i.argval in (None, 2) for i in decode(code).instructions)
+
+
+def test_stack_in_the_middle_of_expressions() -> None:
+    def f(x):
+        for i in x:
+            print(i, [i, x.m(i)])
+
+    code = f.__code__
+    assert stack_at(code, find(code, "BUILD_LIST").index) == (VALUE, NULL, VALUE, VALUE, VALUE, VALUE)
+    assert stack_depth(code, find(code, "JUMP_BACKWARD").index) == 1
+
+
+def functions_of(path: str) -> list[CodeType]:
+    with open(path, encoding="utf8") as file:
+        pending = [compile(file.read(), path, "exec")]
+    found = []
+    while pending:
+        code = pending.pop()
+        pending.extend(c for c in code.co_consts if isinstance(c, CodeType))
+        if code.co_flags & 1 and not code.co_flags & 0x2A0:
+            found.append(code)
+    return found
+
+
+@pytest.mark.parametrize("name", ["contextlib", "dataclasses", "shutil", "tarfile", "subprocess", "runpy", "tempfile"])
+def test_kinds_agree_on_all_paths(name: str) -> None:
+    """What lies on the stack is a property of the place: all ways there say the same."""
+    for code in functions_of(f"{STDLIB}/{name}.py"):
+        stacks = analyse(code).stacks
+        for i, stack in zip(decode(code).instructions, stacks):
+            if stack is None:
+                continue
+            assert len(stack) <= code.co_stacksize
+            if i.opcode not in facts.NO_FALL_THROUGH:
+                assert stacks[i.index + 1] == after(i, stack)
+            if i.target is not None:
+                assert stacks[i.target] == after(i, stack, jumps=True)
+            if i.handler is not None and i.opcode not in facts.NEVER_RAISE:
+                assert stacks[i.handler.target] == at_handler(i.handler, stack)
+                assert stack.count(PREV_EXC) == stack[: i.handler.depth].count(PREV_EXC)
+            if i.opname == "POP_EXCEPT":
+                assert stack[-1] is PREV_EXC

@@ -1,0 +1,157 @@
+"""Decoding, against ``dis``; and both tables, against CPython's own readers."""
+
+from __future__ import annotations
+
+import dis
+import gc
+import glob
+import os
+import random
+import types
+from collections.abc import Iterator
+from types import CodeType
+
+import pytest
+
+from dynamo_lite.bytecode import instructions as module
+from dynamo_lite.bytecode.facts import facts
+from dynamo_lite.bytecode.instructions import decode
+from dynamo_lite.bytecode.tables import (
+    ExceptionEntry,
+    encode_exception_table,
+    encode_locations,
+    parse_exception_table,
+)
+
+STDLIB = os.path.dirname(os.__file__)
+FILES = [
+    f"{STDLIB}/{name}.py" for name in ("argparse", "contextlib", "dataclasses", "typing", "asyncio/tasks", "shutil")
+]
+
+
+def codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from codes(const)
+
+
+def codes_of(path: str) -> list[CodeType]:
+    with open(path, encoding="utf8") as file:
+        return list(codes(compile(file.read(), path, "exec")))
+
+
+@pytest.mark.parametrize("path", FILES, ids=os.path.basename)
+def test_the_same_instructions_as_dis(path: str) -> None:
+    for code in codes_of(path):
+        expected = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG")]
+        got = decode(code).instructions
+        assert [(i.opname, i.arg, i.offset, i.positions) for i in got] == [
+            (i.opname, i.arg, i.offset, i.positions) for i in expected
+        ]
+        for ours, theirs in zip(got, expected):
+            if theirs.opcode in dis.hasjrel:
+                prefix_free = decode(code).index_at[theirs.argval]
+                assert ours.target == ours.argval == prefix_free
+            elif theirs.opname == "BINARY_OP":
+                assert ours.argval == theirs.argrepr
+            elif theirs.opname == "KW_NAMES":
+                assert ours.argval == code.co_consts[theirs.arg]
+            elif theirs.opname not in ("MAKE_FUNCTION", "FORMAT_VALUE"):
+                assert ours.argval == theirs.argval
+            assert ours.push_null == (theirs.opname == "LOAD_GLOBAL" and theirs.argrepr.startswith("NULL"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=os.path.basename)
+def test_the_same_handlers_as_dis(path: str) -> None:
+    for code in codes_of(path):
+        entries = dis._parse_exception_table(code)
+        decoded = decode(code)
+        for instruction in decoded.instructions:
+            found = [e for e in entries if e.start <= instruction.offset < e.end]
+            if not found:
+                assert instruction.handler is None
+            else:
+                (entry,) = found
+                assert instruction.handler == (decoded.index_at[entry.target], entry.depth, entry.lasti)
+
+
+def test_specialized_code_decodes_as_it_was_compiled() -> None:
+    def f(x):
+        total = 0
+        for i in range(x):
+            total += i * 2
+        return total
+
+    before = [repr(i) for i in module._decode(f.__code__).instructions]
+    for _ in range(100):
+        f(10)
+    adaptive = [i.opname for i in dis.get_instructions(f, adaptive=True)]
+    assert any(name not in dis.opmap for name in adaptive), "the interpreter was to specialize this"
+    assert [repr(i) for i in module._decode(f.__code__).instructions] == before
+
+
+def test_decoded_once_and_not_kept_alive() -> None:
+    code = compile("def f(): return 1", "<test>", "exec").co_consts[0]
+    assert decode(code) is decode(code)
+    size = len(module._cache)
+    del code
+    gc.collect()
+    assert len(module._cache) == size - 1
+
+
+def test_equal_code_objects_are_kept_apart() -> None:
+    first, second = (compile("x = 1", "<test>", "exec") for _ in range(2))
+    assert first == second and decode(first) is not decode(second)
+
+
+def test_the_setup_of_a_frame_comes_before_first_index() -> None:
+    def outer(a):
+        def inner():
+            return a
+
+        return inner
+
+    code = outer.__code__
+    assert [i.opname for i in decode(code).instructions[: decode(code).first_index]] == ["MAKE_CELL", "RESUME"]
+    inner = next(c for c in code.co_consts if isinstance(c, CodeType))
+    assert [i.opname for i in decode(inner).instructions[: decode(inner).first_index]] == ["COPY_FREE_VARS", "RESUME"]
+
+
+def test_exception_tables_survive_a_round_trip() -> None:
+    rng = random.Random(0)
+    table = []
+    start = 0
+    for _ in range(200):
+        start += rng.choice([0, 1, 70, 5000])
+        end = start + rng.choice([1, 63, 64, 4096])
+        table.append(ExceptionEntry(start, end, rng.choice([0, 63, 64, 300000]), rng.randrange(40), rng.random() < 0.5))
+        start = end
+    assert parse_exception_table(encode_exception_table(table)) == table
+    for path in glob.glob(f"{STDLIB}/[a-d]*.py"):
+        for code in codes_of(path):
+            assert encode_exception_table(parse_exception_table(code.co_exceptiontable)) == code.co_exceptiontable
+
+
+def test_cpython_reads_the_locations_that_we_write() -> None:
+    rng = random.Random(0)
+    template = compile("def f(): pass", "<test>", "exec").co_consts[0]
+    nop = bytes([facts.OPMAP["NOP"], 0])
+    runs = []
+    line = 100
+    for _ in range(500):
+        line = max(1, line + rng.choice([-5, 0, 0, 0, 1, 2, 3, 300]))
+        column = rng.choice([0, 7, 79, 80, 127, 128, 1000])
+        positions = rng.choice(
+            [
+                (line, line, column, column + rng.choice([0, 15, 16, 200])),
+                (line, line + rng.choice([1, 100]), column, rng.choice([0, 200])),
+                (line, line, None, None),
+                (None, None, None, None),
+            ]
+        )
+        runs.append((rng.choice([1, 2, 7, 8, 9, 40]), positions))
+    made = template.replace(
+        co_code=nop * sum(units for units, _ in runs), co_linetable=encode_locations(runs, 100), co_firstlineno=100
+    )
+    assert list(made.co_positions()) == [positions for units, positions in runs for _ in range(units)]
