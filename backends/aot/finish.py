@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import (
     CannotFunctionalize, Emit, Memory, Tracked, chain_to_root, offset_in)
 from dynamo_lite.backends.aot.graph import (
@@ -64,7 +64,7 @@ class _Values:
             if owner.op != "call_function" or owner in self._owners or node is not owner:
                 node = owner = self._emit(aten.clone.default, (node,))
                 if node.meta["val"].stride() != root.fake.stride():
-                    node = owner = self._emit(passes.ops.copy_strided, (node.args[0], tuple(root.fake.stride())))
+                    node = owner = self._emit(ops.copy_strided, (node.args[0], tuple(root.fake.stride())))
             self._owners.add(owner)
             found = self._indices[id(root.storage)] = len(self.nodes)
             self.nodes.append(node)

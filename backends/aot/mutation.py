@@ -13,7 +13,6 @@ import torch
 
 from dynamo_lite.backends.aot import ops
 
-aten = torch.ops.aten
 Place = int | str
 
 
@@ -37,14 +36,6 @@ class Form:
         return self.returned.count(None)
 
 
-def _bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: Any = None) -> torch.Tensor:
-    return aten.bernoulli.p(x, p, generator=generator)
-
-
-_ADAPTED: dict[Any, Any] = {aten.bernoulli_.float: _bernoulli}
-"""Where the functional form's arguments differ: a function that makes the call."""
-
-
 @functools.cache
 def functional_form(op: Any) -> Form:
     """How to compute what ``op`` writes without writing."""
@@ -59,7 +50,7 @@ def functional_form(op: Any) -> Form:
         alias_sets.index(r.alias_info.before_set) if r.alias_info is not None and r.alias_info.is_write else None
         for r in schema.returns)
     out_names = frozenset(a.name for a in schema.arguments if a.is_out)
-    target = _ADAPTED.get(op) or _matching_overload(op, out_names, len(mutated) + returned.count(None))
+    target = _matching_overload(op, out_names, len(mutated) + returned.count(None))
     if target is None:
         return Form(ops.Functionalized(op, tuple(mutated)), tuple(mutated), returned, frozenset())
     return Form(target, tuple(mutated), returned, out_names)

@@ -30,6 +30,23 @@ def as_strided_scatter(
     return out
 
 
+class RandomFill:
+    """An in-place random operation on memory of its own.
+
+    What it draws depends on the layout of what it fills, not on the contents, so the layout is an argument.
+    """
+
+    def __init__(self, op: Any) -> None:
+        self.op = op
+        self.__name__ = f"filled_by_{op._schema.name.removeprefix('aten::')}"
+
+    def __call__(
+        self, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device, *args: Any,
+        **kwargs: Any,
+    ) -> torch.Tensor:
+        return self.op(torch.empty_strided(size, stride, dtype=dtype, device=device), *args, **kwargs)
+
+
 class Functionalized:
     """A mutating operation without a functional form, as one: works on copies and returns them.
 

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.finish import finish
 from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph
@@ -35,6 +35,11 @@ _COMPOSITE = "CompositeImplicitAutograd"
 _LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default})
 _FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
 _NO_OPS = frozenset({aten.detach_.default})
+_RANDOM_FILLS = frozenset(
+    getattr(packet, overload)
+    for packet in (aten.bernoulli_, aten.cauchy_, aten.exponential_, aten.geometric_, aten.log_normal_, aten.normal_,
+                   aten.random_, aten.uniform_)
+    for overload in packet.overloads())
 
 KEPT_COMPOSITES: set[Any] = set()
 """Composite operations that are recorded as they are, for a lowering or a library call of their own."""
@@ -204,7 +209,7 @@ class Recorder(TorchDispatchMode):
             size, stride = args[1], args[2]
             root = parent.storage.root
             offset = fake.storage_offset() - root.fake.storage_offset()
-            step = ViewStep(passes.ops.as_strided, (tuple(size), tuple(stride), offset), {})
+            step = ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})
             node.replace_all_uses_with(replacement := self.emit(step.target, (self.memory.read(root), *step.args)))
             self.graph.erase_node(node)
             self.memory.add_view(fake, replacement, root, step)
@@ -216,12 +221,18 @@ class Recorder(TorchDispatchMode):
             return self._record_fill(func, args[0], args[1] if len(args) > 1 else 0)
         if func is aten.copy_.default and not (args[0].is_conj() or args[1].is_conj()):
             return self._record_copy(*args[:2])
+        if func in _RANDOM_FILLS:
+            target = args[0]
+            layout = (tuple(target.shape), tuple(target.stride()), target.dtype, target.device)
+            drawn = self._record_call(ops.RandomFill(func), (*layout, *args[1:]), kwargs)
+            self.memory.write(self._track(target), self._node(drawn))
+            return target
         form = functional_form(func)
         names = [a.name for a in func._schema.arguments]
         targets = [_argument(place, names, args, kwargs) for place in form.mutated]
         rest = {k: v for k, v in kwargs.items() if k not in form.dropped}
         with self:
-            if isinstance(form.target, passes.ops.Functionalized):
+            if isinstance(form.target, ops.Functionalized):
                 computed = self._record_outside(form.target, args, rest)
             else:
                 computed = form.target(*args, **rest)
@@ -250,10 +261,10 @@ class Recorder(TorchDispatchMode):
 
     def _record_fill(self, func: Any, target: torch.Tensor, value: Any) -> torch.Tensor:
         with self:
-            filled = torch.full(target.shape, 0 if isinstance(value, torch.Tensor) else value,
-                                dtype=target.dtype, device=target.device)
             if isinstance(value, torch.Tensor):
-                filled = value.to(target.dtype).expand(target.shape)
+                filled = value.to(target.device, target.dtype).expand(target.shape)
+            else:
+                filled = aten.full.default(list(target.shape), value, dtype=target.dtype, device=target.device)
         self.memory.write(self._track(target), self._node(filled))
         return target
 
@@ -287,8 +298,7 @@ class Recorder(TorchDispatchMode):
             if known.meta["val"] is fake:
                 known.meta["val"] = old
         before.fake = old
-        name = func._schema.name.split("::")[1].removesuffix("_")
-        functional = getattr(getattr(aten, name), func._overloadname)
+        functional = functional_form(func).target
         func(*args, **kwargs)
         value = self.emit(functional, (node, *args[1:]), kwargs)
         after = self.memory.add_view(fake, value, before, ViewStep(functional, tuple(args[1:]), dict(kwargs)))

@@ -8,4 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+from dynamo_lite.backends.aot.decompositions import foreach
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {**foreach.table()}

@@ -98,6 +98,7 @@ class _Writer:
         self._specs: list[EntrySpec] = []
         self._namespace: dict[str, Any] = {}
         self._names: dict[str, str] = {}
+        self._variables: set[str] = set()
         self._bound: set[str] = set(program.inputs) | set(program.constants)
         self._allocated: set[str] = set()
         self._views = {step.name: step for step in program.steps if isinstance(step, View)}
@@ -147,15 +148,19 @@ class _Writer:
         found = self._names.get(slot)
         if found is None:
             found = re.sub(r"\W", "_", slot)
-            if keyword.iskeyword(found) or not found.isidentifier() or found in self._names.values():
+            if keyword.iskeyword(found) or not found.isidentifier() or self._is_taken(found):
                 found = f"v{len(self._names)}_{found}"
             self._names[slot] = found
+            self._variables.add(found)
         return found
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self._variables or name in self._namespace
 
     def _bind(self, name: str, value: Any) -> str:
         """``value`` under a name of its own in the namespace."""
         name = re.sub(r"\W", "_", name)
-        while name in self._namespace and self._namespace[name] is not value or keyword.iskeyword(name):
+        while keyword.iskeyword(name) or self._namespace.get(name, value) is not value or name in self._variables:
             name += "_"
         self._namespace[name] = value
         return name
