@@ -106,6 +106,9 @@ class _Writer:
         for index, step in enumerate(program.steps):
             for name in (*step_reads(step), *step_writes(step)):
                 self._last_use[self._slot(name)] = index
+        for out in program.outputs:
+            if isinstance(out, str):
+                self._last_use[self._slot(out)] = len(program.steps)
         self._results_made: dict[int, str] = {}
 
     def write(self, no_grad: bool, no_autocast: bool, inference: bool) -> WrapperSource:
