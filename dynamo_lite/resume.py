@@ -159,6 +159,7 @@ def emit_break(
     uncertain: Collection[str] = (),
     keep_dead: bool = False,
     inline_tail: bool = True,
+    parameters: Collection[str] = (),
 ) -> list[CodeType]:
     """Append to `e` a break at instruction `index` of `code`, to the end: every path returns or raises.
 
@@ -170,11 +171,16 @@ def emit_break(
     `stack` gives the kinds as the caller pushed them; usually ``analysis.stack_at`` knows them. `uncertain` are locals
     of `bound` which may have no value; only code that nobody has evaluated needs them. `keep_dead` carries all of
     `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return without
-    a resume function. `continuation` is the type to return, called with the resume function and its arguments.
+    a resume function. `parameters` are parameters that the code being built has beyond those of `code`; they and locals
+    that are not of `code` are unbound first where instruction k might call ``locals()``. `continuation` is the type to
+    return, called with the resume function and its arguments.
 
     Gives the resume code objects that the break may go on in.
     """
     code, index = origin(code, break_start(code, index))
+    if analyse(code).sees_frame:
+        for name in sorted(e.local_names().union(parameters).difference(code.co_varnames)):
+            e.unbind_fast(name)
     emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, inline_tail)
     return emission.emit(frozenset(bound), frozenset(uncertain))
 

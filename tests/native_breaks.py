@@ -19,18 +19,12 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from dynamo_lite import resume
+from dynamo_lite._eval_frame import Continuation
 from dynamo_lite.bytecode.analysis import analyse, bound_locals, stack_at
 from dynamo_lite.bytecode.assembler import HandlerRef, Label
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import decode
 from dynamo_lite.resume import emit_break, emit_instructions
-
-
-class Continuation:
-    """Stands in for the extension's type: the same constructor."""
-
-    def __init__(self, fn: FunctionType, *args: Any) -> None:
-        self.fn, self.args = fn, args
 
 
 def break_points(code: CodeType) -> list[int]:
@@ -42,8 +36,11 @@ def break_points(code: CodeType) -> list[int]:
     return [i for i in range(first, len(decoded)) if stacks[i] is not None and resume.break_start(code, i) == i]
 
 
-def capture_at(code: CodeType, index: int, **options: Any) -> CodeType:
-    """`code` with a break at instruction `index`; `options` are those of ``emit_break``."""
+def capture_at(code: CodeType, index: int, *, guarded: bool = False, **options: Any) -> CodeType:
+    """`code` with a break at instruction `index`; `options` are those of ``emit_break``.
+
+    `guarded`: with the parameters of guarded code, as the hook calls it.
+    """
     decoded = decode(code)
     stacks = analyse(code).stacks
     e = Emitter()
@@ -52,6 +49,8 @@ def capture_at(code: CodeType, index: int, **options: Any) -> CodeType:
     def ref(handler: Any) -> HandlerRef | None:
         return None if handler is None else HandlerRef(labels[handler.target], handler.depth, handler.lasti)
 
+    if guarded:
+        e.unbind_fast("___graph_inputs")
     closed = {*code.co_cellvars, *code.co_freevars}
     for instruction in decoded.instructions[decoded.first_index :]:
         i = instruction.index
@@ -78,16 +77,19 @@ def capture_at(code: CodeType, index: int, **options: Any) -> CodeType:
         target: Label | None = None if instruction.target is None else labels[instruction.target]
         emit_instructions(e, [instruction], target) if i != index else None
     arguments = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    parameters = code.co_varnames[:arguments]
     made = e.assemble(
         name=code.co_name,
         qualname=code.co_qualname,
         filename=code.co_filename,
         firstlineno=code.co_firstlineno,
-        argnames=code.co_varnames[:arguments],
+        argnames=(*parameters, "___graph_inputs") if guarded else parameters,
         freevars=code.co_freevars,
         cellvars=code.co_cellvars,
         flags=code.co_flags & ~0xC,
     )
+    if guarded:
+        return made
     return made.replace(
         co_argcount=code.co_argcount,
         co_posonlyargcount=code.co_posonlyargcount,

@@ -13,10 +13,21 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from native_breaks import Continuation, break_points, capture_at, outcome, run_broken, with_code
+from native_breaks import break_points, capture_at, outcome, run_broken, with_code
 from zoo import CASES
 
 from dynamo_lite import resume
+from dynamo_lite._eval_frame import (
+    RUN_ORIGINAL,
+    SKIP,
+    CompiledFunction,
+    Continuation,
+    Decision,
+    FrameHook,
+    GuardedCode,
+    reset_code,
+)
+from dynamo_lite._guards import GuardProgram
 from dynamo_lite.bytecode.analysis import bound_locals, stack_at
 from dynamo_lite.bytecode.instructions import decode
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE
@@ -104,6 +115,47 @@ def test_inside_a_handler_of_the_caller(name: str) -> None:
                 assert sys.exception() is handled
 
 
+class Interrupter:
+    """A hook under which one function breaks whenever it reaches an instruction."""
+
+    def __init__(self, code: CodeType, index: int) -> None:
+        self.code, self.index = code, index
+        self.frames = 0
+        self.hook = FrameHook(self.compile_frame)
+
+    def compile_frame(self, code: CodeType, *frame: Any) -> GuardedCode | Decision:
+        info = resume.is_resume_code(code)
+        if (code if info is None else info.original) is not self.code:
+            return SKIP
+        self.frames += 1
+        for i in break_points(code):
+            if resume.origin(code, i)[1] == self.index:
+                return GuardedCode(GuardProgram([], 0, 0), capture_at(code, i, guarded=True), True)
+        return RUN_ORIGINAL
+
+
+@every_function
+def test_under_the_hook(name: str) -> None:
+    """Guarded code, entries, closures and the running of continuations as the extension does them."""
+    fn = BY_NAME[name]
+    for args in FUNCTIONS[name]:
+        expected = outcome(fn, args)
+        for index in some(break_points(fn.__code__)):
+            compiled = CompiledFunction(fn, Interrupter(fn.__code__, index).hook)
+            got = outcome(compiled, args)
+            reset_code(fn.__code__)
+            assert got == expected, decode(fn.__code__).instructions[index]
+
+
+def test_a_long_loop_of_breaks_keeps_the_stack_flat_and_compiles_two_frames() -> None:
+    interrupter = Interrupter(counting_loop.__code__, index_of(counting_loop.__code__, "BINARY_OP"))
+    try:
+        assert CompiledFunction(counting_loop, interrupter.hook)(100_000) == sum(range(100_000))
+        assert interrupter.frames == 2
+    finally:
+        reset_code(counting_loop.__code__)
+
+
 def counting_loop(n: int) -> int:
     total = 0
     for i in range(n):
@@ -122,7 +174,7 @@ def index_of(code: CodeType, opname: str, argval: Any = None) -> int:
 def test_a_loop_comes_back_to_the_same_resume_code() -> None:
     seen: list[CodeType] = []
     code = counting_loop.__code__
-    index = next(i.index for i in decode(code).instructions if i.opname == "BINARY_OP")
+    index = index_of(code, "BINARY_OP")
 
     def again(resumed: CodeType) -> CodeType:
         seen.append(resumed)

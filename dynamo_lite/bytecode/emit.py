@@ -95,6 +95,10 @@ class Emitter:
         self._temporaries += 1
         return f"{prefix}{self._temporaries}"
 
+    def local_names(self) -> set[str]:
+        """Names of all fast locals that were used so far."""
+        return {op.arg for op in self.ops if op.kind == LOCAL}
+
     # Values
 
     def load_const(self, value: Any) -> None:
@@ -109,6 +113,11 @@ class Emitter:
 
     def delete_fast(self, name: str) -> None:
         self._emit(_OP["DELETE_FAST"], LOCAL, name)
+
+    def unbind_fast(self, name: str) -> None:
+        """Leave the local without a value, whether or not it has one."""
+        self.push_null()
+        self.store_fast(name)
 
     def load_deref(self, name: str) -> None:
         self._emit(_OP["LOAD_DEREF"], FREE, name)
