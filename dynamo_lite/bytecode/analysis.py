@@ -14,8 +14,10 @@ from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Instruction, decode
 from dynamo_lite.bytecode.stack import Stack, after, at_handler
 
-# Code that names one of these may look at its own frame: every local counts as live.
-FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack"})
+# Code that uses one of these may look at its own frame: every local counts as live. The first are meant as globals only
+# (modules have an ``eval`` of their own), the others however they are reached.
+GLOBAL_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+FRAME_READERS = frozenset({"_getframe", "currentframe"})
 
 
 class Analysis:
@@ -25,7 +27,10 @@ class Analysis:
         decoded = decode(code)
         self.instructions = decoded.instructions
         self.names = decoded.localsplus
-        self.sees_frame = not FRAME_READERS.isdisjoint(code.co_names)
+        self.sees_frame = not FRAME_READERS.isdisjoint(code.co_names) or (
+            not GLOBAL_FRAME_READERS.isdisjoint(code.co_names)
+            and any(i.opname == "LOAD_GLOBAL" and i.argval in GLOBAL_FRAME_READERS for i in self.instructions)
+        )
         self._bit = {name: 1 << i for i, name in enumerate(self.names)}
         self._everything = (1 << len(self.names)) - 1
         self._closed = self._mask((*code.co_cellvars, *code.co_freevars))

@@ -71,6 +71,12 @@ def test_frame_readers_and_super_keep_what_they_need() -> None:
 
     assert live_locals(reads.__code__, find(reads.__code__, "RETURN_VALUE").index) == {"a", "b"}
 
+    def has_methods_of_such_names(a, b):
+        a.eval()
+        return a.locals
+
+    assert live_locals(has_methods_of_such_names.__code__, 3) == {"a"}
+
     class C:
         def f(self, x):
             print(x)
