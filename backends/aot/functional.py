@@ -216,6 +216,9 @@ def _inverse_expand(parent: torch.Tensor, size: list[int], *, implicit: bool = F
     return aten.view.default, (list(parent.shape),)
 
 
+UNSAFE_VIEWS = frozenset({aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default})
+"""Operations whose results are views though their schema does not say so."""
+
 _INVERSES: dict[Any, Inverse] = {
     aten.t.default: lambda parent: (aten.t.default, ()),
     aten.transpose.int: lambda parent, a, b: (aten.transpose.int, (a, b)),
@@ -266,4 +269,6 @@ _SCATTERS: dict[Any, Inverse] = {
     aten.unbind.int: _scatter_unbind,
     aten.split.Tensor: _scatter_split,
     aten.split_with_sizes.default: _scatter_split_sizes,
+    aten.unsafe_split.Tensor: _scatter_split,
+    aten.unsafe_split_with_sizes.default: _scatter_split_sizes,
 }

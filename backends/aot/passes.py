@@ -11,6 +11,7 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS
 from dynamo_lite.backends.aot.graph import AtenGraph
 
 aten = torch.ops.aten
@@ -103,7 +104,8 @@ def root(node: Node) -> Node:
 
 def is_view(target: Any) -> bool:
     """Whether a call's result may share memory with its first argument."""
-    if target is operator.getitem or target in ops.VIEW_LIKE or target is aten._unsafe_view.default:
+    if target is operator.getitem or target in ops.VIEW_LIKE or target is aten._unsafe_view.default or (
+            target in UNSAFE_VIEWS):
         return True
     if not isinstance(target, torch._ops.OpOverload):
         return False

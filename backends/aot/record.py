@@ -17,13 +17,18 @@ from typing import Any
 
 import torch
 import torch.fx
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    UnsupportedOperatorException,
+)
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.finish import finish
-from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory, Tracked, ViewStep
+from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.mutation import functional_form
 
@@ -41,8 +46,8 @@ _RANDOM_FILLS = frozenset(
                    aten.random_, aten.uniform_)
     for overload in packet.overloads())
 
-KEPT_COMPOSITES: set[Any] = set()
-"""Composite operations that are recorded as they are, for a lowering or a library call of their own."""
+KEPT_COMPOSITES: set[Any] = {aten.linalg_svdvals.default, aten.linalg_eigvalsh.default}
+"""Composite operations that are recorded as they are, since on fake tensors they would choose another algorithm."""
 
 
 def fake_mode_of(gm: GraphModule, example_inputs: list[Any]) -> Any:
@@ -62,13 +67,17 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
         decompositions: for an operation, a function of the same arguments that computes it by others, or ``NotImplemented``.
 
     Raises:
-        CannotFunctionalize: the graph does something to memory that has no functional form.
+        CannotFunctionalize: the graph does something to memory that has no functional form, or makes a tensor whose size
+            depends on values.
     """
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     recorder.add_inputs(gm, example_inputs)
     with _global_state_kept(), mode, torch._C._AutoDispatchBelowAutograd(), recorder:
-        results = recorder.interpret(gm, example_inputs)
+        try:
+            results = recorder.interpret(gm, example_inputs)
+        except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
+            raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
     with mode:
         graph = finish(recorder.graph, recorder.memory, recorder.emit, recorder.inputs, recorder.constants, results)
     graph.inference = any(isinstance(r, FakeTensor) and r.is_inference() for r in results) and not (
@@ -392,7 +401,9 @@ def _kind_of(func: Any) -> str:
         return "storage" if name in ("set_", "resize_", "resize_as_", "_resize_output_", "as_strided_") else "relayout"
     if schema.is_mutable:
         return "storage" if schema.name in ("aten::resize_", "aten::set_", "aten::resize_as_") else "mutating"
-    return "view" if any(a.alias_info is not None for a in schema.arguments) else "pure"
+    if func in UNSAFE_VIEWS or any(a.alias_info is not None for a in schema.arguments):
+        return "view"
+    return "pure"
 
 
 def _argument(place: int | str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
