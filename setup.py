@@ -1,7 +1,7 @@
 """Builds the two C extensions and lists the packages; all other metadata stands in pyproject.toml.
 
-`backends/` lives beside `dynamo_lite/` in the source tree and is installed as `dynamo_lite.backends`. The extensions are
-built against `Python.h` alone, so a build takes seconds and needs no torch.
+`backends/` lives beside `dynamo_lite/` in the source tree and is installed as `dynamo_lite.backends`. The extensions
+are built against `Python.h` alone, so a build takes seconds and needs no torch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from setuptools import Extension, find_packages, setup
+from setuptools import Extension, find_namespace_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, PlatformError
 
@@ -19,9 +19,11 @@ C_FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", 
 
 
 def packages() -> list[str]:
-    front_end = find_packages(str(ROOT), include=["dynamo_lite", "dynamo_lite.*"])
-    back_end = find_packages(str(ROOT), include=["backends", "backends.*"])
-    return front_end + ["dynamo_lite." + name for name in back_end]
+    # Also folders that hold only data or have no __init__.py: what works from the tree must be in the wheel.
+    found = find_namespace_packages(
+        str(ROOT), include=["dynamo_lite", "dynamo_lite.*", "backends", "backends.*"], exclude=["*.__pycache__"]
+    )
+    return [name if name.startswith("dynamo_lite") else "dynamo_lite." + name for name in found]
 
 
 def sources(*stems: str) -> list[str]:

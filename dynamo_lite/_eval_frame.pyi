@@ -1,15 +1,14 @@
 """The frame evaluation hook and the entry of a compiled call.
 
-A `FrameHook` decides about frames of the threads in which it is active. For a frame that is captured it owns `GuardedCode`
-entries, listed per code object; a hit runs the entry's code in place of the frame, a miss asks `compile_frame`. Frames of
-generators and coroutines, class bodies and modules, frames that are resumed, and all frames of a thread that is traced or
-profiled run as they are; what they call is looked up again.
+A `FrameHook` decides about frames of the threads in which it is active. For a frame that is captured it owns
+`GuardedCode` entries, listed per code object; a hit runs the entry's code in place of the frame, a miss asks
+`compile_frame`. Frames of generators and coroutines, class bodies and modules, frames that are resumed, and all frames
+of a thread that is traced or profiled run as they are; what they call is looked up again.
 """
 
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
 from typing import Any, Final, final
-from weakref import ReferenceType
 
 from dynamo_lite._guards import GuardProgram
 
@@ -42,9 +41,9 @@ class FrameHook:
 class GuardedCode:
     """Code that stands for a frame while the guards hold.
 
-    `code` takes the frame's arguments, all positional, and as the last one the tuple that the program collects; its free
-    variables are those of the frame's code. It returns the result, or a `Continuation`. None: run the frame as it is.
-    `needs_hook`: whether what the code calls is to be looked up (after a graph break), or runs without the hook.
+    `code` takes the frame's arguments, all positional, and as the last one the tuple that the program collects; its
+    free variables are those of the frame's code. It returns the result, or a `Continuation`. None: run the frame as
+    it is. `needs_hook`: whether what the code calls is to be looked up (after a graph break), or runs without the hook.
     """
 
     program: GuardProgram
@@ -52,7 +51,9 @@ class GuardedCode:
     needs_hook: bool
     hits: int
     extra: Any
-    def __new__(cls, program: GuardProgram, code: CodeType | None, needs_hook: bool, *, extra: Any = None) -> GuardedCode: ...
+    def __new__(
+        cls, program: GuardProgram, code: CodeType | None, needs_hook: bool, *, extra: Any = None
+    ) -> GuardedCode: ...
 
 @final
 class Continuation:
@@ -65,8 +66,8 @@ class Continuation:
 class CompiledFunction:
     """Calls `fn` with the hook active; a hit on `fn` itself runs without a frame of its own.
 
-    With `hook` None, while a frame is being compiled or guards are evaluated, and in a thread that is traced, a call is a
-    plain call of `fn`. Binds like a function; attributes that it does not have are those of `fn`.
+    With `hook` None, while a frame is being compiled or guards are evaluated, and in a thread that is traced, a call
+    is a plain call of `fn`. Binds like a function; attributes that it does not have are those of `fn`.
     """
 
     fn: Callable[..., Any]

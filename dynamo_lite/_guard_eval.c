@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include "_dict_version.h"
+
 #define REGISTERS_ON_STACK 64
 
 /* ---- what a check compares ---- */
@@ -145,7 +147,7 @@ keys_equal(PyObject *key, PyObject *expected)
 }
 
 static int
-dict_keys_are(PyObject *dict, PyObject *expected)
+dict_keys_are(PyObject *dict, PyObject *expected, uint64_t *memo)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(expected);
     if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != n) {
@@ -162,6 +164,10 @@ dict_keys_are(PyObject *dict, PyObject *expected)
         Py_XDECREF(list);
         return equal;
     }
+    uint64_t version = dict_version(dict);
+    if (version != 0 && version == *memo) {
+        return 1;
+    }
     Py_ssize_t cursor = 0, i = 0;
     PyObject *key;
     while (PyDict_Next(dict, &cursor, &key, NULL)) {
@@ -170,7 +176,11 @@ dict_keys_are(PyObject *dict, PyObject *expected)
             return equal;
         }
     }
-    return i == n;
+    if (i != n) {
+        return 0;
+    }
+    *memo = version; /* as it was before the comparisons: if one changed the dict, the next check is a full one */
+    return 1;
 }
 
 /* The value at a key, by the dict's own table; a new reference. NULL without an exception: there is none. */
@@ -444,7 +454,7 @@ run_check(Step *step, PyObject *const *reg)
         return size == -2 ? -1 : size >= 0 && (size != 0) == step->part;
     }
     case OP_DICT_KEYS:
-        return dict_keys_are(src, step->obj);
+        return dict_keys_are(src, step->obj, &step->memo);
     case OP_DICT_HAS:
     case OP_DICT_LACKS: {
         if (!PyDict_Check(src)) {

@@ -25,11 +25,21 @@ struct TensorSpec {
 
 #define ANY INT64_MIN
 
+/* Where a tensor keeps the set of dispatch keys that tells the flags: the word at offset `word` of the object that the
+ * pointer at offset `impl` of the Python object points to. No header says so; calibrate_keys() finds out by comparing tensors
+ * that differ in one flag, and without a clear answer (impl 0) the flags are read through the methods. */
+typedef struct {
+    size_t impl, word; /* in words */
+    uint64_t mask[N_FLAGS];
+    uint64_t set[N_FLAGS]; /* of the bits in mask, those that are set in a tensor with the flag */
+} KeySet;
+
 static struct {
     PyObject *module; /* torch */
     const DLPackExchangeAPI *dlpack;
     PyGetSetDef *requires_grad;
     PyObject *flag_methods[N_FLAGS]; /* is_inference, is_conj, is_neg */
+    KeySet keys;
 } torch;
 
 int
@@ -116,6 +126,12 @@ truth_of(PyObject *result)
     return truth;
 }
 
+static inline uint64_t
+key_word(PyObject *tensor)
+{
+    return (*(uint64_t **)((void **)tensor + torch.keys.impl))[torch.keys.word];
+}
+
 int
 guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
 {
@@ -152,7 +168,8 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
     }
     for (int bit = 0; spec->flags != 0 && bit < N_FLAGS; bit++) {
         if (spec->flags >> bit & 1) {
-            int value = truth_of(PyObject_CallOneArg(torch.flag_methods[bit], tensor));
+            int value = torch.keys.impl != 0 ? (key_word(tensor) & torch.keys.mask[bit]) == torch.keys.set[bit]
+                                             : truth_of(PyObject_CallOneArg(torch.flag_methods[bit], tensor));
             if (value != (spec->flags >> (FLAG_EXPECTED_SHIFT + bit) & 1)) {
                 return value < 0 ? -1 : 0;
             }
@@ -311,6 +328,111 @@ init_tensors(PyObject *module)
     return 0;
 }
 
+#define IMPL_WORDS 22 /* how far to look for the key set; a TensorImpl is no smaller */
+
+/* Finds the place of the key set by pairs of tensors that differ in one flag: plain[i] has it not, flagged[i] has it. */
+static void
+calibrate_keys(PyObject *const *plain, PyObject *const *flagged, const uint64_t *impls)
+{
+    KeySet keys = {0};
+    size_t n_words = (size_t)Py_TYPE(plain[0])->tp_basicsize / sizeof(void *);
+    for (size_t i = sizeof(PyObject) / sizeof(void *); i < n_words && keys.impl == 0; i++) {
+        int all = 1;
+        for (int t = 0; t < 2 * N_FLAGS; t++) {
+            all &= ((uint64_t *)(t < N_FLAGS ? plain[t] : flagged[t - N_FLAGS]))[i] == impls[t];
+        }
+        keys.impl = all ? i : 0;
+    }
+    if (keys.impl == 0) {
+        return;
+    }
+    int n_found = 0;
+    for (size_t word = 1; word < IMPL_WORDS; word++) {
+        uint64_t mask[N_FLAGS], seen = 0;
+        int fits = 1;
+        for (int f = 0; f < N_FLAGS; f++) {
+            mask[f] = ((uint64_t *)impls[f])[word] ^ ((uint64_t *)impls[N_FLAGS + f])[word];
+            /* conj and neg are one bit each, inference a few; different flags have different bits */
+            fits &= mask[f] != 0 && !(mask[f] & seen) && (f == 0 || !(mask[f] & (mask[f] - 1)));
+            seen |= mask[f];
+        }
+        if (fits) {
+            n_found++;
+            keys.word = word;
+            for (int f = 0; f < N_FLAGS; f++) {
+                keys.mask[f] = mask[f];
+                keys.set[f] = ((uint64_t *)impls[N_FLAGS + f])[word] & mask[f];
+            }
+        }
+    }
+    if (n_found == 1) {
+        torch.keys = keys;
+    }
+}
+
+static PyObject *
+one_number(PyObject *module, const char *dtype_name)
+{
+    PyObject *zeros = guard_attribute_path(module, "zeros"), *dtype = guard_attribute_path(module, dtype_name);
+    PyObject *kwargs = dtype == NULL ? NULL : Py_BuildValue("{s:s,s:O}", "device", "cpu", "dtype", dtype);
+    PyObject *args = kwargs == NULL ? NULL : Py_BuildValue("((i))", 1);
+    PyObject *result = args == NULL || zeros == NULL ? NULL : PyObject_Call(zeros, args, kwargs);
+    Py_XDECREF(zeros);
+    Py_XDECREF(dtype);
+    Py_XDECREF(kwargs);
+    Py_XDECREF(args);
+    return result;
+}
+
+static PyObject *
+one_inference_number(PyObject *module)
+{
+    PyObject *mode = guard_attribute_path(module, "inference_mode");
+    Py_XSETREF(mode, mode == NULL ? NULL : PyObject_CallNoArgs(mode));
+    PyObject *entered = mode == NULL ? NULL : PyObject_CallMethod(mode, "__enter__", NULL);
+    PyObject *result = NULL;
+    if (entered != NULL) {
+        result = one_number(module, "float32");
+        PyObject *left = PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
+        if (left == NULL) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(left);
+    }
+    Py_XDECREF(entered);
+    Py_XDECREF(mode);
+    return result;
+}
+
+static int
+init_keys(PyObject *module)
+{
+    PyObject *tensors[2 * N_FLAGS] = {
+        one_number(module, "float32"), one_number(module, "complex64"), one_number(module, "float32"),
+        one_inference_number(module),  NULL,                            NULL,
+    };
+    uint64_t impls[2 * N_FLAGS];
+    int ok = tensors[0] != NULL && tensors[1] != NULL && tensors[2] != NULL && tensors[3] != NULL;
+    if (ok) {
+        tensors[4] = PyObject_CallMethod(module, "_conj", "O", tensors[1]);
+        tensors[5] = tensors[4] == NULL ? NULL : PyObject_CallMethod(module, "_neg_view", "O", tensors[2]);
+        ok = tensors[5] != NULL;
+    }
+    for (int i = 0; ok && i < 2 * N_FLAGS; i++) {
+        PyObject *address = PyObject_GetAttrString(tensors[i], "_cdata");
+        impls[i] = address == NULL ? 0 : PyLong_AsUnsignedLongLong(address);
+        Py_XDECREF(address);
+        ok = impls[i] != 0 && !PyErr_Occurred();
+    }
+    if (ok) {
+        calibrate_keys(tensors, tensors + N_FLAGS, impls);
+    }
+    for (int i = 0; i < 2 * N_FLAGS; i++) {
+        Py_XDECREF(tensors[i]);
+    }
+    return ok ? 0 : -1;
+}
+
 static PyObject *
 init_torch(PyObject *Py_UNUSED(module), PyObject *torch_module)
 {
@@ -318,7 +440,7 @@ init_torch(PyObject *Py_UNUSED(module), PyObject *torch_module)
         PyErr_SetString(PyExc_TypeError, "init_torch() takes the module torch");
         return NULL;
     }
-    if (init_tensors(torch_module) < 0 || guard_init_state(torch_module) < 0) {
+    if (init_tensors(torch_module) < 0 || init_keys(torch_module) < 0 || guard_init_state(torch_module) < 0) {
         return NULL;
     }
     Py_XSETREF(torch.module, Py_NewRef(torch_module));

@@ -1,8 +1,8 @@
 """The interpreter of guard programs.
 
-A program is a list of steps over registers: a load writes one register, a check reads one, the first step that does not hold
-ends the evaluation. A register is written by one step only, before it is read. A load of something that is not there does
-not hold; any other exception comes out. `reg`, `src`, `dst` are register numbers.
+A program is a list of steps over registers: a load writes one register, a check reads one, the first step that does not
+hold ends the evaluation. A register is written by one step only, before it is read. A load of something that is not
+there does not hold; any other exception comes out. `reg`, `src`, `dst` are register numbers.
 
 Loads
     ("load_local", dst, index)               argument `index` of the frame
@@ -20,8 +20,8 @@ Loads
     ("load_item", dst, src, key)             src[key]
     ("load_type", dst, src)                  type(src), the real one
     ("load_type_attr", dst, type_reg, name)  what the type or a base defines, not bound
-    ("load_func_part", dst, src, part)       "__defaults__" | "__kwdefaults__" | "__closure__" | "__code__" | "__globals__" |
-                                             "__dict__" of a function; None where it has none
+    ("load_func_part", dst, src, part)       "__defaults__" | "__kwdefaults__" | "__closure__" | "__code__" |
+                                             "__globals__" | "__dict__" of a function; None where it has none
     ("load_method_part", dst, src, part)     "__self__" | "__func__" of a bound method
     ("load_cell_contents", dst, src)
     ("load_weakref", dst, src)               the referent, while it lives
@@ -29,8 +29,8 @@ Loads
 
 Checks
     ("type_is", reg, type), ("is", reg, obj), ("is_not", reg, obj)
-    ("const", reg, value)                    identical, or same exact type and equal; inside tuples, frozensets and slices, too.
-                                             1, 1.0 and True differ, so do 0.0 and -0.0; NaN equals NaN
+    ("const", reg, value)                    identical, or same exact type and equal; also inside tuples, frozensets,
+                                             slices. 1, 1.0, True differ, so do 0.0 and -0.0; NaN equals NaN
     ("len", reg, n), ("bool_len", reg, bool) by the C layout for dict, list, tuple, set; len() for others
     ("dict_keys", reg, keys)                 exactly these, in this order
     ("dict_has", reg, key), ("dict_lacks", reg, key)
@@ -38,11 +38,13 @@ Checks
     ("code_is", reg, code)                   a function with this code
     ("no_hooks", reg, names)                 the instance dict maps none of the names to something non-empty
     ("tensor", reg, cls, dtype_code, dtype_bits, device_type, device_index, shape, strides, requires_grad, flags)
-                                             None in shape or strides: any size; strides None: any; requires_grad None: any.
-                                             flags: TENSOR_X to look at a bit, TENSOR_X << TENSOR_EXPECTED_SHIFT to expect it
-                                             set. A conjugate or negative view looks like a plain tensor without the flag
-    ("tensor_slow", reg, cls, dtype, device, shape, strides, requires_grad, layout)      by attributes; None: any. For what
-                                             DLPack can't describe (sparse, meta, quantized): there "tensor" does not hold
+                                             None in shape or strides: any size; strides or requires_grad None: any.
+                                             flags: TENSOR_X to look at a bit, TENSOR_X << TENSOR_EXPECTED_SHIFT to
+                                             expect it set. Without the flag a conjugate or negative view looks like
+                                             a plain tensor
+    ("tensor_slow", reg, cls, dtype, device, shape, strides, requires_grad, layout)
+                                             by attributes; None: any. For what DLPack can't describe (sparse, meta,
+                                             quantized): there "tensor" does not hold
     ("tensor_same", reg, reg), ("not_same", regs)        identical objects; all different objects
     ("int_range", reg, low, high), ("int_div", reg, divisor, remainder)      of an exact int that fits 64 bits
     ("float_is_nan", reg)
@@ -50,8 +52,9 @@ Checks
     ("callable_true", callable, args)        the call's result is true
     ("callable_eq", callable, args, expected)
     ("global_state", *current_global_state())
-    ("type_version", reg, type, ((name, object or MISSING), ...))        type(reg) is `type`, and looking the names up on it
-                                             gives these objects; costs one comparison while the type is not changed
+    ("type_version", reg, type, ((name, object or MISSING), ...))
+                                             type(reg) is `type`, and looking the names up on it gives these objects;
+                                             costs one comparison while the type is not changed
     ("class_version", reg, ((name, object or MISSING), ...))             the same, reg being the class
 
     ("collect", reg, slot)                   reg is input number `slot`; one such step per input
@@ -96,7 +99,7 @@ def init_torch(torch: ModuleType, /) -> None:
     """Look up in torch what the tensor and state steps need; to be called before such a step is made."""
 
 def tensor_spec(t: torch.Tensor, /) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
-    """(dtype_code, dtype_bits, device_type, device_index, shape, strides) of a tensor, as the step "tensor" takes them."""
+    """(dtype_code, dtype_bits, device_type, device_index, shape, strides), as the step "tensor" takes them."""
 
 def current_global_state() -> tuple[Any, ...]:
     """The state of this thread as operands of the step "global_state", in the order of GLOBAL_STATE_FIELDS."""
