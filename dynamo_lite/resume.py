@@ -21,6 +21,10 @@ Python 3.11 and later, so a resume point inside loops, ``with`` and ``try`` is n
   that starts at the handler. One that nothing covers leaves the guarded code, whose name and lines are C's.
 * ``super()`` reads the first argument from the frame's first slot, so that is where it stays.
 
+Two things are not as in plain Python. A variable of C's own that inner functions share is free in the resume code, so
+reading it while it is unbound raises NameError itself, not UnboundLocalError. And an asynchronous exception (Ctrl-C) that
+arrives while a continuation is being made is not seen by handlers of C.
+
 Invariant: resume code is always made from the original code object. A break in a resume function maps back to C first;
 therefore a loop comes back to the same resume code (and what was compiled for it) however often it breaks.
 """
@@ -49,6 +53,7 @@ __all__ = [
     "break_start",
     "emit_break",
     "is_resume_code",
+    "needed_locals",
     "origin",
     "resume_code",
     "resume_label",
@@ -140,6 +145,15 @@ def break_start(code: CodeType, index: int) -> int:
     return index
 
 
+def needed_locals(code: CodeType, index: int) -> frozenset[str]:
+    """Fast locals that a break at `index` may read: those of them that have a value must be stored before it.
+
+    Judged by the user's code: resume code no longer shows that, say, ``locals`` was loaded before the break.
+    """
+    code, index = origin(code, break_start(code, index))
+    return analyse(code).live(index).intersection(code.co_varnames).difference(code.co_cellvars)
+
+
 def _unit(instructions: Sequence[Instruction], start: int) -> list[Instruction]:
     end = start
     if instructions[start].opname in _CALL_PARTS:
@@ -165,8 +179,8 @@ def emit_break(
 
     On entry the operand stack of the code being built holds `stack` and nothing else, and the exception state is the
     one that its PREV_EXC slots say (for each, the exception was pushed with ``push_exc_info`` and popped again).
-    Fast locals of `code` that are in `bound` and live here are stored under their own names; no others are read. The
-    cells and free variables of `code` are cells or free variables of the code being built.
+    Fast locals of `code` that are in `bound` and in ``needed_locals`` are stored under their own names; no others are
+    read. The cells and free variables of `code` are cells or free variables of the code being built.
 
     `stack` gives the kinds as the caller pushed them; usually ``analysis.stack_at`` knows them. `uncertain` are locals
     of `bound` which may have no value; only code that nobody has evaluated needs them. `keep_dead` carries all of

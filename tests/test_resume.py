@@ -294,6 +294,26 @@ def test_kinds_of_what_lies_on_the_stack() -> None:
     assert bound_locals(code, call) == (frozenset("x"), frozenset("x"))
 
 
+def test_needed_locals_are_judged_by_the_users_code() -> None:
+    def f(a, b):
+        c = a
+        print(c)
+        return locals()
+
+    code = f.__code__
+    (resumed,) = resume_codes(code, index_of(code, "LOAD_GLOBAL", "locals"))
+    call = resume.break_start(resumed, next(i.index for i in decode(resumed).instructions if i.opname == "CALL"))
+    assert resume.needed_locals(resumed, call) == {"a", "b", "c"}
+
+    def g(a, b):
+        c = a
+        return c(b)
+
+    code = g.__code__
+    assert resume.needed_locals(code, 1) == {"a", "b"}
+    assert resume.needed_locals(code, index_of(code, "CALL")) == set()
+
+
 def test_tracing_shows_the_users_lines() -> None:
     """A debugger or coverage tool sees the same lines of the same function."""
     fn = BY_NAME["for_with_try"]
