@@ -22,8 +22,8 @@ Python 3.11 and later, so a resume point inside loops, ``with`` and ``try`` is n
 * ``super()`` reads the first argument from the frame's first slot, so that is where it stays.
 
 Two things are not as in plain Python. A variable of C's own that inner functions share is free in the resume code, so
-reading it while it is unbound raises NameError itself, not UnboundLocalError. And an asynchronous exception (Ctrl-C) that
-arrives while a continuation is being made is not seen by handlers of C.
+reading it while it is unbound raises NameError itself, not UnboundLocalError. And an asynchronous exception (Ctrl-C)
+that arrives while a continuation is being made is not seen by handlers of C.
 
 Invariant: resume code is always made from the original code object. A break in a resume function maps back to C first;
 therefore a loop comes back to the same resume code (and what was compiled for it) however often it breaks.
