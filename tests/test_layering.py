@@ -36,6 +36,7 @@ BACKEND_LAYERS = [
     "inductor.scheduler",
     "inductor.codecache",
     "inductor.codegen",
+    "inductor.pipeline",
     "inductor.compile",
     "inductor.__init__",
     "__init__",
