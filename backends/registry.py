@@ -1,8 +1,8 @@
 """Backends by name.
 
-A backend is any callable ``(gm: torch.fx.GraphModule, example_inputs: list) -> callable``; what it returns is called with the
-graph's inputs as positional arguments and returns the graph's outputs as a tuple or list. A backend that has a parameter
-``options`` also gets the ``options`` dict given to ``compile``.
+A backend is any callable ``(gm: torch.fx.GraphModule, example_inputs: list) -> callable``; what it returns is called
+with the graph's inputs as positional arguments and returns the graph's outputs as a tuple or list. A backend that has
+a parameter ``options`` also gets the ``options`` dict given to ``compile``.
 
 Invariant: a name stands for one callable, or for the place to import it from until it is first looked up.
 """
@@ -37,7 +37,8 @@ def register_backend(fn: str | None = None, *, name: str | None = None) -> Calla
 
 
 def register_backend(fn: Any = None, *, name: str | None = None) -> Any:
-    """Make a backend known by name, as a decorator (``@register_backend``, ``@register_backend(name="mine")``) or a call.
+    """Make a backend known by name, as a decorator (``@register_backend``, ``@register_backend(name="mine")``) or a
+    call.
 
     Registering a name again replaces what it stood for.
 

@@ -1,7 +1,8 @@
-"""The end of a recorded graph: which values it computes, what it writes back, how the program's results are made of that.
+"""The end of a recorded graph: which values it computes, what it writes back, how the program's results are made of
+that.
 
-Invariant: afterwards the graph is as ``graph.AtenGraph`` says: values have memory of their own and eager's strides, writes to inputs
-come last, and nothing reads an input after its write.
+Invariant: afterwards the graph is as ``graph.AtenGraph`` says: values have memory of their own and eager's strides,
+writes to inputs come last, and nothing reads an input after its write.
 """
 from __future__ import annotations
 
@@ -11,10 +12,8 @@ import torch
 from torch.fx import Graph, Node
 
 from dynamo_lite.backends.aot import ops, passes
-from dynamo_lite.backends.aot.functional import (
-    CannotFunctionalize, Emit, Memory, Tracked, chain_to_root, offset_in)
-from dynamo_lite.backends.aot.graph import (
-    AtenGraph, InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput)
+from dynamo_lite.backends.aot.functional import CannotFunctionalize, Emit, Memory, Tracked, chain_to_root, offset_in
+from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput
 
 aten = torch.ops.aten
 

@@ -1,12 +1,12 @@
 """Memory as values: which tensor of the traced program holds which node of the functional graph.
 
-A tensor of the program is ``Tracked``; tensors that share memory share a ``Storage``, whose ``root`` is the tensor that owned the
-memory first (a graph input, or an operation's result), and form a tree in which a view points to the tensor it was taken of.
-Writing to a tensor gives it a new node and, upwards through its views, the root a new node; every other view of the storage is
-then stale and is recomputed from its parent when it is next read.
+A tensor of the program is ``Tracked``; tensors that share memory share a ``Storage``, whose ``root`` is the tensor
+that owned the memory first (a graph input, or an operation's result), and form a tree in which a view points to the
+tensor it was taken of. Writing to a tensor gives it a new node and, upwards through its views, the root a new node;
+every other view of the storage is then stale and is recomputed from its parent when it is next read.
 
-Invariant: ``Memory.read(t)`` is a node whose value equals what the program would read from ``t`` at this point, with ``t``'s own
-strides, and no node ever changes its value.
+Invariant: ``Memory.read(t)`` is a node whose value equals what the program would read from ``t`` at this point, with
+``t``'s own strides, and no node ever changes its value.
 """
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class Storage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewStep:
-    """How a view is made of its parent: ``target(parent, *args, **kwargs)``, of which the ``item``-th if it gives several."""
+    """How a view is made of its parent: ``target(parent, *args, **kwargs)``, of which the ``item``-th if it gives
+    several.
+    """
 
     target: Any
     args: tuple[Any, ...]
@@ -257,7 +259,9 @@ def _scatter_split(parent: torch.Tensor, item: int, size: int, dim: int = 0) -> 
     return aten.slice_scatter.default, (dim, item * size, min((item + 1) * size, extent), 1)
 
 
-def _scatter_split_sizes(parent: torch.Tensor, item: int, sizes: list[int], dim: int = 0) -> tuple[Any, tuple[Any, ...]]:
+def _scatter_split_sizes(
+    parent: torch.Tensor, item: int, sizes: list[int], dim: int = 0
+) -> tuple[Any, tuple[Any, ...]]:
     start = sum(sizes[:item])
     return aten.slice_scatter.default, (dim, start, start + sizes[item], 1)
 

@@ -10,8 +10,9 @@ from torch.fx import GraphModule, Node
 def needs_gradients(gm: GraphModule, example_inputs: list[Any]) -> bool:
     """Whether running ``gm`` in eager would extend the autograd graph.
 
-    That takes grad mode, on at entry or switched on inside, and a tensor that requires grad. Where the front end left the
-    metadata of every call (``meta["example_value"]``), it tells exactly; otherwise any input that requires grad counts.
+    That takes grad mode, on at entry or switched on inside, and a tensor that requires grad. Where the front end left
+    the metadata of every call (``meta["example_value"]``), it tells exactly; otherwise any input that requires grad
+    counts.
     """
     grad_modes = [torch.is_grad_enabled()] + [bool(n.args[0]) for n in gm.graph.nodes if _switches_grad_mode(n)]
     if not any(grad_modes):

@@ -2,20 +2,20 @@
 
 ``AtenGraph.graph`` is an ordinary ``torch.fx.Graph``:
 
-- ``placeholder`` nodes, one for each input of the captured graph, in order; then one ``get_attr`` node for each constant
-  tensor, whose target is the key of ``AtenGraph.constants``;
-- ``call_function`` nodes whose target is an ``OpOverload`` without mutated arguments (or ``operator.getitem`` on a node with
-  several results, or another callable for an operation that aten has no functional form of);
-- as the last nodes, one ``aten.copy_.default(placeholder, value)`` for each input that the graph mutates, in the order of the
-  inputs. Nothing reads a mutated placeholder after its ``copy_``;
-- ``output``, whose one argument is a tuple of nodes: the values to compute, each with memory of its own and with exactly the
-  strides of its ``meta["val"]``. No value is listed twice, none is a placeholder or a constant.
+- ``placeholder`` nodes, one for each input of the captured graph, in order; then one ``get_attr`` node for each
+  constant tensor, whose target is the key of ``AtenGraph.constants``;
+- ``call_function`` nodes whose target is an ``OpOverload`` without mutated arguments (or ``operator.getitem`` on a
+  node with several results, or another callable for an operation that aten has no functional form of);
+- as the last nodes, one ``aten.copy_.default(placeholder, value)`` for each input that the graph mutates, in the
+  order of the inputs. Nothing reads a mutated placeholder after its ``copy_``;
+- ``output``, whose one argument is a tuple of nodes: the values to compute, each with memory of its own and with
+  exactly the strides of its ``meta["val"]``. No value is listed twice, none is a placeholder or a constant.
 
-Every node carries ``meta["val"]``, a fake tensor (or a tuple of them, or a number), and call nodes ``meta["origin"]``, the
-node of the captured graph that they come from.
+Every node carries ``meta["val"]``, a fake tensor (or a tuple of them, or a number), and call nodes
+``meta["origin"]``, the node of the captured graph that they come from.
 
-What the captured graph returns is made of those values and the inputs by ``AtenGraph.outputs``, one recipe for each output, so
-that outputs are views of inputs, of each other, or the very inputs exactly where they are in eager.
+What the captured graph returns is made of those values and the inputs by ``AtenGraph.outputs``, one recipe for each
+output, so that outputs are views of inputs, of each other, or the very inputs exactly where they are in eager.
 """
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class OutputAlias:
         base: ``ValueOutput`` or ``InputOutput``.
         size, stride: of the view.
         offset: in elements, from the first element of the base.
-        chain: view operations (target, args after the tensor, kwargs, item) to replay on the base in place of ``as_strided``;
-            used where dtype or conjugation differ.
+        chain: view operations (target, args after the tensor, kwargs, item) to replay on the base in place of
+            ``as_strided``; used where dtype or conjugation differ.
     """
 
     base: Union[ValueOutput, InputOutput]
@@ -103,8 +103,11 @@ class AtenGraph:
             if node.op == "output":
                 lines.append(f"return {node.args[0]}  # results: {list(self.outputs)}")
                 continue
-            call = f"{node.target}({', '.join([*map(str, node.args), *(f'{k}={v}' for k, v in node.kwargs.items())])})"
-            lines.append(f"{node.name}: {_layout(node.meta.get('val'))} = {node.op if node.op != 'call_function' else call}")
+            text = node.op
+            if node.op == "call_function":
+                arguments = [*map(str, node.args), *(f"{k}={v}" for k, v in node.kwargs.items())]
+                text = f"{node.target}({', '.join(arguments)})"
+            lines.append(f"{node.name}: {_layout(node.meta.get('val'))} = {text}")
         return "\n".join(lines)
 
 

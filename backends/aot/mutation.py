@@ -1,7 +1,8 @@
 """The functional form of an operation that writes to its arguments, found by its schema.
 
-Invariant: calling ``Form.target`` with the operation's own arguments (without those in ``Form.dropped``) gives ``Form.own``
-results of the operation that are no argument of it, followed by the new value of each argument in ``Form.mutated``, in order.
+Invariant: calling ``Form.target`` with the operation's own arguments (without those in ``Form.dropped``) gives
+``Form.own`` results of the operation that are no argument of it, followed by the new value of each argument in
+``Form.mutated``, in order.
 """
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Form:
 
     Attributes:
         mutated: positions or keywords of the arguments that are written.
-        returned: for each result of the operation: a place in ``mutated`` (that argument is returned), or None (its own).
+        returned: for each result of the operation: a place in ``mutated`` (that argument is returned), or None (its
+            own).
         dropped: keywords that the functional form does not have: ``out`` arguments.
     """
 

@@ -17,7 +17,9 @@ def copy_strided(x: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
 
 
 def as_strided(x: torch.Tensor, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> torch.Tensor:
-    """``x.as_strided``, with the offset counted from the first element of ``x`` and not from the start of its storage."""
+    """``x.as_strided``, with the offset counted from the first element of ``x`` and not from the start of its
+    storage.
+    """
     return x.as_strided(size, stride, x.storage_offset() + offset)
 
 

@@ -34,7 +34,7 @@ def is_effectful(node: Node) -> bool:
     if node.op != "call_function" or node.meta.get("effect"):
         return True
     if not isinstance(target, torch._ops.OpOverload):
-        return target is not operator.getitem and target not in (ops.as_strided, ops.as_strided_scatter, ops.copy_strided)
+        return target not in (operator.getitem, ops.as_strided, ops.as_strided_scatter, ops.copy_strided)
     if is_random(node) or target._schema.is_mutable:
         return True
     return target.namespace not in ("aten", "prims", "prim")
@@ -42,16 +42,20 @@ def is_effectful(node: Node) -> bool:
 
 def is_random(node: Node) -> bool:
     """Whether a call draws from a random generator."""
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags and (
-        _draws(node))
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return isinstance(target, ops.RandomFill)
+    return torch.Tag.nondeterministic_seeded in target.tags and _draws(node)
 
 
 def _draws(node: Node) -> bool:
     # Some operations carry the tag because of a dropout probability that is usually zero.
-    if node.target in (aten._scaled_dot_product_flash_attention_for_cpu.default, aten.scaled_dot_product_attention.default):
-        position = 4 if node.target is aten.scaled_dot_product_attention.default else 3
+    positions: dict[Any, int] = {
+        aten._scaled_dot_product_flash_attention_for_cpu.default: 3, aten.scaled_dot_product_attention.default: 4}
+    position = positions.get(node.target)
+    if position is not None:
         p = node.args[position] if len(node.args) > position else node.kwargs.get("dropout_p", 0.0)
-        return p != 0.0
+        return bool(p != 0.0)
     return True
 
 
@@ -96,7 +100,9 @@ def remove_unused_constants(graph: AtenGraph) -> None:
 
 
 def root(node: Node) -> Node:
-    """The node whose memory a node of the graph may share when it is run by library calls: through views, to their source."""
+    """The node whose memory a node of the graph may share when it is run by library calls: through views, to their
+    source.
+    """
     while node.op == "call_function" and node.args and isinstance(node.args[0], Node) and is_view(node.target):
         node = node.args[0]
     return node

@@ -1,12 +1,14 @@
-"""The recorder: runs a captured graph on fake tensors and writes down the aten calls that it makes, as a functional graph.
+"""The recorder: runs a captured graph on fake tensors and writes down the aten calls that it makes, as a functional
+graph.
 
-How it works: the captured graph is interpreted, node by node, under a dispatch mode that sits above the fake mode and below
-autograd. Each aten call arrives there and is, in this order: decomposed by our table; decomposed by aten itself if it is a
-composite (with aten's own kernel, so that eager's choice of algorithm is kept); rewritten to its functional form if it
-writes to an argument; or run on the fakes and recorded. Memory is tracked by ``functional.Memory``.
+How it works: the captured graph is interpreted, node by node, under a dispatch mode that sits above the fake mode and
+below autograd. Each aten call arrives there and is, in this order: decomposed by our table; decomposed by aten itself
+if it is a composite (with aten's own kernel, so that eager's choice of algorithm is kept); rewritten to its
+functional form if it writes to an argument; or run on the fakes and recorded. Memory is tracked by
+``functional.Memory``.
 
-Invariant: interpreting the finished graph on real inputs, then applying its ``outputs`` recipes, has the effects and results of
-the captured graph in eager, the random stream included.
+Invariant: interpreting the finished graph on real inputs, then applying its ``outputs`` recipes, has the effects and
+results of the captured graph in eager, the random stream included.
 """
 from __future__ import annotations
 
@@ -64,11 +66,12 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     Args:
         gm: the captured graph; its output is a flat tuple.
         example_inputs: a fake tensor (or number) for each placeholder, as at the graph's entry.
-        decompositions: for an operation, a function of the same arguments that computes it by others, or ``NotImplemented``.
+        decompositions: for an operation, a function of the same arguments that computes it by others, or
+            ``NotImplemented``.
 
     Raises:
-        CannotFunctionalize: the graph does something to memory that has no functional form, or makes a tensor whose size
-            depends on values.
+        CannotFunctionalize: the graph does something to memory that has no functional form, or makes a tensor whose
+            size depends on values.
     """
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
@@ -88,7 +91,9 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
 
 @contextlib.contextmanager
 def _global_state_kept() -> Iterator[None]:
-    """Grad mode as before, whatever nodes of the graph switched; and no fake tensor left in autocast's cache of casts."""
+    """Grad mode as before, whatever nodes of the graph switched; and no fake tensor left in autocast's cache of
+    casts.
+    """
     grad = torch.is_grad_enabled()
     try:
         yield
@@ -332,7 +337,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, torch.Tensor):
             return self._node(value)
         if isinstance(value, (tuple, list)):
-            return type(value)(map(self._nodes, value)) if type(value) in (tuple, list) else tuple(map(self._nodes, value))
+            return [*map(self._nodes, value)] if isinstance(value, list) else tuple(map(self._nodes, value))
         if isinstance(value, dict):
             return {k: self._nodes(v) for k, v in value.items()}
         return value

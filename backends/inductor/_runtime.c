@@ -1,10 +1,12 @@
 /* Calls of generated kernels: loads a shared library, and calls its functions with the data pointers of tensors.
  *
- * A generated function is `void f(void **pointers, const int64_t *sizes)`. An Entry is a Python callable for one of them: called with
- * its tensors and then its integers, it reads each tensor's data pointer through the DLPack exchange API of torch (or, where the API
- * has no answer, by asking the tensor), and calls the function, without the GIL if the work is large.
+ * A generated function is `void f(void **pointers, const int64_t *sizes)`. An Entry is a Python callable for one of
+ * them: called with its tensors and then its integers, it reads each tensor's data pointer through the DLPack exchange
+ * API of torch (or, where the API has no answer, by asking the tensor), and calls the function, without the GIL if the
+ * work is large.
  *
- * Invariant: a library stays loaded as long as the process lives, since its code may be running, or its thread team be parked in it.
+ * Invariant: a library stays loaded as long as the process lives, since its code may be running, or its thread team be
+ * parked in it.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -121,7 +123,8 @@ static PyObject *
 entry_repr(PyObject *self)
 {
     Entry *entry = (Entry *)self;
-    return PyUnicode_FromFormat("<kernel entry %U: %zd tensors, %zd integers>", entry->name, entry->n_tensors, entry->n_sizes);
+    return PyUnicode_FromFormat("<kernel entry %U: %zd tensors, %zd integers>", entry->name, entry->n_tensors,
+                                entry->n_sizes);
 }
 
 static PyMemberDef entry_members[] = {
@@ -235,8 +238,10 @@ static PyMethodDef methods[] = {
     {"load", load_library, METH_O, "load(path) -> int\n\nLoads a shared library for good; its handle."},
     {"entry", make_entry, METH_VARARGS, "entry(library, symbol, n_tensors, n_sizes, release_gil) -> Entry"},
     {"use_tensor_type", use_tensor_type, METH_O,
-     "use_tensor_type(torch.Tensor) -> bool\n\nReads pointers through that type's DLPack exchange API from now on, if it has one."},
-    {"data_pointer", data_pointer_of, METH_O, "data_pointer(tensor) -> int\n\nThe address that a kernel would be given."},
+     "use_tensor_type(torch.Tensor) -> bool\n\nReads pointers through that type's DLPack exchange API from now on, "
+     "if it has one."},
+    {"data_pointer", data_pointer_of, METH_O,
+     "data_pointer(tensor) -> int\n\nThe address that a kernel would be given."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -257,7 +262,8 @@ PyInit__runtime(void)
     }
     str_data_ptr = PyUnicode_InternFromString("data_ptr");
     entry_type = (PyTypeObject *)PyType_FromSpec(&entry_spec);
-    if (str_data_ptr == NULL || entry_type == NULL || PyModule_AddObjectRef(module, "Entry", (PyObject *)entry_type) < 0) {
+    if (str_data_ptr == NULL || entry_type == NULL ||
+        PyModule_AddObjectRef(module, "Entry", (PyObject *)entry_type) < 0) {
         Py_DECREF(module);
         return NULL;
     }

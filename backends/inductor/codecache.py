@@ -1,9 +1,9 @@
 """Compiled kernels, kept in a folder and addressed by content.
 
-A library's name is the digest of everything that decides its bytes: the source, the compiler (the file it is, not what it
-prints, so that no process is started), the flags, the processor. A file ends with a digest of itself, so that a truncated or
-foreign one is recognized, reported and built again. Files appear by ``os.replace``; builders of the same file wait for each
-other through a lock file, whatever process they are in.
+A library's name is the digest of everything that decides its bytes: the source, the compiler (the file it is, not
+what it prints, so that no process is started), the flags, the processor. A file ends with a digest of itself, so that
+a truncated or foreign one is recognized, reported and built again. Files appear by ``os.replace``; builders of the
+same file wait for each other through a lock file, whatever process they are in.
 
 Invariant: a path that ``shared_library`` returns holds exactly what the compiler made of that source, completely.
 """
@@ -68,7 +68,9 @@ def cpu_features() -> frozenset[str]:
 
 
 def simd() -> str:
-    """The vector instructions to generate for: "avx512", "avx2" or "scalar"; what ``config.cpp_simd`` says, if it can run."""
+    """The vector instructions to generate for: "avx512", "avx2" or "scalar"; what ``config.cpp_simd`` says, if it can
+    run.
+    """
     features = cpu_features()
     best = "scalar"
     if {"avx2", "fma", "f16c"} <= features:

@@ -1,13 +1,13 @@
 """The pipeline of ``inductor_lite``: a captured graph in, a Python function that runs it out.
 
     record      the captured graph as a functional aten graph, decomposed            backends/aot
-    lower       aten as loops; fuse them; write C++; a ``Program``                    lowering/, scheduler/, codegen/cpp/
-    wrap        the Python function and the C entries around the program              codegen/wrapper/
-    build       the C++ source as a shared library, from the cache or built now      codecache
-    load        the library's entries as callables, the wrapper's source executed    here
+    lower       aten as loops; fuse them; write C++; a ``Program``                    lowering/, scheduler/,
+    codegen/cpp/ wrap        the Python function and the C entries around the program              codegen/wrapper/
+    build       the C++ source as a shared library, from the cache or built now      codecache load        the
+    library's entries as callables, the wrapper's source executed    here
 
-Invariant: whatever cannot be compiled runs correctly: a graph that lowering or the compiler can't serve runs by library calls, one
-that the recorder can't serve runs in eager, and the log ``fallbacks`` says which and why.
+Invariant: whatever cannot be compiled runs correctly: a graph that lowering or the compiler can't serve runs by
+library calls, one that the recorder can't serve runs in eager, and the log ``fallbacks`` says which and why.
 """
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from torch.fx import GraphModule
 
 from dynamo_lite import exc, log
 from dynamo_lite.backends import metrics
-from dynamo_lite.backends.aot.decompositions import DECOMPOSITIONS
+from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
+from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program
 
 _runtime.use_tensor_type(torch.Tensor)
@@ -48,15 +49,16 @@ def inductor_lite(
         options: see ``OPTIONS``.
 
     Returns:
-        a function of the graph's inputs that returns its results as a tuple. It has attributes ``generated_code`` (a tuple
-        of sources) and ``mutated_inputs`` (indices of the inputs that it writes).
+        a function of the graph's inputs that returns its results as a tuple. It has attributes ``generated_code`` (a
+        tuple of sources) and ``mutated_inputs`` (indices of the inputs that it writes).
     """
     chosen = _checked(options)
     if needs_gradients(gm, example_inputs):
         return _run_eager(gm, "it needs gradients, which are not compiled yet")
+    native = chosen["lowering"] == "native"
     try:
         with log.phase("aot"):
-            aten = record(gm, example_inputs, DECOMPOSITIONS)
+            aten = record(gm, example_inputs, FOR_KERNELS if native else REQUIRED)
     except CannotFunctionalize as e:
         return _run_eager(gm, str(e))
     if log.enabled("aot_graphs"):
@@ -67,16 +69,16 @@ def inductor_lite(
         "inference": aten.inference,
     }
     try:
-        return _compile(aten, chosen["lowering"] == "native", scopes)
+        return _compile(aten, native, scopes)
     except (exc.CompilerMissing, exc.CacheError) as e:
-        if log.first_time("fallbacks", type(e)):
+        if log.first_time("fallbacks", type(e).__name__):
             log.artifact("fallbacks").warning("kernels can't be built, so graphs run by library calls: %s", e)
         metrics.count_fallback(type(e).__name__)
         return _compile(aten, False, scopes)
 
 
 def _compile(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
-    program = library_program(aten)
+    program = lower_and_schedule(aten.graph, aten.constants, codecache.simd()) if native else library_program(aten)
     with log.phase("codegen"):
         wrapper = write_wrapper(program, aten.outputs, **scopes)
     source = program.source + wrapper.entries

@@ -1,12 +1,12 @@
 """A program: what lowering and scheduling make of a graph, and all that the wrapper needs to run it.
 
-A program is a list of steps over named buffers, in an order that is correct as it stands. A step is a generated kernel, a
-library operation, a view, or a copy into an input. The wrapper computes lifetimes, allocates, reuses memory and frees; so a
-program names each value once and never says when it dies.
+A program is a list of steps over named buffers, in an order that is correct as it stands. A step is a generated
+kernel, a library operation, a view, or a copy into an input. The wrapper computes lifetimes, allocates, reuses memory
+and frees; so a program names each value once and never says when it dies.
 
-Invariants (``check`` asserts them): every name that a step uses is an input, a constant, or the output of an earlier step;
-a buffer that is not a view is written by exactly one step, except inputs, which ``CopyInto`` and the kernels that list them
-in ``outputs`` overwrite; sizes and strides are ints or sympy expressions over ``Program.symbols``.
+Invariants (``check`` asserts them): every name that a step uses is an input, a constant, or the output of an earlier
+step; a buffer that is not a view is written by exactly one step, except inputs, which ``CopyInto`` and the kernels
+that list them in ``outputs`` overwrite; sizes and strides are ints or sympy expressions over ``Program.symbols``.
 """
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ class KernelCall:
 
     Attributes:
         symbol: the function's name in ``Program.source``.
-        args: buffer names in the order of the function's pointer arguments. A pointer is that of the buffer's first element
-            (a view's offset is added already); it need not be aligned beyond its element.
-        outputs: those of ``args`` that the kernel writes. Buffers that no earlier step made are allocated before the call.
+        args: buffer names in the order of the function's pointer arguments. A pointer is that of the buffer's first
+            element (a view's offset is added already); it need not be aligned beyond its element.
+        outputs: those of ``args`` that the kernel writes. Buffers that no earlier step made are allocated before the
+            call.
         sizes: the integers that follow the pointers; empty in a program of fixed shapes.
         work: roughly how many element operations the call does; decides whether the GIL is released.
         origin: the operations that the kernel computes, for comments and reports, such as ``"layer_norm, gelu"``.
@@ -79,8 +80,8 @@ class ExternCall:
     Attributes:
         target: usually an ``OpOverload`` without mutated arguments; any callable will do.
         args, kwargs: a pytree with ``BufferRef`` and ``SizeRef`` leaves.
-        outputs: the name of the result; or, if ``unpack``, one for each element of the sequence that is the result, None
-            for an element that nobody reads. Empty: the call is there for its effect.
+        outputs: the name of the result; or, if ``unpack``, one for each element of the sequence that is the result,
+            None for an element that nobody reads. Empty: the call is there for its effect.
         origin: for comments.
         unpack: whether the result is a sequence of tensors.
     """
@@ -130,9 +131,10 @@ class Program:
         symbols: sympy symbols of integer inputs, by input name.
         buffers: the layout of every tensor name.
         steps: in order.
-        outputs: for each value of the graph's ``output`` node: a buffer name, or for what is no tensor the constant itself
-            wrapped as ``Literal``.
-        source: C++ source of all kernels (static functions included), without the wrapper's entry; "" if there are none.
+        outputs: for each value of the graph's ``output`` node: a buffer name, or for what is no tensor the constant
+            itself wrapped as ``Literal``.
+        source: C++ source of all kernels (static functions included), without the wrapper's entry; "" if there are
+            none.
         metrics: free-form counts for reports, such as ``{"fused_nodes": 12}``.
     """
 

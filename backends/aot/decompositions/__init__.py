@@ -1,13 +1,16 @@
-"""Operations in terms of others: a table from an operator to a function of its arguments.
+"""Operations in terms of others: tables from an operator to a function of its arguments.
 
-A decomposition runs under the recorder, so it may call any operator, in-place ones included; it computes what eager computes, in
-eager's order of rounding, and returns ``NotImplemented`` for a case that it leaves to the library.
+A decomposition runs under the recorder, so it may call any operator, in-place ones included; it computes what eager
+computes, in eager's order of rounding, and returns ``NotImplemented`` for a case that it leaves to the library.
+``REQUIRED`` ones say what a schema leaves out and are always applied; ``FOR_KERNELS`` adds those that pay if what comes
+out is fused into kernels, and would cost if it ran by library calls.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from dynamo_lite.backends.aot.decompositions import foreach
+from dynamo_lite.backends.aot.decompositions import foreach, normalization
 
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {**foreach.table()}
+REQUIRED: dict[Any, Callable[..., Any]] = {**foreach.table(), **normalization.REQUIRED}
+FOR_KERNELS: dict[Any, Callable[..., Any]] = {**REQUIRED, **normalization.FOR_KERNELS}

@@ -1,4 +1,6 @@
-"""The recorder: graphs that compute, write and alias as eager does. Run by library calls, so that nothing else is tested."""
+"""The recorder: graphs that compute, write and alias as eager does. Run by library calls, so that nothing else is
+tested.
+"""
 import pytest
 import torch
 import torch.nn.functional as F
@@ -409,7 +411,8 @@ def test_as_eager(backend_check, fn, inputs):
 @pytest.mark.parametrize("fn, inputs", PROGRAMS, ids=[fn.__name__ for fn, _ in PROGRAMS])
 def test_as_eager_with_other_layouts(backend_check, fn, inputs):
     """The same programs on inputs that are views, with gaps or transposed."""
-    if fn in (dtype_views, complex_views, write_through_views, diagonal_and_strided, unfolded, foreach_on_inputs, detached):
+    if fn in (dtype_views, complex_views, write_through_views, diagonal_and_strided, unfolded, foreach_on_inputs,
+              detached):
         pytest.skip("views of these layouts are refused by eager")
     torch.manual_seed(5)
     strided = []

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
-from dynamo_lite.backends.inductor import _runtime, codecache, compile as pipeline
+from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor import compile as pipeline
 from dynamo_lite.backends.inductor.codegen.wrapper import write_wrapper
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import plan_memory
 from dynamo_lite.backends.inductor.program import (

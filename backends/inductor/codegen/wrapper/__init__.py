@@ -1,4 +1,6 @@
-"""The wrapper of a graph: Python source that allocates, calls kernels and library operations, and builds the results."""
+"""The wrapper of a graph: Python source that allocates, calls kernels and library operations, and builds the
+results.
+"""
 from dynamo_lite.backends.inductor.codegen.wrapper.library import library_program
 from dynamo_lite.backends.inductor.codegen.wrapper.python import WrapperSource, write_wrapper
 

@@ -1,4 +1,6 @@
-"""A program of library calls alone: the way a graph runs when there is no compiler, and the model of what lowering produces."""
+"""A program of library calls alone: the way a graph runs when there is no compiler, and the model of what lowering
+produces.
+"""
 from __future__ import annotations
 
 import operator
@@ -51,7 +53,7 @@ def extern_call(node: Node) -> ExternCall:
     outputs: tuple[str | None, ...] = (node.name,) if isinstance(node.meta["val"], torch.Tensor) else ()
     unpack = _has_parts(node)
     if unpack:
-        names: dict[int, str] = {user.args[1]: user.name for user in node.users}
+        names: dict[Any, str] = {user.args[1]: user.name for user in node.users}
         outputs = tuple(names.get(i) for i in range(len(node.meta["val"])))
     return ExternCall(node.target, tuple(args), dict(kwargs), outputs, describe(node), unpack)
 

@@ -1,7 +1,7 @@
 """When memory is needed: which names share memory, when each was last read, what memory an output can take over.
 
-Invariants: memory that an output, an input or a constant shares is never reused; a name is dropped only after the last step that
-reads it or any other look at its memory that the program makes by a view of a kernel's buffer.
+Invariants: memory that an output, an input or a constant shares is never reused; a name is dropped only after the
+last step that reads it or any other look at its memory that the program makes by a view of a kernel's buffer.
 """
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def plan_memory(program: Program) -> Plan:
                 if name in pinned and name in program.inputs:
                     continue
                 donor = may_replace.get(name)
-                if donor is not None and not _can_give(program, donor, name, owner, pinned, from_kernels, group_end, index):
+                if donor is not None and not (
+                        donor in from_kernels and owner[donor] == donor and donor not in pinned
+                        and group_end[donor] == index and _layout_key(program, donor) == _layout_key(program, name)):
                     donor = None
                 if donor is None or donor in taken:
                     shelf = free.get(_layout_key(program, name))
@@ -63,21 +65,14 @@ def plan_memory(program: Program) -> Plan:
                     taken.add(donor)
         drops = []
         ended = [own for own, end in group_end.items() if end == index and own not in pinned]
-        unread = [n for n in step_writes(step) if n not in last_read and owner[n] not in pinned and n not in program.outputs]
+        unread = [n for n in step_writes(step)
+                  if n not in last_read and owner[n] not in pinned and n not in program.outputs]
         for own in ended:
             drops.extend(groups[own])
             if own in from_kernels and own not in taken:
                 free.setdefault(_layout_key(program, own), []).append(own)
         drop_after.append(list(dict.fromkeys([*drops, *unread])))
     return Plan(reuse, drop_after)
-
-
-def _can_give(
-    program: Program, donor: str, name: str, owner: dict[str, str], pinned: set[str], from_kernels: set[str],
-    group_end: dict[str, int], index: int,
-) -> bool:
-    return (donor in from_kernels and owner[donor] == donor and donor not in pinned and group_end[donor] == index
-            and _layout_key(program, donor) == _layout_key(program, name))
 
 
 def _owners(program: Program) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Generates the wrapper: a Python function from the graph's inputs to its results, and the C entries that it calls.
 
-Consecutive kernels are one C function, ``run0(void **pointers, const int64_t *sizes)``, which hands each kernel its pointers
-(views resolved to an offset into their base's memory) and sizes; from Python it is one call with one tensor for each memory.
+Consecutive kernels are one C function, ``run0(void **pointers, const int64_t *sizes)``, which hands each kernel its
+pointers (views resolved to an offset into their base's memory) and sizes; from Python it is one call with one tensor
+for each memory.
 
 Invariant: the generated function evaluates the steps in order, touches no Python state but its arguments, and leaves no
 reference to a tensor behind.
@@ -30,8 +31,8 @@ from dynamo_lite.backends.inductor.program import (
     BufferRef,
     BufferSpec,
     CopyInto,
-    ExternCall,
     Expr,
+    ExternCall,
     KernelCall,
     Literal,
     Program,
@@ -224,13 +225,16 @@ class _Writer:
                 arguments.append(f"s[{sizes.setdefault(str(expr), len(sizes))}]")
             body.append(f"    {call.symbol}({', '.join(arguments)});")
         symbol = f"run{len(self._specs)}"
-        self._entries.append('extern "C" __attribute__((visibility("default")))\n'
-                             f"void {symbol}(void **p, const __INT64_TYPE__ *s)\n{{\n    (void)s;\n" + "\n".join(body) + "\n}\n")
+        self._entries.append("\n".join([
+            'extern "C" __attribute__((visibility("default")))',
+            f"void {symbol}(void **p, const __INT64_TYPE__ *s)",
+            "{", "    (void)s;", *body, "}", ""]))
         work = sum(call.work for call in calls)
         self._specs.append(EntrySpec(symbol, len(pointers), len(sizes), work >= GIL_WORK))
         self._line(f"{symbol}({', '.join([*pointers, *sizes])})")
         for name in dict.fromkeys(overwritten):
-            self._line(f"{self._bind('increment_version', torch.autograd.graph.increment_version)}({self._variable(name)})")
+            bump = self._bind("increment_version", torch.autograd.graph.increment_version)
+            self._line(f"{bump}({self._variable(name)})")
         self._drop(start, end)
 
     def _resolve(self, name: str) -> tuple[str, Expr]:
