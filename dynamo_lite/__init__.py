@@ -1,1 +1,29 @@
-"""A just-in-time compiler for PyTorch programs."""
+"""dynamo_lite: a just-in-time compiler for PyTorch programs.
+
+``@dynamo_lite.compile`` on a function, or ``dynamo_lite.compile(model)``; everything else here is for looking inside.
+"""
+import torch as _torch
+
+from . import _guards, config, exc
+from .backends import list_backends, lookup_backend, register_backend
+from .backends.metrics import metrics, reset_metrics
+from .debug import ExplainOutput, ExportResult, explain, export
+from .eval_frame import (
+    allow_in_graph,
+    assume_constant_result,
+    compile,
+    disable,
+    disallow_in_graph,
+    graph_break,
+    is_compiling,
+    reset,
+)
+from .log import set_logs
+
+_guards.init_torch(_torch)
+
+__all__ = [
+    "ExplainOutput", "ExportResult", "allow_in_graph", "assume_constant_result", "compile", "config", "disable",
+    "disallow_in_graph", "exc", "explain", "export", "graph_break", "is_compiling", "list_backends", "lookup_backend",
+    "metrics", "register_backend", "reset", "reset_metrics", "set_logs",
+]

@@ -86,6 +86,8 @@ error_on_recompile: bool = _option(False, "raise instead of compiling a code obj
 suppress_errors: bool = _option(
     False, "on an internal error or a failing backend: warn once and run the frame in plain Python")
 capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph while nothing branches on its value")
+max_trace_instructions: int = _option(
+    1_000_000, "instructions of the captured frame to evaluate before the graph is broken", minimum=1)
 inline_depth_limit: int = _option(200, "nested calls to follow before a call breaks the graph", minimum=1)
 extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline though they are skipped by default")
 extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functions are called, not captured")

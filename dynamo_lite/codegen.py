@@ -1,0 +1,305 @@
+"""Generated code: after the graph, rebuild the values that leave it and replay the side effects.
+
+Values from outside are not walked to again: the guard program hands them over in one tuple, graph inputs first. Code is
+generated twice, once to learn which tensors and outside values are needed, once for good.
+
+Invariant: an object that has an identity is built once, and every later use loads that one.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .bytecode.emit import Emitter
+from .source import GlobalsSource, LocalSource, Source
+from .variables.base import MISSING, LazyVariable, VariableTracker
+from .variables.constant import ConstantVariable
+from .variables.functions import CellVariable
+from .variables.mappings import DictVariable, SetVariable
+from .variables.sequences import ListVariable
+from .variables.tensor import TensorVariable
+
+INPUTS = ".inputs"
+OUTPUTS = ".outputs"
+
+
+class Plan:
+    """What generated code needs from the graph and the guard program; filled by the first pass, read by the second."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, int] = {}
+        self.output_list: list[TensorVariable] = []
+        self.extras: dict[tuple[Any, ...], int] = {}
+        self.extra_list: list[Source] = []
+
+    def output_index(self, tensor: TensorVariable) -> int:
+        if id(tensor) not in self.outputs:
+            self.outputs[id(tensor)] = len(self.output_list)
+            self.output_list.append(tensor)
+        return self.outputs[id(tensor)]
+
+    def extra_index(self, source: Source) -> int:
+        if source.key not in self.extras:
+            self.extras[source.key] = len(self.extra_list)
+            self.extra_list.append(source)
+        return self.extras[source.key]
+
+
+class Codegen:
+    """Emits code that pushes trackers' values.
+
+    Args:
+        emit: where the instructions go.
+        plan: what is needed from the graph and from outside.
+        graph_inputs: how many values at the front of the inputs tuple belong to the graph; extras follow.
+        arguments: names of the frame's arguments that are plain locals in the generated code.
+        own_cells: the frame's own cells by id, for which the generated code has a variable.
+    """
+
+    def __init__(
+        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: Iterable[str], own_cells: Iterable[CellVariable]
+    ) -> None:
+        self.emit = emit
+        self.plan = plan
+        self.graph_inputs = graph_inputs
+        self.arguments = frozenset(arguments)
+        self._own_cells = {id(cell) for cell in own_cells}
+        self._built: dict[int, str] = {}
+        self._keep: list[VariableTracker] = []
+
+    # -- values
+    def push(self, value: VariableTracker) -> None:
+        """Emits code that pushes the value."""
+        if id(value) in self._built:
+            self.emit.load_fast(self._built[id(value)])
+        elif isinstance(value, ConstantVariable):
+            value.reconstruct(self)
+        elif value.source is not None:
+            self.load_source(value.source)
+        else:
+            value.reconstruct(self)
+
+    def push_all(self, values: Iterable[VariableTracker]) -> None:
+        for value in values:
+            self.push(value)
+
+    def hold(self, value: VariableTracker) -> str:
+        """Emits code that computes the value now; returns the local that holds it."""
+        self.push(value)
+        name = self.emit.temporary()
+        self.emit.store_fast(name)
+        return name
+
+    def load_source(self, source: Source | None) -> None:
+        """Pushes a value that lives outside."""
+        assert source is not None
+        if isinstance(source, LocalSource) and source.local in self.arguments:
+            self.emit.load_fast(source.local)
+            return
+        self._subscript(INPUTS, self.graph_inputs + self.plan.extra_index(source))
+
+    def load_tensor(self, tensor: TensorVariable) -> None:
+        """Pushes a tensor that the graph computes."""
+        self._subscript(OUTPUTS, self.plan.output_index(tensor))
+
+    def _subscript(self, local: str, index: int) -> None:
+        self.emit.load_fast(local)
+        self.emit.load_const(index)
+        self.emit.subscr()
+
+    def build_new(self, value: VariableTracker, make: Callable[[], Any], fill: Callable[[], Any]) -> None:
+        """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds (cycles included)."""
+        name = self._built.get(id(value))
+        if name is not None:
+            self.emit.load_fast(name)
+            return
+        make()
+        name = self.emit.temporary()
+        self.emit.dup()
+        self.emit.store_fast(name)
+        self._built[id(value)] = name
+        self._keep.append(value)
+        fill()
+
+    def dict_of(self, entries: dict[str, VariableTracker]) -> DictVariable:
+        """A dict tracker from names and values."""
+        return DictVariable({name: (ConstantVariable(name), value) for name, value in entries.items()})
+
+    # -- calls
+    def call_constant(self, function: Any, arguments: Callable[[], Any], count: int = 1) -> None:
+        """Pushes ``function(*arguments)``; `arguments` pushes `count` values."""
+        self.emit.call_prepare()
+        self.emit.load_const(function)
+        arguments()
+        self.emit.call(count)
+
+    def call_function(self, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        """Pushes ``function(*args, **kwargs)``."""
+        self.emit.call_prepare()
+        self.emit.load_const(function)
+        self.push_all(args)
+        self.push_all(kwargs.values())
+        self.emit.call(len(args) + len(kwargs), tuple(kwargs))
+
+    def call_top(self, argument: Callable[[], Any]) -> None:
+        """Replaces the callable on the stack by its result for one argument."""
+        self.emit.push_null()
+        self.emit.swap(2)
+        argument()
+        self.emit.call(1)
+
+    def call_constant_on_top(self, function: Any, arguments: Callable[[], Any], count: int = 1) -> None:
+        """With an object on the stack, calls ``function(object, *arguments)`` for its effect; the object stays."""
+        self.emit.push_null()
+        self.emit.load_const(function)
+        self.emit.copy(3)
+        arguments()
+        self.emit.call(count + 1)
+        self.emit.pop()
+
+    def load_globals(self, space: tuple[dict[str, Any], Source]) -> None:
+        """Pushes a function's globals."""
+        if isinstance(space[1], GlobalsSource):
+            self.load_source(space[1])
+        else:
+            self.emit.load_const(space[0])
+
+    # -- objects
+    def store_attributes(self, value: VariableTracker) -> None:
+        """With a new object on the stack, emits its attributes (keeps the object on the stack)."""
+        for name, attribute in self.attributes_of(value).items():
+            self.call_constant_on_top(
+                object.__setattr__, lambda n=name, a=attribute: (self.emit.load_const(n), self.push(a)), count=2
+            )
+
+    def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
+        """The attributes of an object that was made in the trace; the frame's code generation sets this."""
+        raise NotImplementedError
+
+    # -- cells
+    def owns_cell(self, cell: CellVariable) -> bool:
+        return id(cell) in self._own_cells
+
+    def store_cell(self, cell: CellVariable, held: str) -> None:
+        self.emit.load_fast(held)
+        self.load_source(cell.source)
+        self.emit.store_attr("cell_contents")
+
+    def delete_cell(self, cell: CellVariable) -> None:
+        self.load_source(cell.source)
+        self.emit.delete_attr("cell_contents")
+
+    # -- replayed changes
+    def hold_contents(self, value: VariableTracker) -> str:
+        """Computes what a changed container holds now, as a tuple."""
+        if isinstance(value, ListVariable):
+            self.push_all(value.items)
+            self.emit.build_tuple(len(value.items))
+        elif isinstance(value, SetVariable):
+            members = list(value.members.values())
+            self.push_all(members)
+            self.emit.build_tuple(len(members))
+        else:
+            assert isinstance(value, DictVariable)
+            for key, item in value.items.values():
+                self.push(key)
+                self.push(item)
+                self.emit.build_tuple(2)
+            self.emit.build_tuple(len(value.items))
+        name = self.emit.temporary()
+        self.emit.store_fast(name)
+        return name
+
+    def replace_contents(self, value: VariableTracker, held: str) -> None:
+        """Gives a container from outside its new contents, past any method of a subclass."""
+        function = {ListVariable: replace_list, SetVariable: replace_set, DictVariable: replace_dict}[_kind(value)]
+
+        def arguments() -> None:
+            self.load_source(value.source)
+            self.emit.load_fast(held)
+
+        self.call_constant(function, arguments, count=2)
+        self.emit.pop()
+
+    def replay_attributes(self, value: VariableTracker, held: dict[str, Any]) -> None:
+        """Sets and deletes attributes of an object from outside, past a ``__setattr__`` of its class, which was traced."""
+        for name, local in held.items():
+            def arguments(name: str = name, local: Any = local) -> None:
+                self.load_source(value.source)
+                self.emit.load_const(name)
+                if local is not MISSING:
+                    self.emit.load_fast(local)
+
+            if local is MISSING:
+                self.call_constant(delete_attribute, arguments, count=2)
+            else:
+                self.call_constant(set_attribute, arguments, count=3)
+            self.emit.pop()
+
+    def replay_globals(self, space: tuple[dict[str, Any], Source], held: dict[str, Any]) -> None:
+        """Sets and deletes globals."""
+        for name, local in held.items():
+            if local is not MISSING:
+                self.emit.load_fast(local)
+            self.load_globals(space)
+            self.emit.load_const(name)
+            if local is MISSING:
+                self.emit.delete_subscr()
+            else:
+                self.emit.store_subscr()
+
+
+def _kind(value: VariableTracker) -> type:
+    for kind in (ListVariable, SetVariable, DictVariable):
+        if isinstance(value, kind):
+            return kind
+    raise AssertionError(value)
+
+
+# ---------------------------------------------------------------- called by generated code
+def replace_list(target: list[Any], items: tuple[Any, ...]) -> None:
+    """Makes `items` the contents of a list, whatever its class overrides."""
+    list.__setitem__(target, slice(None), items)
+
+
+def replace_set(target: set[Any], items: tuple[Any, ...]) -> None:
+    """Makes `items` the contents of a set."""
+    set.clear(target)
+    set.update(target, items)
+
+
+def replace_dict(target: dict[Any, Any], items: tuple[tuple[Any, Any], ...]) -> None:
+    """Makes `items` the entries of a dict, in this order."""
+    base = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
+    base.clear(target)  # type: ignore[attr-defined]
+    for key, value in items:
+        base.__setitem__(target, key, value)  # type: ignore[attr-defined]
+
+
+def set_attribute(target: Any, name: str, value: Any) -> None:
+    """Stores an attribute as the traced code decided: into the object itself."""
+    if isinstance(target, type) or not isinstance(target, object):
+        type.__setattr__(target, name, value)
+    elif type(target).__setattr__ is object.__setattr__ or not hasattr(target, "__dict__"):
+        object.__setattr__(target, name, value)
+    else:
+        _store_past_class(target, name, value)
+
+
+def _store_past_class(target: Any, name: str, value: Any) -> None:
+    attribute = next((c.__dict__[name] for c in type(target).__mro__ if name in c.__dict__), None)
+    if attribute is not None and hasattr(type(attribute), "__set__"):
+        type(attribute).__set__(attribute, target, value)  # a slot
+    else:
+        target.__dict__[name] = value
+
+
+def delete_attribute(target: Any, name: str) -> None:
+    """Deletes an attribute of the object itself."""
+    if name in getattr(target, "__dict__", {}):
+        del target.__dict__[name]
+    else:
+        object.__delattr__(target, name)
+
+
+__all__ = ["INPUTS", "OUTPUTS", "Codegen", "LazyVariable", "Plan"]

@@ -1,0 +1,540 @@
+"""A frame in, guarded code out.
+
+A frame is traced; where the trace can't go on, it is made again up to that instruction and ends there with a break. The result
+is a guard program, a compiled graph, and code that calls it, replays the side effects and returns or continues.
+
+Invariant: whatever is not compiled is said in the log, with the user's line and the reason.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from . import config, exc, log, trace_rules
+from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, Continuation, GuardedCode, entries
+from ._guards import current_global_state
+from .bytecode.analysis import analyse
+from .bytecode.emit import Emitter
+from .bytecode.instructions import decode
+from .bytecode.stack import NULL as NULL_KIND
+from .bytecode.stack import PREV_EXC, VALUE, StackKind
+from .codegen import INPUTS, OUTPUTS, Codegen, Plan
+from .guards import Guard, build_program, describe_step
+from .interpreter import ops_flow, ops_stack, ops_values
+from .interpreter.registry import HANDLERS
+from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
+from .output_graph import OutputGraph
+from .resume import break_start, emit_break, is_resume_code, resume_label
+from .source import Source
+from .variables.base import MISSING, ObservedException, VariableTracker, realized
+from .variables.functions import CellVariable
+
+assert HANDLERS and ops_flow and ops_stack and ops_values  # the modules register the handlers
+
+CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+
+
+@dataclasses.dataclass
+class Settings:
+    """What a compile of a frame is asked for.
+
+    Args:
+        compile_graph: the backend, already bound to its options.
+        fullgraph: whether a break is an error.
+        on_graph: told of every graph, for reports.
+        on_break: told of every break.
+    """
+
+    compile_graph: CompileGraph
+    fullgraph: bool = False
+    on_graph: Callable[[Any], None] | None = None
+    on_break: Callable[[exc.Unsupported], None] | None = None
+
+
+@dataclasses.dataclass
+class Artifact:
+    """What a cache entry remembers for logs."""
+
+    guards: list[Guard]
+    texts: list[str]
+    graph: torch.fx.GraphModule | None
+    frame_id: str
+
+
+_frame_numbers: dict[types.CodeType, int] = {}
+_compile_numbers: dict[types.CodeType, Iterator[int]] = {}
+_numbers_lock = threading.Lock()
+
+
+def _frame_id(code: types.CodeType) -> str:
+    with _numbers_lock:
+        number = _frame_numbers.setdefault(code, len(_frame_numbers))
+        return f"{number}/{next(_compile_numbers.setdefault(code, itertools.count()))}"
+
+
+def reset_numbers() -> None:
+    """Frames are numbered from zero again."""
+    with _numbers_lock:
+        _frame_numbers.clear()
+        _compile_numbers.clear()
+
+
+def compile_frame(
+    settings: Settings,
+    hook: Any,
+    code: types.CodeType,
+    globals: dict[str, Any],
+    builtins: dict[str, Any],
+    closure: tuple[types.CellType, ...] | None,
+    args: tuple[Any, ...],
+) -> Any:
+    """Compiles a frame that no cache entry fits.
+
+    Returns:
+        a GuardedCode, or a decision of ``_eval_frame``.
+
+    Raises:
+        exc.Unsupported: with fullgraph, for the first break.
+        exc.BackendCompilerFailed: the backend raised.
+    """
+    user_code = _original(code, 0)[0]
+    module = str(globals.get("__name__", ""))
+    reason = trace_rules.skip_frame_reason(user_code, module)
+    if reason is not None and not _is_resume(code):
+        return _skipped(user_code, reason)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return _run_plainly(user_code, "it runs under a functorch transform")
+    if torch.overrides._len_torch_function_stack() or _dispatch_modes():
+        return _run_plainly(user_code, "it runs under a torch function or dispatch mode")
+    known = entries(code, hook)
+    if len(known) >= config.recompile_limit:
+        return _limit_reached(user_code, known, args, closure, globals, builtins)
+    if known:
+        _log_recompile(user_code, known, args, closure, globals, builtins)
+    with log.frame(_frame_id(code)), log.phase("trace"):
+        return _FrameCompiler(settings, code, globals, builtins, closure, args).compile()
+
+
+def _is_resume(code: types.CodeType) -> bool:
+    return is_resume_code(code) is not None
+
+
+def _dispatch_modes() -> int:
+    return torch._C._len_torch_dispatch_stack()
+
+
+# ---------------------------------------------------------------- decisions that are no code
+def _skipped(code: types.CodeType, reason: str) -> Any:
+    log.count("skipped_frames")
+    log.artifact("skipped_frames").info("%s: %s", _place(code), reason)
+    return SKIP
+
+
+def _run_plainly(code: types.CodeType, reason: str) -> Any:
+    log.count("skipped_frames")
+    if log.first_time("skipped_frames", (code, reason)):
+        log.artifact("skipped_frames").info("%s: %s", _place(code), reason)
+    return RUN_ORIGINAL
+
+
+def _place(code: types.CodeType) -> str:
+    return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _failed_guard(
+    entry: GuardedCode, args: tuple[Any, ...], closure: Any, globals: dict[str, Any], builtins: dict[str, Any]
+) -> str:
+    held, step = entry.program.check(args, closure, globals, builtins)
+    return "" if held else describe_step(entry.extra.texts, step)
+
+
+def _limit_reached(
+    code: types.CodeType, known: list[GuardedCode], args: tuple[Any, ...], closure: Any, globals: Any, builtins: Any
+) -> Any:
+    text = _failed_guard(known[0], args, closure, globals, builtins)
+    log.count("recompile_limit")
+    if log.first_time("recompiles", code):
+        log.artifact("recompiles").warning(
+            "%s has been compiled config.recompile_limit = %d times and runs in plain Python where no entry fits. The guard "
+            "that keeps failing: %s", _place(code), config.recompile_limit, text,
+        )
+    if config.error_on_recompile:
+        raise exc.RecompileLimitExceeded(f"{_place(code)}: {text}")
+    return KEEP_ENTRIES
+
+
+def _log_recompile(
+    code: types.CodeType, known: list[GuardedCode], args: tuple[Any, ...], closure: Any, globals: Any, builtins: Any
+) -> None:
+    log.count("recompiles")
+    if log.enabled("recompiles") or config.error_on_recompile:
+        failed = [_failed_guard(entry, args, closure, globals, builtins) for entry in known]
+        reasons = "; ".join(dict.fromkeys(f for f in failed if f))
+        if config.error_on_recompile:
+            raise exc.RecompileLimitExceeded(f"{_place(code)} would be compiled again: required was {reasons}")
+        now = _describe_args(code, args)
+        log.artifact("recompiles").info("%s is compiled again: required was: %s; now: %s", _place(code), reasons, now)
+
+
+def _describe_args(code: types.CodeType, args: tuple[Any, ...]) -> str:
+    words = []
+    for name, value in zip(code.co_varnames, args):
+        if isinstance(value, torch.Tensor):
+            words.append(f"{name} is a tensor of {value.dtype}, shape {list(value.shape)}")
+        else:
+            words.append(f"{name} = {exc.one_line(repr(value) if _is_plain(value) else type(value).__name__, 60)}")
+    return ", ".join(words)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (int, float, str, bytes, bool, type(None)))
+
+
+# ---------------------------------------------------------------- one frame
+class _FrameCompiler:
+    """The compile of one frame."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        code: types.CodeType,
+        globals: dict[str, Any],
+        builtins: dict[str, Any],
+        closure: tuple[types.CellType, ...] | None,
+        args: tuple[Any, ...],
+    ) -> None:
+        self.settings = settings
+        self.code = code
+        self.globals = globals
+        self.builtins = builtins
+        self.closure = closure
+        self.args = args
+        self.error: exc.Unsupported | None = None
+
+    def compile(self) -> Any:
+        visit: int | None = None
+        while True:
+            output = OutputGraph()
+            tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
+            tx.break_visit = visit
+            state = current_global_state()
+            with _restoring(output):
+                try:
+                    returned = realized(tx, tx.run())
+                    return self._finish(tx, state, returned, None)
+                except BreakReached as reached:
+                    assert self.error is not None
+                    try:
+                        return self._finish(tx, state, None, reached.index)
+                    except exc.Unsupported as error:
+                        # What is alive here can't be rebuilt after a graph: break earlier.
+                        self._note_rebuild(tx, error)
+                        visit = self._earlier(tx.visits)
+                except exc.Unsupported as error:
+                    self._note(tx, error)
+                    visit = tx.visits - 1
+                except ObservedException as error:
+                    self._note(tx, self._uncaught(tx, error))
+                    visit = tx.visits - 1
+            if visit is None or visit < 0:
+                assert self.error is not None
+                _run_plainly(_original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}")
+                return self._run_original(tx, state)
+
+    def _earlier(self, visits: int) -> int | None:
+        """Where to break when breaking after `visits` instructions is impossible."""
+        self._steps_back = getattr(self, "_steps_back", 0) * 2 + 1
+        target = visits - self._steps_back
+        return target if target > self._prologue_visits() else None
+
+    def _prologue_visits(self) -> int:
+        """Instructions that set the frame up, where there is no state to break at."""
+        if _is_resume(self.code):
+            return next(i for i, _ in enumerate(decode(self.code).instructions) if _original(self.code, i)[1] >= 0)
+        return decode(self.code).first_index
+
+    def _note(self, tx: Translator, error: exc.Unsupported) -> None:
+        if not error.user_stack:
+            error.user_stack = tx.user_stack()
+        if self.settings.fullgraph and error.kind != "python_exception_in_trace":
+            raise error
+        self.error = error
+
+    def _note_rebuild(self, tx: Translator, error: exc.Unsupported) -> None:
+        assert self.error is not None
+        if log.enabled("graph_breaks"):
+            log.artifact("graph_breaks").info("the break is made earlier, since %s", error.reason)
+
+    def _uncaught(self, tx: Translator, error: ObservedException) -> exc.Unsupported:
+        cls = error.value.python_type()
+        return exc.Unsupported("python_exception_in_trace", f"{cls.__qualname__}", user_stack=tx.user_stack())
+
+    # -- code
+    def _finish(
+        self, tx: Translator, state: tuple[Any, ...], returned: VariableTracker | None, break_index: int | None
+    ) -> Any:
+        output = tx.output
+        if break_index is not None:
+            break_index = self._break_start(tx, break_index)
+        plan = Plan()
+        self._emit(tx, plan, 0, returned, break_index, dry=True)
+        outputs = plan.output_list
+        changes = output.state_changes()
+        finished = output.finish(outputs)
+        output.restore_state()
+        if break_index is not None:
+            self._report_break()
+        elif finished is None and not output.effects.has_changes() and returned is not None and not changes:
+            if not output.operations:
+                return self._run_original(tx, state)
+        graph, inputs = finished if finished is not None else (None, [])
+        compiled = self._call_backend(graph, inputs) if graph is not None else None
+        emitter, plan, resumes = self._emit(
+            tx, plan, len(inputs), returned, break_index, dry=False, compiled=compiled, changes=changes
+        )
+        self._guard_aliases(output, inputs)
+        sources = [t.source for t in inputs if t.source is not None] + plan.extra_list
+        return self._entry(tx, state, emitter, sources, graph, break_index is not None)
+
+    def _break_start(self, tx: Translator, index: int) -> int:
+        start_of = break_start(*_original(self.code, index))
+        original_index = _original(self.code, index)[1]
+        if start_of == original_index:
+            return index
+        # A call's parts run as one: KW_NAMES and PRECALL changed nothing on the stack.
+        return index - (original_index - start_of)
+
+    def _run_original(self, tx: Translator, state: tuple[Any, ...]) -> GuardedCode:
+        """An entry that says: with these guards there is nothing to compile."""
+        program, texts = build_program(tx.output.guards.all(), state, [])
+        artifact = Artifact(tx.output.guards.all(), texts, None, log.current_frame())
+        return GuardedCode(program, None, True, extra=artifact)
+
+    def _call_backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        log.count("graphs")
+        if log.enabled("graph_code"):
+            log.artifact("graph_code").info("graph of %s\n%s", _place(_original(self.code, 0)[0]), graph.print_readable(False))
+        if self.settings.on_graph is not None:
+            self.settings.on_graph(graph)
+        with log.phase("backend"):
+            return self.settings.compile_graph(graph, [t.fake for t in inputs])
+
+    def _emit(
+        self,
+        tx: Translator,
+        plan: Plan,
+        graph_inputs: int,
+        returned: VariableTracker | None,
+        break_index: int | None,
+        *,
+        dry: bool,
+        compiled: Callable[..., Any] | None = None,
+        changes: list[tuple[Any, tuple[Any, ...]]] | None = None,
+    ) -> tuple[Emitter, Plan, list[types.CodeType]]:
+        emitter = Emitter()
+        emitter.set_line(tx.current.positions)
+        arguments = [n for n in self._argument_names() if n not in self.code.co_cellvars]
+        cg = _FrameCodegen(emitter, plan, graph_inputs, arguments, self._own_cells(tx), tx.output.effects)
+        if compiled is not None:
+            _emit_graph_call(emitter, compiled, graph_inputs, bool(plan.extra_list), bool(plan.output_list))
+        for function, args in changes or ():
+            cg.call_constant(function, lambda a=args: [emitter.load_const(v) for v in a], count=len(args))
+            emitter.pop()
+        tx.output.effects.replay(cg)
+        resumes: list[types.CodeType] = []
+        if returned is not None:
+            cg.push(returned)
+            emitter.ret()
+        else:
+            assert break_index is not None
+            bound = self._emit_frame(cg, tx)
+            kinds = _stack_kinds(tx.stack)
+            if not dry:
+                resumes = emit_break(
+                    emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation
+                )
+        return emitter, plan, resumes
+
+    def _argument_names(self) -> tuple[str, ...]:
+        return self.code.co_varnames[: len(self.args)]
+
+    def _own_cells(self, tx: Translator) -> list[CellVariable]:
+        return [cell for name, cell in tx.cells.items() if name in self.code.co_cellvars]
+
+    def _emit_frame(self, cg: Codegen, tx: Translator) -> list[str]:
+        """Restores the frame: cells, stack, locals. Values are computed before a local is overwritten."""
+        emitter = cg.emit
+        analysis = analyse(_original(self.code, 0)[0])
+        index = self._original_break_index(tx)
+        live = analysis.live(index) if index is not None else frozenset(tx.locals)
+        held: list[tuple[str, str]] = []
+        for name in tx.code.co_varnames:
+            if name in tx.locals and name in live:
+                held.append((name, cg.hold(tx.locals[name])))
+        for name, cell in tx.cells.items():
+            if name not in self.code.co_cellvars:
+                continue
+            if cell.contents is not MISSING:
+                cg.push(cell.contents)
+                emitter.store_deref(name)
+            elif name in self._argument_names():
+                emitter.delete_deref(name)
+        handled = iter(tx.exceptions)
+        for value in tx.stack:
+            if value is NULL:
+                emitter.push_null()
+            elif not isinstance(value, StackMark):
+                cg.push(value)
+            elif value.what == "lasti":
+                emitter.load_const(0)
+            else:
+                exception = next(handled)
+                assert exception is not None
+                cg.push(exception)
+                emitter.push_exc_info()
+                emitter.pop()
+        for name, temporary in held:
+            emitter.load_fast(temporary)
+            emitter.store_fast(name)
+        return [name for name, _ in held]
+
+    def _original_break_index(self, tx: Translator) -> int | None:
+        index = _original(self.code, tx.current.index)[1]
+        return index if index >= 0 else None
+
+    # -- guards and the entry
+    def _guard_aliases(self, output: OutputGraph, inputs: list[Any]) -> None:
+        """Tensors whose memory the graph changes must be other tensors than the rest, as they were while tracing."""
+        mutated = [t for t in output.mutated_inputs() if t.source is not None]
+        for tensor in mutated:
+            for other in output.inputs:
+                if other is not tensor and other.source is not None and tensor.source is not None:
+                    output.guards.add(tensor.source, "not_same", other.source)
+        output.effects.guard_distinct(output.guards)
+
+    def _entry(
+        self,
+        tx: Translator,
+        state: tuple[Any, ...],
+        emitter: Emitter,
+        sources: list[Source],
+        graph: torch.fx.GraphModule | None,
+        has_break: bool,
+    ) -> GuardedCode:
+        guards = tx.output.guards.all()
+        program, texts = build_program(guards, state, sources)
+        user_code = _original(self.code, 0)[0]
+        with log.phase("assemble"):
+            guarded = emitter.assemble(
+                name=self.code.co_name,
+                qualname=self.code.co_qualname,
+                filename=self.code.co_filename,
+                firstlineno=user_code.co_firstlineno,
+                argnames=(*self._argument_names(), INPUTS),
+                freevars=self.code.co_freevars,
+                cellvars=self.code.co_cellvars,
+            )
+        self._log_entry(guards, guarded)
+        return GuardedCode(program, guarded, has_break, extra=Artifact(guards, texts, graph, log.current_frame()))
+
+    def _log_entry(self, guards: list[Guard], guarded: types.CodeType) -> None:
+        label = resume_label(self.code)
+        if log.enabled("guards"):
+            lines = "\n".join(f"  {guard.text}" for guard in guards)
+            log.artifact("guards").info("guards of %s\n%s", label, lines)
+        if log.enabled("bytecode"):
+            log.artifact("bytecode").info("%s\n%s", label, _side_by_side(self.code, guarded))
+
+    def _report_break(self) -> None:
+        error = self.error
+        assert error is not None
+        log.count("graph_breaks")
+        if self.settings.on_break is not None:
+            self.settings.on_break(error)
+        if log.enabled("graph_breaks") and log.first_time("graph_breaks", (error.where, error.reason)):
+            log.artifact("graph_breaks").info("Graph break in %s\n%s", _original(self.code, 0)[0].co_qualname, error)
+
+
+def _original(code: types.CodeType, index: int) -> tuple[types.CodeType, int]:
+    """The user's code object and the index there of an instruction; -1 in the prologue of a resume function."""
+    info = is_resume_code(code)
+    return (code, index) if info is None else (info.original, info.origins[index])
+
+
+@contextlib.contextmanager
+def _restoring(output: OutputGraph) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        output.restore_state()
+
+
+def _emit_graph_call(
+    emitter: Emitter, compiled: Callable[..., Any], graph_inputs: int, has_extras: bool, has_outputs: bool
+) -> None:
+    emitter.call_prepare()
+    emitter.load_const(compiled)
+    emitter.load_fast(INPUTS)
+    if has_extras:
+        emitter.load_const(slice(0, graph_inputs))
+        emitter.subscr()
+    emitter.call_ex(False)
+    if has_outputs:
+        emitter.store_fast(OUTPUTS)
+    else:
+        emitter.pop()
+
+
+def _stack_kinds(stack: list[VariableTracker]) -> list[StackKind]:
+    kinds: list[StackKind] = []
+    for value in stack:
+        if value is NULL:
+            kinds.append(NULL_KIND)
+        elif isinstance(value, StackMark):
+            kinds.append(PREV_EXC if value.what != "lasti" else StackKind.LASTI)
+        else:
+            kinds.append(VALUE)
+    return kinds
+
+
+class _FrameCodegen(Codegen):
+    """Code generation for one frame, which knows the effects of its trace."""
+
+    def __init__(
+        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: list[str], cells: list[CellVariable], effects: Any
+    ) -> None:
+        super().__init__(emit, plan, graph_inputs, arguments, cells)
+        self._effects = effects
+
+    def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
+        written = self._effects.attributes_of(value)
+        return {n: v for n, v in written.items() if v is not MISSING and n not in _MADE_BY_NEW}
+
+
+# Exceptions get these from their arguments.
+_MADE_BY_NEW = frozenset({"args", "value"})
+
+
+def _side_by_side(before: types.CodeType, after: types.CodeType) -> str:
+    left = [f"{i.offset:5} {i.opname:24} {_arg_text(i)}" for i in decode(before).instructions]
+    right = [f"{i.offset:5} {i.opname:24} {_arg_text(i)}" for i in decode(after).instructions]
+    lines = itertools.zip_longest(["BEFORE", *left], ["AFTER", *right], fillvalue="")
+    return "\n".join(f"{a:70.70} | {b}" for a, b in lines)
+
+
+def _arg_text(instruction: Any) -> str:
+    if instruction.arg is None:
+        return ""
+    value = instruction.argval
+    if isinstance(value, types.CodeType):
+        return resume_label(value)
+    return exc.one_line(repr(value), 40)
+
+

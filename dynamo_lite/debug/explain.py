@@ -1,0 +1,95 @@
+"""explain: what a call captures, where it breaks, and why.
+
+Invariant: the function runs once, with its effects, through a hook of its own; nothing compiled here is used by other calls.
+"""
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import _eval_frame, exc, log
+from ..convert_frame import Settings
+from ..eval_frame import innermost, make_hook
+
+
+@dataclasses.dataclass
+class ExplainOutput:
+    """What one call captured. ``str()`` of it is a report.
+
+    Attributes:
+        graph_count: graphs compiled.
+        graph_break_count: places at which the program left a graph.
+        op_count: operations in all graphs.
+        break_reasons: the breaks, each with its reason and the user's stack.
+        graphs: the graphs.
+        guards: the guards of each compiled frame, in words.
+        compile_times: seconds by phase.
+        result: what the call returned.
+    """
+
+    graph_count: int
+    graph_break_count: int
+    op_count: int
+    break_reasons: list[exc.Unsupported]
+    graphs: list[torch.fx.GraphModule]
+    guards: list[str]
+    compile_times: dict[str, float]
+    result: Any
+
+    def __str__(self) -> str:
+        lines = [
+            f"Graphs: {self.graph_count}",
+            f"Graph breaks: {self.graph_break_count}",
+            f"Operations: {self.op_count}",
+        ]
+        for number, reason in enumerate(self.break_reasons, 1):
+            lines.append(f"Break {number}:")
+            lines.extend(f"  {line}" for line in str(reason).splitlines())
+        for number, graph in enumerate(self.graphs, 1):
+            nodes = [n for n in graph.graph.nodes if n.op.startswith("call")]
+            names = ", ".join(_target(n) for n in nodes[:8]) + (", ..." if len(nodes) > 8 else "")
+            lines.append(f"Graph {number}: {len(nodes)} operations: {names}")
+        lines.append(f"Guards: {len(self.guards)}")
+        lines.extend(f"  {guard}" for guard in self.guards)
+        lines.append("Compile seconds: " + ", ".join(f"{k} {v:.3f}" for k, v in self.compile_times.items()))
+        return "\n".join(lines)
+
+
+def _target(node: torch.fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def explain(fn: Callable[..., Any]) -> Callable[..., ExplainOutput]:
+    """``explain(fn)(*args)`` runs the function once and reports what was captured.
+
+    Args:
+        fn: a function or nn.Module.
+
+    Returns:
+        a callable that takes the function's arguments and gives an :class:`ExplainOutput`.
+    """
+    fn = innermost(fn)
+
+    def run(*args: Any, **kwargs: Any) -> ExplainOutput:
+        graphs: list[torch.fx.GraphModule] = []
+        breaks: list[exc.Unsupported] = []
+        guards: list[str] = []
+        settings = Settings(
+            lambda graph, inputs: graph.forward,
+            on_graph=graphs.append,
+            on_break=breaks.append,
+            on_entry=lambda artifact: guards.extend(g.text for g in artifact.guards),
+        )
+        target = fn
+        if isinstance(fn, torch.nn.Module):
+            target = types.MethodType(type(fn).__call__, fn)
+        with log.collect_phases() as times:
+            result = _eval_frame.CompiledFunction(target, make_hook(settings))(*args, **kwargs)
+        operations = sum(n.op.startswith("call") for g in graphs for n in g.graph.nodes)
+        return ExplainOutput(len(graphs), len(breaks), operations, breaks, graphs, guards, dict(times), result)
+
+    return run

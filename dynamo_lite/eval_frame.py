@@ -1,0 +1,314 @@
+"""The public entry points: compile, disable, reset, and the marks on functions.
+
+``compile`` makes a hook from its settings (equal settings share one, so that compiling the same function twice does not
+compile its frames twice) and wraps the function or module. Invariant: a compiled module shows its original's face; the
+original is never changed.
+"""
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from . import _eval_frame, config, convert_frame, exc, log, trace_rules
+from .backends import lookup_backend
+from .trace_rules import Decision, Rule
+from .variables.constant import ConstantVariable
+from .variables.torch_functions import handles as handles_torch
+from .variables.base import unsupported
+
+Backend = Callable[..., Any]
+
+_hooks: dict[Any, _eval_frame.FrameHook] = {}
+_alive: weakref.WeakSet[_eval_frame.FrameHook] = weakref.WeakSet()
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compiles a function or module just in time, when it is called. Usable as ``@compile``, ``@compile(...)``, ``compile(m)``.
+
+    Args:
+        model: the function, method, callable object or ``nn.Module``.
+        fullgraph: raise ``exc.Unsupported`` at the first thing that can't be captured, in place of a graph break.
+        dynamic: False compiles for exact sizes; None and True allow sizes to become symbolic where that is supported.
+        backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is ``config.default_backend``.
+        mode: as for torch.compile; "default" or None. Others are accepted and have no effect of their own yet.
+        options: passed to the backend as keyword ``options``, if it takes one.
+        disable: return `model` as it is.
+
+    Returns:
+        for a function a callable with the same signature, for a module a module that shares parameters, state and attributes.
+
+    Raises:
+        exc.InvalidBackend: no backend has this name.
+        TypeError: `model` can't be called.
+    """
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(model):
+        raise TypeError(f"compile takes a function, a callable object or an nn.Module, not a {type(model).__name__}")
+    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+        raise ValueError(f"no mode {mode!r}; the known ones are default, reduce-overhead, max-autotune")
+    if disable:
+        return model
+    if isinstance(model, _eval_frame.CompiledFunction) or isinstance(model, CompiledModule):
+        model = innermost(model)
+    hook = _hook_for(backend if backend is not None else config.default_backend, fullgraph, dynamic, mode, options)
+    if isinstance(model, torch.nn.Module):
+        return CompiledModule(model, hook)
+    if isinstance(model, type):
+        raise TypeError("compile a class's instances or methods, not the class itself")
+    return _wrap_callable(model, hook)
+
+
+def innermost(model: Any) -> Any:
+    """What a compiled function or module was made from."""
+    while True:
+        if isinstance(model, CompiledModule):
+            model = model._orig_mod
+        elif isinstance(model, _eval_frame.CompiledFunction):
+            model = model.fn
+        else:
+            return model
+
+
+def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None) -> Any:
+    compiled = _eval_frame.CompiledFunction(model, hook)
+    with contextlib.suppress(AttributeError):
+        functools.update_wrapper(compiled, model)
+    return compiled
+
+
+# ---------------------------------------------------------------- hooks
+def _hook_for(
+    backend: str | Backend, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
+) -> _eval_frame.FrameHook:
+    """The hook of these settings, a new one only if there is none."""
+    function = lookup_backend(backend)
+    frozen = tuple(sorted((k, repr(v)) for k, v in options.items())) if options else ()
+    key = (id(function), fullgraph, dynamic, mode, frozen)
+    known = _hooks.get(key)
+    if known is not None:
+        return known
+    name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
+    graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
+    hook = make_hook(convert_frame.Settings(graphs, fullgraph))
+    if isinstance(backend, str):
+        # Named backends live as long as the process; one made by the user lives with its compiled functions.
+        _hooks[key] = hook
+    return hook
+
+
+def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
+    """A hook that compiles frames with these settings."""
+    cell: list[Any] = []
+
+    def compile_frame(
+        code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
+    ) -> Any:
+        try:
+            return convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+        except (exc.Unsupported, exc.BackendCompilerFailed) as error:
+            if isinstance(error, exc.BackendCompilerFailed) and config.suppress_errors:
+                log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)
+                return _eval_frame.SKIP
+            raise error.with_traceback(None) from error.__cause__
+
+    hook = _eval_frame.FrameHook(compile_frame)
+    cell.append(weakref.ref(hook))
+    _alive.add(hook)
+    return hook
+
+
+def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, graph: Any, inputs: list[Any]) -> Any:
+    try:
+        compiled = function(graph, inputs) if options is None else function(graph, inputs, options=options)
+        if not callable(compiled):
+            raise TypeError(f"a backend returns a callable, not a {type(compiled).__name__}")
+        return compiled
+    except exc.DynamoLiteError:
+        raise
+    except Exception as error:
+        raise exc.BackendCompilerFailed(name, error) from error
+
+
+# ---------------------------------------------------------------- modules
+class CompiledModule(torch.nn.Module):
+    """An nn.Module whose call is compiled. Everything else is the original's: parameters, state, attributes, train/eval.
+
+    Args:
+        module: the original.
+        hook: what compiles its frames.
+    """
+
+    def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
+        # nn.Module.__init__ would make tables of its own; this module's tables are the original's.
+        object.__setattr__(self, "_orig_mod", module)
+        object.__setattr__(self, "_compiled_call", _wrap_callable(_call_of(module), hook))
+        object.__setattr__(self, "_hook", hook)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._compiled_call(self._orig_mod, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_orig_mod"), name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN_NAMES:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_orig_mod"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)
+
+    def __iter__(self) -> Any:
+        return iter(self._orig_mod)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._orig_mod
+
+    def __dir__(self) -> list[str]:
+        return dir(self._orig_mod)
+
+    def __repr__(self) -> str:
+        return f"CompiledModule({self._orig_mod!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Compiled code stays behind: what travels is the original.
+        return (_restore_module, (self._orig_mod,))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._hook)
+
+
+_OWN_NAMES = frozenset({
+    "_orig_mod", "_compiled_call", "_hook", "__class__", "__reduce_ex__", "__deepcopy__", "__dict__", "__setattr__", "__delattr__",
+})
+
+
+def _restore_module(module: torch.nn.Module) -> Any:
+    return compile(module)
+
+
+def _call_of(module: torch.nn.Module) -> Any:
+    call = type(module).__call__
+    return call if isinstance(call, types.FunctionType) else torch.nn.Module.__call__
+
+
+# ---------------------------------------------------------------- marks on functions
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Runs a function in plain Python, and with `recursive` all that it calls.
+
+    Args:
+        fn: the function; None makes a decorator.
+        recursive: False captures again what the function calls.
+        reason: shown where the graph breaks.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    fn = innermost(fn)
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = disable(fn.forward, recursive, reason=reason)  # type: ignore[method-assign]
+        return fn
+    if not recursive:
+        _mark(fn, Decision(Rule.SKIP, "disabled_function", reason or ""))
+        code = getattr(fn, "__code__", None)
+        if code is not None:
+            _eval_frame.skip(code, None, False)
+        return fn
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        previous = _eval_frame.set_active(None)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _eval_frame.set_active(previous)
+
+    disabled._dynamo_lite_disabled = reason or ""  # type: ignore[attr-defined]
+    _mark(disabled, Decision(Rule.SKIP, "disabled_function", reason or ""))
+    return disabled
+
+
+def _mark(fn: Any, decision: Decision) -> None:
+    if not callable(fn):
+        raise TypeError(f"not a function: {fn!r}")
+    trace_rules.mark(getattr(fn, "__func__", fn), decision)
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Puts calls of a function into the graph as they are; it is then the user's business that it can stand there."""
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(f) for f in fn]
+    _mark(fn, Decision(Rule.GRAPH))
+    return fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Breaks the graph at calls of a function, torch's functions included."""
+    if isinstance(fn, (list, tuple)):
+        return [disallow_in_graph(f) for f in fn]
+    _mark(fn, Decision(Rule.SKIP, "disallowed_function"))
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Calls a function once, while compiling, and takes its result for a constant ever after."""
+    _mark(fn, Decision(Rule.CONSTANT))
+    return fn
+
+
+def graph_break(msg: str = "") -> None:
+    """Breaks the graph here. Does nothing in plain Python."""
+
+
+def is_compiling() -> bool:
+    """False in plain Python, True in a function while it is captured."""
+    return False
+
+
+trace_rules.mark(graph_break, Decision(Rule.GRAPH))
+trace_rules.mark(is_compiling, Decision(Rule.GRAPH))
+
+
+@handles_torch(graph_break)
+def _graph_break(tx: Any, msg: Any = None) -> Any:
+    unsupported("explicit_break", msg.constant() if msg is not None else "")
+
+
+@handles_torch(is_compiling)
+def _is_compiling(tx: Any) -> Any:
+    return ConstantVariable(True)
+
+
+def reset() -> None:
+    """Forgets all compiled code, counters and what has been logged once."""
+    _eval_frame.reset()
+    _hooks.clear()
+    convert_frame.reset_numbers()
+    log.reset()

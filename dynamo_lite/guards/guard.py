@@ -1,0 +1,115 @@
+"""What a guard is, the kinds there are, and the set that a trace collects.
+
+Each kind names an instruction of the guard program (``_guards.c``), its cost rank (cheap and likely to fail first), and how
+the expectation reads in words. Invariant: a (source, kind, expectation) occurs once in a set.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from ..source import ConstSource, Source
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of check: its rank (lower runs earlier) and its wording from the expectation's fields."""
+
+    rank: int
+    words: Callable[..., str]
+
+
+def _type_name(cls: type) -> str:
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _tensor_words(*spec: Any) -> str:
+    cls, code, bits, device, index, shape, strides, requires_grad, _flags, dtype = spec
+    return (f"is a {_type_name(cls)} of {dtype}, shape {list(shape)}, strides {list(strides)} on "
+            f"{_device_words(device, index)}, requires_grad={requires_grad}")
+
+
+def _device_words(device_type: Any, index: Any) -> str:
+    return {1: "cpu", 2: "cuda"}.get(device_type, str(device_type)) + (f":{index}" if device_type != 1 else "")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+KINDS: dict[str, Kind] = {
+    "type_is": Kind(0, lambda cls: f"is exactly a {_type_name(cls)}"),
+    "is": Kind(0, lambda value: f"is {_short(value)}"),
+    "is_not": Kind(0, lambda value: f"is not {_short(value)}"),
+    "const": Kind(1, lambda value: f"== {_short(value)}"),
+    "bool_len": Kind(1, lambda value: "is not empty" if value else "is empty"),
+    "len": Kind(1, lambda n: f"has length {n}"),
+    "code_is": Kind(1, lambda code: f"is the function {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"),
+    "tensor": Kind(2, _tensor_words),
+    "dict_has": Kind(2, lambda key: f"has the key {key!r}"),
+    "dict_lacks": Kind(2, lambda key: f"has no {key!r} of its own"),
+    "dict_keys": Kind(3, lambda keys: f"has the keys {_short(list(keys))}"),
+    "set_items": Kind(3, lambda items: f"is the set {_short(set(items))}"),
+    "no_hooks": Kind(3, lambda names: "has no hooks"),
+    "class_version": Kind(3, lambda pairs: f"defines {', '.join(name for name, _ in pairs)} as when compiled"),
+    "tensor_same": Kind(4, lambda other: f"is the same tensor as {other}"),
+    "not_same": Kind(4, lambda other: f"is another object than {other}"),
+    "global_state": Kind(0, lambda *state: "torch's grad mode, autocast, default dtype and device, modes are as when compiled"),
+    "callable_eq": Kind(5, lambda fn, args, value: f"{getattr(fn, '__qualname__', fn)}{args} == {_short(value)}"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guard:
+    """One expectation of one value. `expected` are the operands of the check, in the program's order."""
+
+    source: Source
+    kind: str
+    expected: tuple[Any, ...]
+
+    @property
+    def text(self) -> str:
+        """The guard in words, such as ``x.k == 3``."""
+        return f"{self.source.name} {KINDS[self.kind].words(*self.expected)}"
+
+
+class GuardSet:
+    """The guards of one trace, in the order in which the trace needed them."""
+
+    def __init__(self) -> None:
+        self._guards: dict[tuple[Any, ...], Guard] = {}
+        self._class_names: dict[int, tuple[type, dict[str, Any]]] = {}
+
+    def add(self, source: Source, kind: str, *expected: Any) -> None:
+        """Requires `kind` of the value at `source`; a repetition changes nothing."""
+        assert kind in KINDS, kind
+        key = (source.key, kind, tuple(_identity(e) for e in expected))
+        if key not in self._guards:
+            self._guards[key] = Guard(source, kind, expected)
+
+    def class_attribute(self, cls: type, name: str, value: Any) -> None:
+        """Requires that looking up `name` in the bases of `cls` finds `value` (or the missing marker) as before."""
+        self._class_names.setdefault(id(cls), (cls, {}))[1].setdefault(name, value)
+
+    def all(self) -> list[Guard]:
+        """Every guard; class guards gathered, one for a class."""
+        guards = list(self._guards.values())
+        for cls, names in self._class_names.values():
+            guards.append(Guard(ConstSource(cls, _type_name(cls)), "class_version", (list(names.items()),)))
+        return guards
+
+    def __len__(self) -> int:
+        return len(self._guards) + len(self._class_names)
+
+
+def _identity(value: Any) -> Any:
+    # 1, True and 1.0 are equal but not the same expectation; classes and code objects compare by identity.
+    if isinstance(value, (int, float, complex, str, bytes, bool, type(None))):
+        return (type(value), repr(value))
+    if isinstance(value, (tuple, frozenset)):
+        return (type(value), tuple(_identity(v) for v in value))
+    if isinstance(value, Source):
+        return value.key
+    return id(value)

@@ -1,0 +1,106 @@
+"""From guards to the guard program: paths get registers, cheap checks come first, graph inputs are collected on the way.
+
+The program is linear: a path is loaded once, directly before its first check or use, after its parents. Invariant: a
+register is written once, and every instruction reads registers written before it.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from .._guards import GuardProgram
+from ..source import Source
+from .guard import KINDS, Guard
+
+# Checks that involve a second source: its register goes where the expectation holds the source.
+_PAIR_KINDS = {"tensor_same", "not_same"}
+
+
+@dataclasses.dataclass
+class _Builder:
+    steps: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
+    texts: list[str] = dataclasses.field(default_factory=list)
+    registers: dict[tuple[Any, ...], int] = dataclasses.field(default_factory=dict)
+
+    def register(self, source: Source) -> int:
+        key = source.key
+        known = self.registers.get(key)
+        if known is not None:
+            return known
+        parents = tuple(self.register(parent) for parent in source.parents())
+        register = self.registers[key] = len(self.registers)
+        self.emit(source.load_step(register, parents), f"{source.name} exists")
+        return register
+
+    def emit(self, step: tuple[Any, ...], text: str) -> None:
+        self.steps.append(step)
+        self.texts.append(text)
+
+    def check(self, guard: Guard) -> None:
+        register = self.register(guard.source)
+        if guard.kind in _PAIR_KINDS:
+            other = self.register(guard.expected[0])
+            text = f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}"
+            step = ("not_same", [register, other]) if guard.kind == "not_same" else (guard.kind, register, other)
+            self.emit(step, text)
+        elif guard.kind == "tensor":
+            # The last field is the dtype in words; the program has it as DLPack's code and bits.
+            self.emit((guard.kind, register, *guard.expected[:-1]), guard.text)
+        elif guard.kind == "class_version":
+            self.emit((guard.kind, register, guard.expected[0]), guard.text)
+        else:
+            self.emit((guard.kind, register, *guard.expected), guard.text)
+
+
+def build_program(
+    guards: Sequence[Guard], state: tuple[Any, ...] | None, collect: Sequence[Source]
+) -> tuple[GuardProgram, list[str]]:
+    """The guard program of a cache entry.
+
+    Args:
+        guards: what has to hold.
+        state: operands of the check of torch's global state, or None.
+        collect: the sources whose values the compiled code receives, in order.
+
+    Returns:
+        the program, and for each of its steps what it requires in words.
+    """
+    builder = _Builder()
+    if state is not None:
+        builder.emit(("global_state", *state), KINDS["global_state"].words())
+    by_source: dict[tuple[Any, ...], list[Guard]] = {}
+    pairs = []
+    for guard in guards:
+        if guard.kind in _PAIR_KINDS:
+            pairs.append(guard)
+        else:
+            by_source.setdefault(guard.source.key, []).append(guard)
+    for group in sorted(by_source.values(), key=_group_rank):
+        for guard in sorted(group, key=lambda g: KINDS[g.kind].rank):
+            builder.check(guard)
+    for guard in pairs:
+        builder.check(guard)
+    for slot, source in enumerate(collect):
+        builder.emit(("collect", builder.register(source), slot), f"{source.name} exists")
+    return GuardProgram(builder.steps, len(collect), len(builder.registers)), builder.texts
+
+
+def _group_rank(group: list[Guard]) -> int:
+    """Arguments first, then what hangs on them, class definitions last."""
+    source = group[0].source
+    depth = 0
+    while source.parents():
+        source = source.parents()[0]
+        depth += 1
+    return (10_000 if group[0].kind == "class_version" else 0) + depth
+
+
+def describe_step(texts: Sequence[str], step: int) -> str:
+    """What the failing step required, in words."""
+    return texts[step] if 0 <= step < len(texts) else "unknown guard"
+
+
+def guard_lines(guards: Sequence[Guard]) -> list[str]:
+    """The guards in readable form, one a line, grouped by path."""
+    return sorted((g.text for g in guards), key=lambda text: text.split(" ", 1)[0])

@@ -1,0 +1,573 @@
+"""Calls of classes: new objects of builtin and user's classes, and attributes read from classes.
+
+Builtin classes have a constructor in a table; a user's class goes through ``__new__`` and ``__init__``, inlined where they are
+Python. Invariant: an object made in the trace is not made for real before generated code makes it.
+"""
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..exc import Unsupported
+from ..output_graph import OutputGraph
+from ..polyfills import REPLACEMENTS
+from ..source import ConstSource, DictItemSource, Source
+from ..variables.base import VariableTracker, realized, unsupported
+from ..variables.constant import ConstantVariable
+from ..variables.functions import FunctionVariable, MethodVariable
+from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
+from ..variables.mappings import DictVariable, DictViewVariable, SetVariable, pairs_of
+from ..variables.modules import NNModuleVariable
+from ..variables.objects import (
+    BuiltinMethodVariable,
+    ClassVariable,
+    InstanceDictVariable,
+    NewVariable,
+    ObjectVariable,
+    PartialVariable,
+    SuperVariable,
+    class_attribute_source,
+    native_base,
+)
+from ..variables.sequences import (
+    ListVariable,
+    NamedTupleVariable,
+    RangeVariable,
+    SequenceVariable,
+    SliceVariable,
+    TupleVariable,
+    is_named_tuple,
+)
+from ..variables.tensor import TensorVariable, call_in_graph
+
+Constructor = Callable[..., VariableTracker]
+_CONSTRUCTORS: dict[type, Constructor] = {}
+
+
+def constructs(*classes: type) -> Callable[[Constructor], Constructor]:
+    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these classes."""
+
+    def register(constructor: Constructor) -> Constructor:
+        for cls in classes:
+            _CONSTRUCTORS[cls] = constructor
+        return constructor
+
+    return register
+
+
+class Construction:
+    """Calls of classes; a part of the translator."""
+
+    output: OutputGraph
+
+    def construct(
+        self, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """cls(*args, **kwargs)."""
+        tx: Any = self
+        value = cls.value
+        constructor = _CONSTRUCTORS.get(value)
+        if constructor is not None:
+            return tx.checked_call(constructor, tx, *args, **kwargs)
+        if value in REPLACEMENTS:
+            return tx.call(tx.library_function(REPLACEMENTS[value]), args, kwargs)
+        meta_call = tx.class_lookup(type(value), "__call__")
+        if isinstance(value, enum.EnumMeta):
+            if len(args) == 1 and not kwargs:
+                return tx.from_result(tx.run_python(value, args[0].constant()), "enum member")
+            unsupported("unsupported_builtin", f"making the enum {value.__qualname__}")
+        if isinstance(meta_call, types.FunctionType) and not issubclass(value, torch.nn.Parameter):
+            return tx.call_class_attribute(cls, type(value), "__call__", meta_call, args, kwargs)
+        if issubclass(value, BaseException) and _has_native_constructor(value):
+            if kwargs:
+                unsupported("unsupported_builtin", f"{value.__qualname__} with keyword arguments")
+            return tx.new_exception(value, args)
+        if issubclass(value, torch.Tensor):
+            unsupported("tensor_subclass" if value is not torch.Tensor else "unsupported_torch_call", f"{value.__qualname__}()")
+        if is_named_tuple(value):
+            return self._construct_named_tuple(cls, args, kwargs)
+        if not _is_user_class(value):
+            if value.__module__.partition(".")[0] == "torch":
+                return tx.call_torch_class(value, args, kwargs)
+            unsupported("unsupported_builtin", f"{value.__qualname__}()")
+        new = tx.class_lookup(value, "__new__")
+        made: VariableTracker
+        if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
+            function = tx.wrap_class_part(new.__func__, class_attribute_source(value, "__new__"))
+            made = tx.call(function, [cls, *args], kwargs)
+        else:
+            made = self.new_object(cls, args, kwargs)
+        if not (isinstance(made, ObjectVariable) and issubclass(made.cls, value)):
+            return made
+        init = tx.class_lookup(made.cls, "__init__")
+        if isinstance(init, types.FunctionType):
+            tx.call_class_attribute(made, made.cls, "__init__", init, args, kwargs)
+        elif init is not object.__init__ and init is not None:
+            self.call_native_method(made, "__init__", init, args, kwargs)
+        elif (args or kwargs) and not isinstance(new, staticmethod) and new is object.__new__:
+            tx.raise_error(TypeError, f"{value.__name__}() takes no arguments")
+        return made
+
+    def new_object(
+        self, cls: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """cls.__new__(cls, *args) of a builtin base."""
+        tx: Any = self
+        value = cls.constant()
+        base = native_base(value)
+        if issubclass(base, BaseException):
+            return tx.new_exception(value, args)
+        if value in _CONSTRUCTORS:
+            return tx.construct(cls, args, kwargs)
+        if base is object:
+            if inspect.isabstract(value):
+                tx.raise_error(TypeError, f"Can't instantiate abstract class {value.__name__}")
+            return ObjectVariable(value)
+        content: VariableTracker
+        if base is list:
+            content = ListVariable([])
+        elif issubclass(base, dict):
+            content = DictVariable({}, cls=base)
+        elif base is tuple:
+            content = TupleVariable(list(args[0].iterate(tx)) if args else [])
+        elif base is set:
+            content = SetVariable({})
+        elif base is frozenset:
+            content = SetVariable.of(tx, list(args[0].iterate(tx)) if args else [], frozenset)
+        else:
+            unsupported("unsupported_builtin", f"an object of {value.__qualname__}, a kind of {base.__qualname__}")
+        return ObjectVariable(value, content=content)
+
+    def _construct_named_tuple(
+        self, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        tx: Any = self
+        value = cls.value
+        if not hasattr(value, "_fields"):
+            return NamedTupleVariable(list(args[0].iterate(tx)), None, value)
+        new = value.__new__
+        if isinstance(new, types.FunctionType):
+            bound = FunctionVariable(new, ConstSource(new, value.__qualname__)).bind(tx, [cls, *args], kwargs)
+            return NamedTupleVariable([realized(tx, bound[name]) for name in value._fields], None, value)
+        unsupported("unsupported_builtin", f"{value.__qualname__}()")
+
+    def call_native_method(
+        self,
+        owner: VariableTracker,
+        name: str,
+        function: Any,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker],
+    ) -> VariableTracker:
+        """A method that a user's class inherits from a class written in C."""
+        tx: Any = self
+        content = getattr(owner, "content", None)
+        home = getattr(function, "__objclass__", None)
+        if home is object or isinstance(owner, ObjectVariable) and content is None:
+            handler = _OBJECT_METHODS.get(name)
+            if handler is not None:
+                return tx.checked_call(handler, tx, owner, *args, **kwargs)
+            if issubclass(owner.python_type(), BaseException):
+                return self._exception_method(owner, name, args)
+        if content is None:
+            unsupported("unsupported_method", f"{owner.describe()}.{name}(), written in C")
+        if name == "__init__":
+            self._fill(content, args, kwargs)
+            return ConstantVariable(None)
+        if name in _CONTENT_PROTOCOL:
+            result = _CONTENT_PROTOCOL[name](tx, content, *args)
+            return result if result is not None else ConstantVariable(None)
+        result = content.call_method(tx, name, args, kwargs)
+        return owner if result is content else result
+
+    def _exception_method(self, owner: VariableTracker, name: str, args: list[VariableTracker]) -> VariableTracker:
+        tx: Any = self
+        if name == "__init__":
+            tx.output.effects.store_attr(owner, "args", TupleVariable(list(args)))
+            return ConstantVariable(None)
+        if name == "with_traceback":
+            return owner
+        if name in ("__str__", "__repr__"):
+            return tx._exception_text(owner, "s" if name == "__str__" else "r")
+        unsupported("exception_handling", f"{owner.describe()}.{name}()")
+
+    def _fill(self, content: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        tx: Any = self
+        if isinstance(content, DictVariable):
+            content.items.clear()
+            DictVariable._update(content, tx, *args, **kwargs)
+        elif isinstance(content, ListVariable):
+            content.items[:] = list(args[0].iterate(tx)) if args else []
+        elif isinstance(content, SetVariable) and content.cls is not frozenset:
+            content.members = SetVariable.of(tx, list(args[0].iterate(tx))).members if args else {}
+
+    # -- attributes of classes
+    def call_class_attribute(
+        self,
+        owner: VariableTracker,
+        cls: type,
+        name: str,
+        attribute: Any,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker],
+    ) -> VariableTracker:
+        """Calls what `cls` defines under `name` with `owner` as first argument, as the protocols of C do."""
+        tx: Any = self
+        source = class_attribute_source(cls, name)
+        if isinstance(attribute, types.FunctionType):
+            return tx.call(tx.wrap_function(attribute, source, trusted=True), [owner, *args], kwargs)
+        if isinstance(attribute, (staticmethod, classmethod)):
+            first = [tx.from_result(cls, "class")] if isinstance(attribute, classmethod) else []
+            return tx.call(tx.wrap_class_part(attribute.__func__, source), [*first, *args], kwargs)
+        if isinstance(attribute, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return self.call_native_method(owner, name, attribute, args, kwargs)
+        return tx.call(realized(tx, tx.wrap_at(attribute, source)), args, kwargs)
+
+    def read_class_attribute(self, cls: ClassVariable, name: str) -> VariableTracker:
+        """cls.name (Objects/typeobject.c, type_getattro)."""
+        tx: Any = self
+        value = cls.value
+        written = tx.output.effects.attributes_of(cls)
+        if name in written:
+            return tx.output.effects.load_attr(cls, name)
+        meta = tx.class_lookup(type(value), name)
+        if isinstance(meta, property):
+            return tx.call(tx.wrap_class_part(meta.fget, class_attribute_source(type(value), name)), [cls], {})
+        if name == "__dict__":
+            unsupported("unsupported_attribute", f"{value.__qualname__}.__dict__")
+        if name in _CLASS_FACTS:
+            return tx.from_result(getattr(value, name), f"{value.__qualname__}.{name}")
+        attribute = tx.class_lookup(value, name, _ABSENT)
+        source = class_attribute_source(value, name)
+        if attribute is not _ABSENT:
+            return self._unbound_attribute(cls, name, attribute, source)
+        if meta is not None:
+            if isinstance(meta, types.FunctionType):
+                return MethodVariable(
+                    tx.wrap_function(meta, class_attribute_source(type(value), name), trusted=True), cls
+                )
+            return tx.from_result(tx.run_python(getattr, value, name), f"{value.__qualname__}.{name}")
+        hook = tx.class_lookup(type(value), "__getattr__")
+        if isinstance(hook, types.FunctionType):
+            return tx.call_class_attribute(cls, type(value), "__getattr__", hook, [ConstantVariable(name)], {})
+        tx.raise_error(AttributeError, f"type object {value.__name__!r} has no attribute {name!r}")
+
+    def _unbound_attribute(self, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
+        tx: Any = self
+        if isinstance(attribute, types.FunctionType):
+            return tx.wrap_function(attribute, source, trusted=True)
+        if isinstance(attribute, staticmethod):
+            if name == "__new__" and not isinstance(attribute.__func__, types.FunctionType):
+                return NewVariable(cls.value)
+            return tx.wrap_class_part(attribute.__func__, source)
+        if isinstance(attribute, classmethod):
+            return MethodVariable(tx.wrap_class_part(attribute.__func__, source), cls)
+        if name == "__new__":
+            return NewVariable(cls.value)
+        if isinstance(attribute, types.ClassMethodDescriptorType):
+            return tx.from_result(getattr(cls.value, name), f"{cls.value.__qualname__}.{name}")
+        if isinstance(cls.value, enum.EnumMeta) and isinstance(getattr(cls.value, name, None), enum.Enum):
+            return tx.from_result(getattr(cls.value, name), "enum member")
+        getter = tx.class_lookup(type(attribute), "__get__")
+        if isinstance(getter, types.FunctionType):
+            descriptor = realized(tx, tx.wrap_at(attribute, source))
+            return tx.call_method(descriptor, "__get__", [ConstantVariable(None), cls])
+        if getter is not None or isinstance(attribute, (property, functools.cached_property)):
+            return tx.from_result(attribute, f"{cls.value.__qualname__}.{name}")
+        if not _is_user_class(cls.value):
+            return tx.from_result(attribute, f"{cls.value.__qualname__}.{name}")
+        return tx.wrap_at(attribute, source)
+
+    def class_of(self, value: VariableTracker, is_class: bool) -> VariableTracker:
+        """The class to which super() binds class methods."""
+        tx: Any = self
+        return value if is_class else tx.from_result(value.python_type(), "class")
+
+    def class_getitem(self, cls: ClassVariable, key: VariableTracker) -> VariableTracker:
+        """cls[key]."""
+        tx: Any = self
+        meta = tx.class_lookup(type(cls.value), "__getitem__")
+        if isinstance(meta, types.FunctionType) and not isinstance(cls.value, enum.EnumMeta):
+            return tx.call_class_attribute(cls, type(cls.value), "__getitem__", meta, [key], {})
+        return tx.from_result(tx.run_python(lambda: cls.value[tx.as_plain(key)]), "generic alias")  # type: ignore[index]
+
+    def class_iterator(self, cls: ClassVariable) -> VariableTracker:
+        """iter(cls): the members of an enum."""
+        tx: Any = self
+        if not isinstance(cls.value, enum.EnumMeta):
+            tx.raise_error(TypeError, f"{type(cls.value).__name__!r} object is not iterable")
+        return ListVariable([tx.from_result(member, "enum member") for member in cls.value]).iterator(tx)
+
+    def call_torch_class(
+        self, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """torch.device(...), torch.Size(...), torch.finfo(...): classes written in C whose instances are constants."""
+        tx: Any = self
+        if cls in (torch.device, torch.finfo, torch.iinfo):
+            plain = [tx.as_plain(a) for a in args]
+            return tx.from_result(tx.run_python(cls, *plain, **{k: tx.as_plain(v) for k, v in kwargs.items()}), cls.__name__)
+        unsupported("unsupported_torch_call", f"{cls.__module__}.{cls.__qualname__}()")
+
+
+_ABSENT = object()
+_CLASS_FACTS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__", "__flags__",
+                          "__basicsize__", "__class__"})
+
+
+def _has_native_constructor(cls: type) -> bool:
+    new, init = cls.__new__, cls.__init__
+    return not isinstance(new, types.FunctionType) and not isinstance(init, types.FunctionType)
+
+
+def _is_user_class(cls: type) -> bool:
+    return bool(cls.__flags__ & (1 << 9))  # a heap type: made by a class statement
+
+
+def _do(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        function(tx, *args, **kwargs)
+        return ConstantVariable(None)
+
+    return handler
+
+
+def _object_eq(tx: Any, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+    return ConstantVariable(True if tx.is_same(owner, other) else NotImplemented)
+
+
+def _object_reduce(tx: Any, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
+    unsupported("unsupported_method", f"pickling {owner.describe()}")
+
+
+def _object_init(tx: Any, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return ConstantVariable(None)
+
+
+_OBJECT_METHODS: dict[str, Callable[..., VariableTracker]] = {
+    "__init__": _object_init,
+    "__init_subclass__": _object_init,
+    "__setattr__": _do(lambda tx, o, name, value: o.generic_setattr(tx, name.constant(), value)),
+    "__delattr__": _do(lambda tx, o, name: o.delattr(tx, name.constant())),
+    "__getattribute__": lambda tx, o, name: _generic_attribute(tx, o, name),
+    "__eq__": _object_eq,
+    "__ne__": lambda tx, o, other: tx.compare("!=", o, other),
+    "__reduce__": _object_reduce,
+    "__reduce_ex__": _object_reduce,
+}
+
+
+def _generic_attribute(tx: Any, owner: Any, name: VariableTracker) -> VariableTracker:
+    value = owner.generic_getattr(tx, name.constant())
+    if value is None:
+        tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name.constant()!r}")
+    return value
+
+
+_CONTENT_PROTOCOL: dict[str, Callable[..., Any]] = {
+    "__getitem__": lambda tx, c, key: c.getitem(tx, key),
+    "__setitem__": lambda tx, c, key, value: c.setitem(tx, key, value),
+    "__delitem__": lambda tx, c, key: c.delitem(tx, key),
+    "__contains__": lambda tx, c, item: ConstantVariable(c.contains(tx, item)),
+    "__len__": lambda tx, c: c.length(tx),
+    "__iter__": lambda tx, c: c.iterator(tx),
+    "__eq__": lambda tx, c, other: tx.compare("==", c, getattr(other, "content", None) or other),
+    "__ne__": lambda tx, c, other: tx.compare("!=", c, getattr(other, "content", None) or other),
+    "__add__": lambda tx, c, other: tx.binary("+", c, getattr(other, "content", None) or other),
+}
+
+
+# ---------------------------------------------------------------- builtin classes
+@constructs(list)
+def _list(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+    return ListVariable(list(items.iterate(tx)) if items is not None else [])
+
+
+@constructs(tuple)
+def _tuple(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(items, TupleVariable) and items.cls is tuple:
+        return items
+    return TupleVariable(list(items.iterate(tx)) if items is not None else [])
+
+
+@constructs(torch.Size)
+def _size(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+    return TupleVariable(list(items.iterate(tx)) if items is not None else [], cls=torch.Size)
+
+
+def _dict_like(cls: type) -> Constructor:
+    def constructor(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        result = DictVariable({}, cls=cls)
+        if len(args) > 1:
+            tx.raise_error(TypeError, f"{cls.__name__} expected at most 1 argument, got {len(args)}")
+        DictVariable._update(result, tx, *args, **kwargs)
+        return result
+
+    return constructor
+
+
+_CONSTRUCTORS[dict] = _dict_like(dict)
+_CONSTRUCTORS[collections.OrderedDict] = _dict_like(collections.OrderedDict)
+
+
+@constructs(collections.defaultdict)
+def _defaultdict(
+    tx: Any, factory: VariableTracker | None = None, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    result = DictVariable({}, cls=collections.defaultdict, default_factory=factory or ConstantVariable(None))
+    DictVariable._update(result, tx, *args, **kwargs)
+    return result
+
+
+@constructs(types.MappingProxyType)
+def _mapping_proxy(tx: Any, mapping: VariableTracker) -> VariableTracker:
+    content = tx.dict_content(mapping)
+    if content is None:
+        unsupported("unsupported_builtin", f"mappingproxy of {mapping.describe()}")
+    proxy = DictVariable(content.items, cls=types.MappingProxyType)
+    return proxy
+
+
+@constructs(set)
+def _set(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+    return SetVariable.of(tx, list(items.iterate(tx)) if items is not None else [])
+
+
+@constructs(frozenset)
+def _frozenset(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+    return SetVariable.of(tx, list(items.iterate(tx)) if items is not None else [], frozenset)
+
+
+@constructs(range)
+def _range(tx: Any, *args: VariableTracker) -> VariableTracker:
+    return RangeVariable(tx.run_python(range, *(tx.as_index(a) for a in args)))
+
+
+@constructs(slice)
+def _slice(tx: Any, *args: VariableTracker) -> VariableTracker:
+    none = ConstantVariable(None)
+    parts = {1: [none, *args, none], 2: [*args, none], 3: list(args)}.get(len(args))
+    if parts is None:
+        tx.raise_error(TypeError, f"slice expected at most 3 arguments, got {len(args)}")
+    return SliceVariable(parts)
+
+
+@constructs(enumerate)
+def _enumerate(tx: Any, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
+    return EnumerateVariable(tx.get_iter(iterable), tx.as_index(start) if start is not None else 0)
+
+
+@constructs(zip)
+def _zip(tx: Any, *iterables: VariableTracker, strict: VariableTracker | None = None) -> VariableTracker:
+    return ZipVariable([tx.get_iter(i) for i in iterables], strict is not None and tx.truth(strict))
+
+
+@constructs(map)
+def _map(tx: Any, function: VariableTracker, *iterables: VariableTracker) -> VariableTracker:
+    return MapVariable(function, [tx.get_iter(i) for i in iterables])
+
+
+@constructs(filter)
+def _filter(tx: Any, function: VariableTracker, iterable: VariableTracker) -> VariableTracker:
+    return FilterVariable(function, tx.get_iter(iterable))
+
+
+@constructs(reversed)
+def _reversed(tx: Any, items: VariableTracker) -> VariableTracker:
+    if isinstance(items, ObjectVariable):
+        method = tx.class_lookup(items.cls, "__reversed__")
+        if isinstance(method, types.FunctionType):
+            return tx.call_class_attribute(items, items.cls, "__reversed__", method, [], {})
+        if items.content is not None:
+            items = items.content
+        else:
+            length = tx.as_index(items.length(tx))
+            return ListVariable([items.getitem(tx, ConstantVariable(i)) for i in reversed(range(length))]).iterator(tx)
+    if isinstance(items, TensorVariable):
+        return tx.call_method(items, "flip", [ConstantVariable(0)]).iterator(tx)
+    return ListVariable(list(items.iterate(tx))[::-1]).iterator(tx)
+
+
+@constructs(functools.partial)
+def _partial(tx: Any, function: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if isinstance(function, PartialVariable):
+        return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})
+    return PartialVariable(function, list(args), kwargs)
+
+
+@constructs(types.MethodType)
+def _method(tx: Any, function: VariableTracker, owner: VariableTracker) -> VariableTracker:
+    return MethodVariable(function, owner)
+
+
+@constructs(type)
+def _type(tx: Any, *args: VariableTracker) -> VariableTracker:
+    if len(args) != 1:
+        unsupported("class_definition", "type(name, bases, namespace)")
+    return tx.from_result(args[0].python_type(), "class")
+
+
+@constructs(object)
+def _object(tx: Any) -> VariableTracker:
+    return ObjectVariable(object)
+
+
+@constructs(super)
+def _super(tx: Any, *args: VariableTracker) -> VariableTracker:
+    if not args:
+        start, owner = tx.zero_argument_super()
+    else:
+        start, owner = args[0], args[1]
+    cls = start.constant()
+    if isinstance(owner, ClassVariable) and issubclass(owner.value, cls):
+        return SuperVariable(cls, owner, owner.value, True)
+    return SuperVariable(cls, owner, owner.python_type(), False)
+
+
+@constructs(bool)
+def _bool(tx: Any, value: VariableTracker | None = None) -> VariableTracker:
+    return ConstantVariable(value is not None and tx.truth(value))
+
+
+def _number(cls: type, method: str) -> Constructor:
+    def constructor(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if args and isinstance(args[0], TensorVariable):
+            return args[0].call_method(tx, method, [], {})
+        if args and isinstance(args[0], ObjectVariable):
+            for name in (method, "__index__"):
+                if tx.class_lookup(args[0].cls, name) is not None:
+                    return tx.call_method(args[0], name, [])
+        plain = [tx.as_plain(a) for a in args]
+        return ConstantVariable(tx.run_python(cls, *plain, **{k: tx.as_plain(v) for k, v in kwargs.items()}))
+
+    return constructor
+
+
+for _cls, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__"), (bytes, "__bytes__")):
+    _CONSTRUCTORS[_cls] = _number(_cls, _name)
+
+
+@constructs(str)
+def _str(tx: Any, value: VariableTracker | None = None, *rest: VariableTracker) -> VariableTracker:
+    if value is None:
+        return ConstantVariable("")
+    if rest:
+        return ConstantVariable(tx.run_python(str, value.constant(), *(r.constant() for r in rest)))
+    return tx.to_text(value, "s")
+
+
+@constructs(weakref.ref)
+def _weakref(tx: Any, *args: VariableTracker) -> VariableTracker:
+    unsupported("unsupported_builtin", "weakref.ref()")
+
+
+@constructs(torch.nn.Parameter)
+def _parameter(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    unsupported("unsupported_torch_call", "torch.nn.Parameter()")

@@ -1,0 +1,191 @@
+"""Instructions that decide where to go on: jumps, loops, exceptions, ``with``, generators."""
+from __future__ import annotations
+
+from typing import Any
+
+from ..variables.base import ObservedException, VariableTracker, unsupported
+from ..variables.constant import ConstantVariable
+from ..variables.functions import GeneratorVariable
+from ..variables.objects import ObjectVariable
+from .registry import opcode
+from .translator import StackMark, Translator, Yielded
+
+
+# ---------------------------------------------------------------- jumps
+@opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+def _jump(tx: Translator, i: Any) -> int:
+    return i.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE")
+def _pop_jump_if_false(tx: Translator, i: Any) -> int | None:
+    return None if tx.truth(tx.pop()) else i.target
+
+
+@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE")
+def _pop_jump_if_true(tx: Translator, i: Any) -> int | None:
+    return i.target if tx.truth(tx.pop()) else None
+
+
+def is_none(value: VariableTracker) -> bool:
+    """value is None."""
+    return value.is_constant() and value.constant() is None
+
+
+@opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE")
+def _pop_jump_if_none(tx: Translator, i: Any) -> int | None:
+    return i.target if is_none(tx.pop()) else None
+
+
+@opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE")
+def _pop_jump_if_not_none(tx: Translator, i: Any) -> int | None:
+    return None if is_none(tx.pop()) else i.target
+
+
+@opcode("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP")
+def _jump_or_pop(tx: Translator, i: Any) -> int | None:
+    if tx.truth(tx.stack[-1]) == (i.opname == "JUMP_IF_TRUE_OR_POP"):
+        return i.target
+    tx.pop_lazy()
+    return None
+
+
+@opcode("GET_ITER")
+def _get_iter(tx: Translator, i: Any) -> None:
+    tx.push(tx.get_iter(tx.pop()))
+
+
+@opcode("FOR_ITER")
+def _for_iter(tx: Translator, i: Any) -> int | None:
+    value = tx.wrap_top().next(tx)
+    if value is None:
+        tx.pop_lazy()
+        return i.target
+    tx.push(value)
+    return None
+
+
+# ---------------------------------------------------------------- exceptions
+@opcode("RAISE_VARARGS")
+def _raise_varargs(tx: Translator, i: Any) -> None:
+    if i.arg == 0:
+        current = next((e for e in reversed(tx.exceptions) if e is not None), None)
+        if current is None:
+            unsupported("exception_handling", "`raise` without an exception in this frame")
+        raise ObservedException(current)
+    cause = tx.pop() if i.arg == 2 else None
+    error = tx.exception_to_raise([tx.pop()])
+    if cause is not None:
+        if not is_none(cause):
+            cause = tx.exception_to_raise([cause]).value
+        tx.output.effects.store_attr(error.value, "__cause__", cause)
+        tx.output.effects.store_attr(error.value, "__suppress_context__", ConstantVariable(True))
+    raise error
+
+
+@opcode("PUSH_EXC_INFO")
+def _push_exc_info(tx: Translator, i: Any) -> None:
+    error = tx.pop()
+    previous = tx.exceptions[-1] if tx.exceptions else None
+    tx.push(StackMark("previous exception", previous))
+    tx.push(error)
+    tx.exceptions.append(error)
+
+
+@opcode("POP_EXCEPT")
+def _pop_except(tx: Translator, i: Any) -> None:
+    tx.pop_lazy()
+    tx.exceptions.pop()
+
+
+@opcode("CHECK_EXC_MATCH")
+def _check_exc_match(tx: Translator, i: Any) -> None:
+    classes = tx.pop()
+    error = tx.wrap_top()
+    plain = tx.as_plain(classes)
+    for cls in plain if isinstance(plain, tuple) else (plain,):
+        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
+            tx.raise_error(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    tx.push(ConstantVariable(issubclass(error.python_type(), plain)))
+
+
+@opcode("RERAISE")
+def _reraise(tx: Translator, i: Any) -> None:
+    raise ObservedException(tx.pop())
+
+
+# ---------------------------------------------------------------- with
+@opcode("BEFORE_WITH")
+def _before_with(tx: Translator, i: Any) -> None:
+    manager = tx.pop()
+    if not isinstance(manager, ObjectVariable):
+        tx.push(tx.enter_native_context(manager))
+        return
+    for name in ("__enter__", "__exit__"):
+        if tx.class_lookup(manager.cls, name) is None:
+            tx.raise_error(
+                TypeError, f"{manager.cls.__name__!r} object does not support the context manager protocol"
+                + (" (missed __exit__ method)" if name == "__exit__" else ""),
+            )
+    leave = manager._read_descriptor(tx, "__exit__", tx.class_lookup(manager.cls, "__exit__"))
+    enter = manager._read_descriptor(tx, "__enter__", tx.class_lookup(manager.cls, "__enter__"))
+    tx.push(leave)
+    tx.push(tx.call(enter, [], {}))
+
+
+@opcode("WITH_EXCEPT_START")
+def _with_except_start(tx: Translator, i: Any) -> None:
+    # exit_func, lasti, previous exception, exception
+    error = tx.wrap_top()
+    leave = tx.stack[-4]
+    arguments = [tx.from_result(error.python_type(), "class"), error, ConstantVariable(None)]
+    tx.push(tx.call(leave, arguments, {}))
+
+
+# ---------------------------------------------------------------- generators
+@opcode("RETURN_GENERATOR")
+def _return_generator(tx: Translator, i: Any) -> None:
+    # The frame of a generator is made by the call; what follows pops the generator that CPython leaves on the stack.
+    tx.push(ConstantVariable(None))
+
+
+@opcode("YIELD_VALUE")
+def _yield_value(tx: Translator, i: Any) -> None:
+    if tx.parent is None:
+        unsupported("generator_frame", "yield in the captured frame")
+    value = tx.pop()
+    tx.index = i.index + 1
+    raise Yielded(value)
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def _get_yield_from_iter(tx: Translator, i: Any) -> None:
+    value = tx.pop()
+    tx.push(value if isinstance(value, GeneratorVariable) else tx.get_iter(value))
+
+
+@opcode("SEND")
+def _send(tx: Translator, i: Any) -> int | None:
+    sent = tx.pop()
+    receiver = tx.wrap_top()
+    try:
+        if isinstance(receiver, GeneratorVariable):
+            value = receiver.resume(tx, sent)
+            result = receiver.returned
+        elif is_none(sent):
+            value = receiver.next(tx)
+            result = ConstantVariable(None)
+        else:
+            value, result = tx.call_method(receiver, "send", [sent]), ConstantVariable(None)
+    except ObservedException as error:
+        if not issubclass(error.value.python_type(), StopIteration):
+            raise
+        value, result = None, tx.getattr(error.value, "value")
+    if value is None:
+        tx.pop_lazy()
+        tx.push(result)
+        return i.target
+    tx.push(value)
+    return None
+
+

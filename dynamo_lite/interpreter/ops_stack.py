@@ -1,0 +1,202 @@
+"""Instructions that move values: constants, locals, cells, globals, the stack itself."""
+from __future__ import annotations
+
+from typing import Any
+
+from ..variables.base import MISSING
+from ..variables.functions import CellVariable
+from .registry import opcode, refuse
+from .translator import NULL, Returned, Translator
+
+refuse("an async construct", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "ASYNC_GEN_WRAP", "GET_AWAITABLE")
+refuse("it belongs to class bodies and modules", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_CLASSDEREF",
+       "SETUP_ANNOTATIONS", "IMPORT_STAR", "PRINT_EXPR")
+refuse("an exception group", "CHECK_EG_MATCH", "PREP_RERAISE_STAR")
+
+
+@opcode("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "COPY_FREE_VARS")
+def _nothing(tx: Translator, i: Any) -> None:
+    if i.opname == "COPY_FREE_VARS":
+        for name, cell in zip(tx.code.co_freevars, tx.free_cells):
+            tx.cells[name] = cell
+
+
+@opcode("POP_TOP")
+def _pop_top(tx: Translator, i: Any) -> None:
+    tx.pop_lazy()
+
+
+@opcode("PUSH_NULL")
+def _push_null(tx: Translator, i: Any) -> None:
+    tx.push(NULL)
+
+
+@opcode("COPY")
+def _copy(tx: Translator, i: Any) -> None:
+    tx.push(tx.stack[-i.arg])
+
+
+@opcode("SWAP")
+def _swap(tx: Translator, i: Any) -> None:
+    tx.stack[-1], tx.stack[-i.arg] = tx.stack[-i.arg], tx.stack[-1]
+
+
+@opcode("RETURN_VALUE")
+def _return_value(tx: Translator, i: Any) -> None:
+    raise Returned(tx.pop_lazy())
+
+
+# ---------------------------------------------------------------- constants and locals
+@opcode("LOAD_CONST")
+def _load_const(tx: Translator, i: Any) -> None:
+    tx.push(tx.from_result(i.argval, "constant"))
+
+
+@opcode("LOAD_FAST")
+def _load_fast(tx: Translator, i: Any) -> None:
+    value = tx.locals.get(i.argval)
+    if value is None:
+        tx.raise_error(
+            UnboundLocalError, f"cannot access local variable {i.argval!r} where it is not associated with a value"
+        )
+    tx.push(value)
+
+
+@opcode("STORE_FAST")
+def _store_fast(tx: Translator, i: Any) -> None:
+    value = tx.pop_lazy()
+    if value is NULL:
+        tx.locals.pop(i.argval, None)
+    else:
+        tx.locals[i.argval] = value
+
+
+@opcode("DELETE_FAST")
+def _delete_fast(tx: Translator, i: Any) -> None:
+    if tx.locals.pop(i.argval, None) is None:
+        tx.raise_error(
+            UnboundLocalError, f"cannot access local variable {i.argval!r} where it is not associated with a value"
+        )
+
+
+# ---------------------------------------------------------------- cells
+@opcode("MAKE_CELL")
+def _make_cell(tx: Translator, i: Any) -> None:
+    contents = tx.locals.pop(i.argval, MISSING)
+    tx.cells[i.argval] = CellVariable(contents, local=i.argval if tx.parent is None else None)
+
+
+@opcode("LOAD_CLOSURE")
+def _load_closure(tx: Translator, i: Any) -> None:
+    tx.push(tx.cells[i.argval])
+
+
+@opcode("LOAD_DEREF")
+def _load_deref(tx: Translator, i: Any) -> None:
+    value = tx.cells[i.argval].load(tx)
+    if value is None:
+        free = i.argval in tx.code.co_freevars
+        kind = "free" if free else "local"
+        tx.raise_error(
+            NameError if free else UnboundLocalError,
+            f"cannot access {kind} variable {i.argval!r} where it is not associated with a value"
+            + (" in enclosing scope" if free else ""),
+        )
+    tx.push(value)
+
+
+@opcode("STORE_DEREF")
+def _store_deref(tx: Translator, i: Any) -> None:
+    tx.cells[i.argval].store(tx, tx.pop_lazy())
+
+
+@opcode("DELETE_DEREF")
+def _delete_deref(tx: Translator, i: Any) -> None:
+    cell = tx.cells[i.argval]
+    if cell.contents is MISSING:
+        tx.raise_error(NameError, f"cannot access free variable {i.argval!r}")
+    cell.store(tx, MISSING)
+
+
+# ---------------------------------------------------------------- globals and imports
+@opcode("LOAD_GLOBAL")
+def _load_global(tx: Translator, i: Any) -> None:
+    if i.push_null:
+        tx.push(NULL)
+    tx.push(tx.load_global(i.argval))
+
+
+@opcode("STORE_GLOBAL")
+def _store_global(tx: Translator, i: Any) -> None:
+    tx.output.effects.store_global(*tx.globals, i.argval, tx.pop_lazy())
+
+
+@opcode("DELETE_GLOBAL")
+def _delete_global(tx: Translator, i: Any) -> None:
+    tx.load_global(i.argval)
+    tx.output.effects.store_global(*tx.globals, i.argval, MISSING)
+
+
+@opcode("IMPORT_NAME")
+def _import_name(tx: Translator, i: Any) -> None:
+    names, level = tx.pop(), tx.pop()
+    tx.push(tx.import_module(i.argval, tx.as_plain(names), level.constant()))
+
+
+@opcode("IMPORT_FROM")
+def _import_from(tx: Translator, i: Any) -> None:
+    tx.push(tx.getattr(tx.stack[-1], i.argval))
+
+
+@opcode("LOAD_BUILD_CLASS")
+def _load_build_class(tx: Translator, i: Any) -> None:
+    tx.push(tx.from_result(tx.builtins["__build_class__"], "builtin"))
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def _load_assertion_error(tx: Translator, i: Any) -> None:
+    tx.push(tx.from_result(AssertionError, "builtin"))
+
+
+# ---------------------------------------------------------------- attributes and items
+@opcode("LOAD_ATTR")
+def _load_attr(tx: Translator, i: Any) -> None:
+    tx.push(tx.pop().getattr(tx, i.argval))
+
+
+@opcode("LOAD_METHOD")
+def _load_method(tx: Translator, i: Any) -> None:
+    method = tx.pop().getattr(tx, i.argval)
+    tx.push(NULL)
+    tx.push(method)
+
+
+@opcode("STORE_ATTR")
+def _store_attr(tx: Translator, i: Any) -> None:
+    owner = tx.pop()
+    owner.setattr(tx, i.argval, tx.pop())
+
+
+@opcode("DELETE_ATTR")
+def _delete_attr(tx: Translator, i: Any) -> None:
+    tx.pop().delattr(tx, i.argval)
+
+
+@opcode("BINARY_SUBSCR")
+def _binary_subscr(tx: Translator, i: Any) -> None:
+    owner, key = tx.pop_many(2)
+    tx.push(owner.getitem(tx, key))
+
+
+@opcode("STORE_SUBSCR")
+def _store_subscr(tx: Translator, i: Any) -> None:
+    value, owner, key = tx.pop_many(3)
+    owner.setitem(tx, key, value)
+
+
+@opcode("DELETE_SUBSCR")
+def _delete_subscr(tx: Translator, i: Any) -> None:
+    owner, key = tx.pop_many(2)
+    owner.delitem(tx, key)
+
+

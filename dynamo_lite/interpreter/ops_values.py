@@ -1,0 +1,335 @@
+"""Instructions that compute: operators, containers, unpacking, formatting, calls, function objects, pattern matching."""
+from __future__ import annotations
+
+import collections.abc
+from typing import Any
+
+from ..variables.base import VariableTracker
+from ..variables.constant import ConstantVariable
+from ..variables.functions import CellVariable, NestedFunctionVariable
+from ..variables.mappings import DictVariable, SetVariable
+from ..variables.objects import ClassVariable
+from ..variables.sequences import ListVariable, SliceVariable, TupleVariable
+from .registry import opcode
+from .translator import NULL, Translator
+
+
+# ---------------------------------------------------------------- operators
+@opcode("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_INVERT")
+def _unary(tx: Translator, i: Any) -> None:
+    symbol = {"UNARY_POSITIVE": "+", "UNARY_NEGATIVE": "-", "UNARY_INVERT": "~"}[i.opname]
+    tx.push(tx.pop().unary(tx, symbol))
+
+
+@opcode("UNARY_NOT")
+def _unary_not(tx: Translator, i: Any) -> None:
+    tx.push(ConstantVariable(not tx.truth(tx.pop())))
+
+
+@opcode("BINARY_OP")
+def _binary_op(tx: Translator, i: Any) -> None:
+    left, right = tx.pop_many(2)
+    symbol = i.argval
+    inplace = symbol.endswith("=")
+    tx.push(tx.inplace(symbol[:-1], left, right) if inplace else tx.binary(symbol, left, right))
+
+
+@opcode("COMPARE_OP")
+def _compare_op(tx: Translator, i: Any) -> None:
+    left, right = tx.pop_many(2)
+    tx.push(tx.compare(i.argval, left, right))
+
+
+@opcode("IS_OP")
+def _is_op(tx: Translator, i: Any) -> None:
+    left, right = tx.pop_many(2)
+    tx.push(ConstantVariable(tx.is_same(left, right) != bool(i.arg)))
+
+
+@opcode("CONTAINS_OP")
+def _contains_op(tx: Translator, i: Any) -> None:
+    item, container = tx.pop_many(2)
+    tx.push(ConstantVariable(container.contains(tx, item) != bool(i.arg)))
+
+
+# ---------------------------------------------------------------- containers
+def _pop_lazy_many(tx: Translator, n: int) -> list[VariableTracker]:
+    values = tx.stack[len(tx.stack) - n :]
+    del tx.stack[len(tx.stack) - n :]
+    return values
+
+
+@opcode("BUILD_TUPLE")
+def _build_tuple(tx: Translator, i: Any) -> None:
+    tx.push(TupleVariable(_pop_lazy_many(tx, i.arg)))
+
+
+@opcode("BUILD_LIST")
+def _build_list(tx: Translator, i: Any) -> None:
+    tx.push(ListVariable(_pop_lazy_many(tx, i.arg)))
+
+
+@opcode("BUILD_SET")
+def _build_set(tx: Translator, i: Any) -> None:
+    tx.push(SetVariable.of(tx, tx.pop_many(i.arg)))
+
+
+@opcode("BUILD_MAP")
+def _build_map(tx: Translator, i: Any) -> None:
+    values = tx.pop_many(2 * i.arg)
+    tx.push(tx.new_dict(dict(zip(values[::2], values[1::2]))))
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def _build_const_key_map(tx: Translator, i: Any) -> None:
+    keys = tx.pop()
+    values = tx.pop_many(i.arg)
+    tx.push(tx.new_dict(dict(zip(keys.iterate(tx), values))))
+
+
+@opcode("BUILD_SLICE")
+def _build_slice(tx: Translator, i: Any) -> None:
+    parts = tx.pop_many(i.arg)
+    tx.push(SliceVariable(parts + [ConstantVariable(None)] * (3 - i.arg)))
+
+
+@opcode("BUILD_STRING")
+def _build_string(tx: Translator, i: Any) -> None:
+    tx.push(ConstantVariable("".join(part.constant() for part in tx.pop_many(i.arg))))
+
+
+@opcode("LIST_TO_TUPLE")
+def _list_to_tuple(tx: Translator, i: Any) -> None:
+    items = tx.pop()
+    assert isinstance(items, ListVariable)
+    tx.push(TupleVariable(list(items.items)))
+
+
+@opcode("LIST_APPEND")
+def _list_append(tx: Translator, i: Any) -> None:
+    value = tx.pop_lazy()
+    target = tx.stack[-i.arg]
+    assert isinstance(target, ListVariable)
+    tx.output.effects.mutate(target)
+    target.items.append(value)
+
+
+@opcode("LIST_EXTEND")
+def _list_extend(tx: Translator, i: Any) -> None:
+    items = tx.pop()
+    tx.call_method(tx.stack[-i.arg], "extend", [items])
+
+
+@opcode("SET_ADD")
+def _set_add(tx: Translator, i: Any) -> None:
+    value = tx.pop()
+    tx.call_method(tx.stack[-i.arg], "add", [value])
+
+
+@opcode("SET_UPDATE")
+def _set_update(tx: Translator, i: Any) -> None:
+    items = tx.pop()
+    tx.call_method(tx.stack[-i.arg], "update", [items])
+
+
+@opcode("MAP_ADD")
+def _map_add(tx: Translator, i: Any) -> None:
+    key, value = tx.pop_many(2)
+    target = tx.stack[-i.arg]
+    assert isinstance(target, DictVariable)
+    target.store(tx, key, value)
+
+
+@opcode("DICT_UPDATE")
+def _dict_update(tx: Translator, i: Any) -> None:
+    other = tx.pop()
+    tx.call_method(tx.stack[-i.arg], "update", [other])
+
+
+@opcode("DICT_MERGE")
+def _dict_merge(tx: Translator, i: Any) -> None:
+    other = tx.pop()
+    target = tx.stack[-i.arg]
+    assert isinstance(target, DictVariable)
+    content = tx.dict_content(other)
+    if content is None and not tx.has_attribute(other, "keys"):
+        tx.raise_error(TypeError, f"argument after ** must be a mapping, not {other.python_type().__name__}")
+    merged = DictVariable({})
+    DictVariable._update(merged, tx, other)
+    for key, value in zip(merged.keys(), merged.values(tx)):
+        if target.lookup(tx, key) is not None:
+            tx.raise_error(TypeError, f"got multiple values for keyword argument {key.constant()!r}")
+        target.store(tx, key, value)
+
+
+@opcode("UNPACK_SEQUENCE")
+def _unpack_sequence(tx: Translator, i: Any) -> None:
+    values = _unpack(tx, tx.pop(), i.arg)
+    tx.stack.extend(reversed(values))
+
+
+def _unpack(tx: Translator, value: VariableTracker, count: int) -> list[VariableTracker]:
+    values: list[VariableTracker] = []
+    for element in value.iterate(tx):
+        if len(values) == count:
+            tx.raise_error(ValueError, f"too many values to unpack (expected {count})")
+        values.append(element)
+    if len(values) < count:
+        tx.raise_error(ValueError, f"not enough values to unpack (expected {count}, got {len(values)})")
+    return values
+
+
+@opcode("UNPACK_EX")
+def _unpack_ex(tx: Translator, i: Any) -> None:
+    before, after = i.arg & 0xFF, i.arg >> 8
+    values = list(tx.pop().iterate(tx))
+    if len(values) < before + after:
+        tx.raise_error(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
+    middle = values[before : len(values) - after]
+    tail = values[len(values) - after :]
+    tx.stack.extend(reversed([*values[:before], ListVariable(middle), *tail]))
+
+
+@opcode("FORMAT_VALUE")
+def _format_value(tx: Translator, i: Any) -> None:
+    spec = tx.pop().constant() if i.arg & 0x04 else ""
+    conversion = ("", "s", "r", "a")[i.arg & 0x03]
+    tx.push(tx.format_value(tx.pop(), conversion, spec))
+
+
+# ---------------------------------------------------------------- calls and functions
+@opcode("KW_NAMES")
+def _kw_names(tx: Translator, i: Any) -> None:
+    tx.keyword_names = i.argval
+
+
+@opcode("CALL")
+def _call(tx: Translator, i: Any) -> None:
+    names, tx.keyword_names = tx.keyword_names, ()
+    args = tx.pop_many(i.arg)
+    second = tx.pop()
+    first = tx.pop_lazy()
+    if first is NULL:
+        function = second
+    else:
+        function, args = first, [second, *args]
+    positional = args[: len(args) - len(names)]
+    keywords = dict(zip(names, args[len(args) - len(names) :]))
+    tx.push(tx.call(function, positional, keywords))
+
+
+@opcode("CALL_FUNCTION_EX")
+def _call_function_ex(tx: Translator, i: Any) -> None:
+    keywords: dict[str, VariableTracker] = {}
+    if i.arg & 1:
+        mapping = tx.pop()
+        content = tx.dict_content(mapping)
+        if content is None:
+            content = DictVariable({})
+            DictVariable._update(content, tx, mapping)
+        for key, value in zip(content.keys(), content.values(tx)):
+            if not isinstance(key.constant(), str):
+                tx.raise_error(TypeError, "keywords must be strings")
+            keywords[key.constant()] = value
+    args = list(tx.pop().iterate(tx))
+    function = tx.pop()
+    if tx.stack and tx.stack[-1] is NULL:
+        tx.pop_lazy()
+    tx.push(tx.call(function, args, keywords))
+
+
+@opcode("MAKE_FUNCTION")
+def _make_function(tx: Translator, i: Any) -> None:
+    code = tx.pop().constant()
+    closure = [c for c in tx.pop().iterate(tx)] if i.arg & 0x08 else []
+    annotations = tx.pop() if i.arg & 0x04 else None
+    keyword_defaults = tx.pop() if i.arg & 0x02 else None
+    defaults = tx.pop() if i.arg & 0x01 else None
+    named: dict[str, VariableTracker] = {}
+    if isinstance(keyword_defaults, DictVariable):
+        named = {k.constant(): v for k, v in zip(keyword_defaults.keys(), keyword_defaults.values(tx))}
+    if isinstance(annotations, TupleVariable):
+        flat = list(annotations.iterate(tx))
+        annotations = tx.new_dict(dict(zip(flat[::2], flat[1::2])))
+    tx.push(
+        NestedFunctionVariable(
+            code,
+            tx.globals,
+            code.co_qualname,
+            list(defaults.iterate(tx)) if defaults is not None else [],
+            named,
+            [c for c in closure if isinstance(c, CellVariable)],
+            annotations,
+        )
+    )
+
+
+# ---------------------------------------------------------------- pattern matching
+@opcode("GET_LEN")
+def _get_len(tx: Translator, i: Any) -> None:
+    tx.push(tx.stack[-1].length(tx))
+
+
+@opcode("MATCH_SEQUENCE", "MATCH_MAPPING")
+def _match_kind(tx: Translator, i: Any) -> None:
+    cls = tx.wrap_top().python_type()
+    if i.opname == "MATCH_MAPPING":
+        matches = issubclass(cls, collections.abc.Mapping)
+    else:
+        matches = issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray))
+    tx.push(ConstantVariable(matches))
+
+
+@opcode("MATCH_KEYS")
+def _match_keys(tx: Translator, i: Any) -> None:
+    keys, subject = tx.pop(), tx.pop()
+    tx.push(subject)
+    tx.push(keys)
+    values: list[VariableTracker] = []
+    for key in keys.iterate(tx):
+        if not subject.contains(tx, key):
+            tx.push(ConstantVariable(None))
+            return
+        values.append(subject.getitem(tx, key))
+    tx.push(TupleVariable(values))
+
+
+@opcode("MATCH_CLASS")
+def _match_class(tx: Translator, i: Any) -> None:
+    names, cls, subject = tx.pop(), tx.pop(), tx.pop()
+    attributes = [n.constant() for n in names.iterate(tx)]
+    if not tx.is_instance(subject, cls):
+        tx.push(ConstantVariable(None))
+        return
+    values: list[VariableTracker] = []
+    if i.arg:
+        positional = _match_args(tx, cls)
+        if positional is None:
+            if i.arg > 1:
+                tx.raise_error(TypeError, f"{cls.constant().__name__}() accepts 1 positional sub-pattern ({i.arg} given)")
+            values.append(subject)
+        else:
+            if len(positional) < i.arg:
+                tx.raise_error(
+                    TypeError,
+                    f"{cls.constant().__name__}() accepts {len(positional)} positional sub-patterns ({i.arg} given)",
+                )
+            attributes = [*positional[: i.arg], *attributes]
+    for name in attributes:
+        if not tx.has_attribute(subject, name):
+            tx.push(ConstantVariable(None))
+            return
+        values.append(tx.getattr(subject, name))
+    tx.push(TupleVariable(values))
+
+
+# Classes whose single positional pattern is the subject itself (Python/ceval.c, match_class).
+_MATCH_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+def _match_args(tx: Translator, cls: VariableTracker) -> tuple[str, ...] | None:
+    assert isinstance(cls, ClassVariable)
+    names = tx.class_lookup(cls.value, "__match_args__")
+    if names is not None:
+        return names
+    return None if issubclass(cls.value, _MATCH_SELF) else ()

@@ -1,0 +1,359 @@
+"""What Python's operators, attributes and calls do with trackers (the language reference's data model).
+
+Invariant: a method gives what CPython would give for the real values, or raises what CPython would raise.
+"""
+from __future__ import annotations
+
+import collections
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..exc import Unsupported
+from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
+from ..variables.builtins import BuiltinVariable
+from ..variables.constant import ConstantVariable
+from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
+from ..variables.iterators import IteratorVariable
+from ..variables.mappings import DictVariable, DictViewVariable, SetVariable
+from ..variables.modules import NNModuleVariable
+from ..variables.objects import InstanceDictVariable, ObjectVariable
+from ..variables.sequences import BoundMethodVariable, SequenceVariable, SliceVariable, TupleVariable
+from ..variables.tensor import TensorVariable
+from .construction import Construction
+from .errors import Errors
+from .wrapping import Wrapping
+
+_OPERATOR_NAMES = {"**": "** or pow()"}
+_BUILTIN_CONTENT = (SequenceVariable, DictVariable, SetVariable)
+
+
+class Protocols(Wrapping, Errors, Construction):
+    """Python's protocols; a part of the translator."""
+
+    # -- calls
+    def call(
+        self, function: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """function(*args, **kwargs)."""
+        function = realized(self, function)
+        return realized(
+            self,
+            function.call(self, [realized(self, a) for a in args], {k: realized(self, v) for k, v in kwargs.items()}),
+        )
+
+    def call_method(
+        self, owner: VariableTracker, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker] | None = None
+    ) -> VariableTracker:
+        """owner.name(*args, **kwargs)."""
+        args = [realized(self, a) for a in args]
+        named = {k: realized(self, v) for k, v in (kwargs or {}).items()}
+        return realized(self, realized(self, owner).call_method(self, name, args, named))
+
+    def call_special(self, owner: VariableTracker, name: str, *args: VariableTracker) -> VariableTracker:
+        """type(owner).name(owner, *args), TypeError if the type has no such method."""
+        method = self.class_lookup(owner.python_type(), name)
+        if method is None:
+            self.raise_error(TypeError, f"{owner.python_type().__name__!r} object has no {name}")
+        if isinstance(method, types.FunctionType):
+            return self.call_class_attribute(owner, owner.python_type(), name, method, list(args), {})
+        unsupported("unsupported_method", f"{name} of {owner.describe()}")
+
+    def checked_call(self, handler: Callable[..., VariableTracker], *args: Any, **kwargs: Any) -> VariableTracker:
+        """Calls a handler of ours with the program's arguments; a mismatch is the program's TypeError."""
+        try:
+            return handler(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                # Raised by the call itself. Eager words the message in its own way, so it is eager's to raise.
+                raise Unsupported("unsupported_builtin", f"{getattr(handler, '__name__', handler)}: {error}") from error
+            raise
+
+    def builtin_method(self, owner: VariableTracker, name: str) -> VariableTracker:
+        """A method of a builtin object, not called yet."""
+        return BoundMethodVariable(owner, name)
+
+    def call_opaque(
+        self, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """A call of an object whose class is written in C."""
+        unsupported("call_skipped", f"calling {owner.describe()}, an object written in C")
+
+    def call_unbound(
+        self, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """``list.append(x, y)``, ``torch.Tensor.add(x, y)``: a method taken from its class."""
+        owner, rest = args[0], args[1:]
+        name = method.__name__
+        content = getattr(owner, "content", None)
+        if isinstance(owner, ObjectVariable):
+            return self.call_native_method(owner, name, method, rest, kwargs)
+        if content is None and not issubclass(owner.python_type(), method.__objclass__):
+            self.raise_error(TypeError, f"descriptor {name!r} for {method.__objclass__.__name__!r} objects doesn't apply")
+        if isinstance(owner, _BUILTIN_CONTENT) and name.startswith("__"):
+            return BoundMethodVariable(owner, name).call(self, rest, kwargs)
+        return self.call_method(owner, name, rest, kwargs)
+
+    def call_method_of_value(
+        self, owner: Any, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """A bound method written in C, of an object that is a constant."""
+        name = getattr(method, "__name__", "")
+        if isinstance(owner, (str, bytes, int, float, complex, torch.Size, range, slice, frozenset)):
+            return self.call_method(self.from_result(owner, "receiver"), name, args, kwargs)
+        unsupported("call_skipped", f"{name}() of a {type(owner).__qualname__}")
+
+    # -- attributes
+    def getattr(self, owner: VariableTracker, name: str) -> VariableTracker:
+        """owner.name."""
+        return realized(self, realized(self, owner).getattr(self, name))
+
+    def has_attribute(self, owner: VariableTracker, name: str) -> bool:
+        """hasattr(owner, name)."""
+        try:
+            self.getattr(owner, name)
+        except ObservedException as error:
+            if issubclass(error.value.python_type(), AttributeError):
+                return False
+            raise
+        except Unsupported as error:
+            # The attribute is there, but its value can't be followed: the answer is known all the same.
+            if error.kind == "unsupported_attribute" and isinstance(owner, TensorVariable):
+                return True
+            raise
+        return True
+
+    def class_lookup(self, cls: type, name: str, default: Any = None) -> Any:
+        """What `cls` or a base of it defines under a name, guarded; `default` if none does."""
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                value = base.__dict__[name]
+                self._guard_class(cls, name, value)
+                return value
+        self._guard_class(cls, name, MISSING)
+        return default
+
+    def _guard_class(self, cls: type, name: str, value: Any) -> None:
+        # Classes written in C do not change.
+        if cls.__flags__ & (1 << 9):
+            self.output.guards.class_attribute(cls, name, value)
+
+    def class_getattr(self, owner: VariableTracker, cls: type, name: str) -> VariableTracker:
+        """An attribute that a builtin object has from its class."""
+        attribute = inspect.getattr_static(cls, name, MISSING)
+        if attribute is MISSING:
+            self.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+        if isinstance(attribute, types.FunctionType):
+            return MethodVariable(self.library_function(attribute), owner)
+        if isinstance(attribute, property) and isinstance(attribute.fget, types.FunctionType):
+            return self.call(self.library_function(attribute.fget), [owner], {})
+        if callable(attribute) or isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return BoundMethodVariable(owner, name)
+        return self.from_result(attribute, f"{cls.__name__}.{name}")
+
+    # -- operators
+    def binary(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
+        """left op right (Objects/abstract.c, binary_op1)."""
+        left, right = realized(self, left), realized(self, right)
+        left_type, right_type = left.python_type(), right.python_type()
+        attempts: list[tuple[VariableTracker, VariableTracker, bool]] = [(left, right, False)]
+        if left_type is not right_type or not isinstance(left, ObjectVariable):
+            reflected = (right, left, True)
+            overrides = left_type is not right_type and issubclass(right_type, left_type)
+            attempts = [reflected, *attempts] if overrides or _tensor_first(left, right) else [*attempts, reflected]
+        for owner, other, swapped in attempts:
+            result = owner.binary(self, op, other, swapped)
+            if result is not None:
+                return result
+        self.raise_error(
+            TypeError,
+            f"unsupported operand type(s) for {_OPERATOR_NAMES.get(op, op)}: {left_type.__name__!r} and {right_type.__name__!r}",
+        )
+
+    def inplace(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
+        """left op= right."""
+        left, right = realized(self, left), realized(self, right)
+        result = left.inplace(self, op, right)
+        return result if result is not None else self.binary(op, left, right)
+
+    _SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
+
+    def compare(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
+        """left op right for a comparison (Objects/object.c, do_richcompare)."""
+        left, right = realized(self, left), realized(self, right)
+        left_type, right_type = left.python_type(), right.python_type()
+        attempts = [(left, right, op), (right, left, self._SWAPPED[op])]
+        if (left_type is not right_type and issubclass(right_type, left_type)) or _tensor_first(left, right):
+            attempts.reverse()
+        for owner, other, symbol in attempts:
+            result = owner.compare(self, symbol, other)
+            if result is not None:
+                return result
+        if op in ("==", "!="):
+            return ConstantVariable(self.is_same(left, right) == (op == "=="))
+        self.raise_error(
+            TypeError, f"{op!r} not supported between instances of {left_type.__name__!r} and {right_type.__name__!r}"
+        )
+
+    def same_or_equal(self, left: VariableTracker, right: VariableTracker) -> bool:
+        """``left is right or left == right``, the comparison of containers."""
+        left, right = realized(self, left), realized(self, right)
+        if left is right:
+            return True
+        if left.same_object(right) is True and not isinstance(left, (FunctionVariable,)):
+            return True
+        return self.truth(self.compare("==", left, right))
+
+    def is_same(self, left: VariableTracker, right: VariableTracker) -> bool:
+        """left is right, guarded where guards on structure do not decide it."""
+        left, right = realized(self, left), realized(self, right)
+        same = left.same_object(right)
+        if same is None:
+            unsupported("unsupported_operator", f"`is` between {left.describe()} and {right.describe()}")
+        pair = (left.source, right.source)
+        if left is not right and None not in pair and isinstance(left, (TensorVariable, ObjectVariable, *_BUILTIN_CONTENT)):
+            if isinstance(right, type(left)) and not same:
+                self.guard(pair[0], "not_same", pair[1])  # type: ignore[arg-type]
+        for value in (left, right):
+            if isinstance(value, FunctionVariable) and value.source is not None:
+                self.guard(value.source, "is", value.value)
+        return same
+
+    def truth(self, value: VariableTracker) -> bool:
+        """bool(value)."""
+        return realized(self, value).truth(self)
+
+    def as_index(self, key: VariableTracker) -> Any:
+        """An index or slice as Python has it."""
+        key = realized(self, key)
+        if isinstance(key, SliceVariable):
+            return slice(*(None if _is_none(p) else self.as_index(p) for p in key.parts))
+        if key.is_constant() and isinstance(key.constant(), (int, slice)):
+            return key.constant()
+        if isinstance(key, TensorVariable):
+            return self.as_index(key.call_method(self, "__index__", [], {}))
+        if isinstance(key, ObjectVariable) and self.class_lookup(key.cls, "__index__") is not None:
+            return self.as_index(self.call_method(key, "__index__", []))
+        self.raise_error(TypeError, f"indices must be integers or slices, not {key.python_type().__name__}")
+
+    def get_iter(self, value: VariableTracker) -> VariableTracker:
+        """iter(value)."""
+        return realized(self, realized(self, value).iterator(self))
+
+    def is_instance(self, value: VariableTracker, classes: VariableTracker) -> bool:
+        """isinstance(value, classes)."""
+        plain = self.as_plain(classes)
+        cls = value.python_type()
+        flat = _flatten_classes(plain)
+        if cls in (torch.Tensor, torch.nn.Parameter) and isinstance(value, TensorVariable):
+            return any(self._tensor_is(value, c) for c in flat)
+        for candidate in flat:
+            check = getattr(type(candidate), "__instancecheck__", None)
+            if isinstance(check, types.FunctionType) and not type(candidate).__module__.startswith(("abc", "typing", "enum")):
+                if isinstance(value, ObjectVariable) and value.value is not None:
+                    if self.run_python(isinstance, value.value, candidate):
+                        return True
+                    continue
+                if value.is_constant():
+                    if self.run_python(isinstance, value.constant(), candidate):
+                        return True
+                    continue
+            if self.run_python(issubclass, cls, candidate):
+                return True
+        return False
+
+    def _tensor_is(self, value: TensorVariable, candidate: Any) -> bool:
+        if candidate is torch.nn.Parameter:
+            return value.cls is torch.nn.Parameter
+        if candidate is torch.nn.Buffer:
+            return value.value is not None and getattr(value.value, "_is_buffer", False)
+        if isinstance(candidate, type) and candidate.__module__ == "torch" and candidate.__name__.endswith("Tensor"):
+            return candidate is torch.Tensor or self.run_python(isinstance, torch.empty(0, dtype=value.fake.dtype), candidate)
+        return self.run_python(issubclass, value.cls, candidate)
+
+    # -- text
+    def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
+        """str(value), repr(value) or ascii(value) for conversions s, r, a."""
+        value = realized(self, value)
+        convert = {"s": str, "r": repr, "a": ascii}[conversion]
+        if isinstance(value, TensorVariable):
+            unsupported("tensor_formatting", f"text of a {value.describe()}")
+        if value.is_constant() and not isinstance(value, CallableVariable):
+            return ConstantVariable(self.run_python(convert, value.constant()))
+        if isinstance(value, ObjectVariable):
+            for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
+                method = self.class_lookup(value.cls, name)
+                if isinstance(method, types.FunctionType):
+                    return self.call_class_attribute(value, value.cls, name, method, [], {})
+                if method not in (object.__str__, None):
+                    break
+            if issubclass(value.cls, BaseException):
+                return self._exception_text(value, conversion)
+        if not value.contains_tensor() and isinstance(value, _BUILTIN_CONTENT):
+            return ConstantVariable(self.run_python(convert, self.as_plain(value)))
+        unsupported("unsupported_builtin", f"text of {value.describe()}")
+
+    def _exception_text(self, value: ObjectVariable, conversion: str) -> VariableTracker:
+        args = self.as_plain(self.getattr(value, "args"))
+        return ConstantVariable(self.run_python(str if conversion == "s" else repr, value.cls(*args)))
+
+    def format_value(self, value: VariableTracker, conversion: str, spec: str) -> VariableTracker:
+        """The text of ``f"{value!conversion:spec}"``."""
+        value = realized(self, value)
+        if conversion:
+            value = self.to_text(value, conversion)
+        if isinstance(value, TensorVariable):
+            unsupported("tensor_formatting", f"text of a {value.describe()}")
+        if value.is_constant():
+            return ConstantVariable(self.run_python(format, value.constant(), spec))
+        if isinstance(value, ObjectVariable):
+            method = self.class_lookup(value.cls, "__format__")
+            if isinstance(method, types.FunctionType):
+                return self.call_class_attribute(value, value.cls, "__format__", method, [ConstantVariable(spec)], {})
+        text = self.to_text(value, "s")
+        return ConstantVariable(self.run_python(format, text.constant(), spec))
+
+    def format_string(
+        self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """template.format(*args, **kwargs)."""
+        plain = [a.constant() if a.is_constant() else self.as_plain(a) for a in args]
+        named = {k: self.as_plain(v) for k, v in kwargs.items()}
+        return ConstantVariable(self.run_python(template.format, *plain, **named))
+
+    # -- odds and ends
+    def dict_content(self, value: VariableTracker) -> DictVariable | None:
+        """The entries of a dict or of an object that is one; None for other values."""
+        value = realized(self, value)
+        if isinstance(value, InstanceDictVariable):
+            return value.as_dict(self)
+        if isinstance(value, ObjectVariable) and isinstance(value.content, DictVariable):
+            if isinstance(self.class_lookup(value.cls, "keys"), types.FunctionType):
+                return None
+            return value.content
+        return value if isinstance(value, DictVariable) else None
+
+    def identity_number(self, value: VariableTracker) -> VariableTracker:
+        """id(value) or its identity hash: known only where the object itself is guarded."""
+        unsupported("unsupported_builtin", f"id() or hash() of {value.describe()}")
+
+
+def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:
+    return isinstance(right, TensorVariable) and not isinstance(left, (TensorVariable, ObjectVariable))
+
+
+def _is_none(value: VariableTracker) -> bool:
+    return value.is_constant() and value.constant() is None
+
+
+def _flatten_classes(classes: Any) -> list[Any]:
+    if isinstance(classes, tuple):
+        return [c for element in classes for c in _flatten_classes(element)]
+    if isinstance(classes, types.UnionType):
+        return list(classes.__args__)
+    return [classes]
+
+

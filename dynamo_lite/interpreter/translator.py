@@ -1,0 +1,359 @@
+"""Frames under symbolic evaluation.
+
+A :class:`Translator` evaluates one frame: locals, cells, an operand stack of trackers. Calls of Python functions make a child
+that is run to its end (generators: to the next ``yield``) before the caller goes on. The frame that was caught is the root.
+
+Invariants: the operand stack holds what CPython's would hold at this instruction, NULL being :data:`NULL`; a trace that stops
+at a break leaves the root's state as it was before the breaking instruction, because the trace is then made anew up to there.
+"""
+from __future__ import annotations
+
+import dataclasses
+import sys
+import traceback
+import types
+from typing import Any
+
+from .. import config
+from ..bytecode.instructions import Decoded, Instruction, decode
+from ..exc import Unsupported
+from ..output_graph import OutputGraph
+from ..source import BuiltinSource, ClosureCellSource, DictItemSource, GlobalsSource, LocalSource, Source
+from ..variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized, unsupported
+from ..variables.constant import ConstantVariable
+from ..variables.functions import (
+    GENERATOR,
+    BaseFunctionVariable,
+    CellVariable,
+    GeneratorVariable,
+    is_inlinable,
+)
+from .protocols import Protocols
+from .registry import HANDLERS, REFUSED
+
+
+class _Null(VariableTracker):
+    """The NULL that the calling convention puts on the stack."""
+
+    def describe(self) -> str:
+        return "NULL"
+
+
+class StackMark(VariableTracker):
+    """A stack slot that holds the interpreter's own state: the exception state to go back to, or an instruction offset."""
+
+    def __init__(self, what: str, exception: VariableTracker | None = None) -> None:
+        super().__init__()
+        self.what = what
+        self.exception = exception
+
+    def describe(self) -> str:
+        return self.what
+
+
+NULL = _Null()
+
+
+@dataclasses.dataclass
+class BreakPoint:
+    """Where the root stopped: before the instruction with this index, at the n-th instruction that it ran."""
+
+    index: int
+    visit: int
+    error: Unsupported
+
+
+class BreakReached(Exception):
+    """The root has arrived at the instruction where the trace is to stop."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class Returned(Exception):
+    """Internal: the frame returns `value`."""
+
+    def __init__(self, value: VariableTracker) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Yielded(Exception):
+    """Internal: the generator's frame yields `value`."""
+
+    def __init__(self, value: VariableTracker) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Translator(Protocols):
+    """One frame.
+
+    Args:
+        code: what to evaluate.
+        output: the trace's graph, guards and effects.
+        globals: the frame's globals and where they are found.
+        locals: the parameters' values.
+        parent: the frame that called this one, None for the root.
+    """
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        output: OutputGraph,
+        globals: tuple[dict[str, Any], Source],
+        builtins: dict[str, Any],
+        locals: dict[str, VariableTracker],
+        parent: Translator | None = None,
+    ) -> None:
+        self.code = code
+        self.output = output
+        self.decoded: Decoded = decode(code)
+        self.globals = globals
+        self.builtins = builtins
+        self.locals = locals
+        self.parent = parent
+        self.depth: int = parent.depth + 1 if parent is not None else 0
+        self.stack: list[VariableTracker] = []
+        self.cells: dict[str, CellVariable] = {}
+        self.free_cells: list[CellVariable] = []
+        self.keyword_names: tuple[str, ...] = ()
+        self.exceptions: list[VariableTracker | None] = []
+        self.index = 0
+        self.visits = 0
+        self.current: Instruction = self.decoded.instructions[0]
+        self.returned: VariableTracker = ConstantVariable(None)
+        self.break_visit: int | None = None
+
+    # -- the stack
+    def push(self, value: VariableTracker) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> VariableTracker:
+        """The top of the stack, looked at."""
+        return realized(self, self.stack.pop())
+
+    def pop_lazy(self) -> VariableTracker:
+        """The top of the stack as it is."""
+        return self.stack.pop()
+
+    def wrap_top(self) -> VariableTracker:
+        """The top of the stack, looked at, left there."""
+        value = self.stack[-1] = realized(self, self.stack[-1])
+        return value
+
+    def pop_many(self, n: int) -> list[VariableTracker]:
+        """The top n of the stack, bottom first, looked at."""
+        if n == 0:
+            return []
+        values = self.stack[-n:]
+        del self.stack[-n:]
+        return [realized(self, v) for v in values]
+
+    # -- running
+    def run(self) -> VariableTracker:
+        """Evaluates the frame to its return.
+
+        Raises:
+            ObservedException: the frame raises.
+            exc.Unsupported: the frame can't be evaluated further.
+            BreakReached: the root has come to the instruction at which to stop.
+        """
+        try:
+            while True:
+                self.step()
+        except Returned as result:
+            return result.value
+
+    def step(self) -> None:
+        """Evaluates one instruction."""
+        instructions = self.decoded.instructions
+        instruction = self.current = instructions[self.index]
+        if self.parent is None:
+            self._enter_instruction(instruction)
+        try:
+            handler = HANDLERS.get(instruction.opname)
+            if handler is None:
+                unsupported("unsupported_opcode", f"{instruction.opname}: {REFUSED.get(instruction.opname, 'no rule')}")
+            target = handler(self, instruction)
+        except ObservedException as error:
+            self.unwind(error, instruction)
+            return
+        except Unsupported as error:
+            if not error.user_stack:
+                error.user_stack = self.user_stack()
+            raise
+        self.index = instruction.index + 1 if target is None else target
+
+    def _enter_instruction(self, instruction: Instruction) -> None:
+        if self.break_visit == self.visits:
+            raise BreakReached(instruction.index)
+        self.visits += 1
+        if self.visits > config.max_trace_instructions:
+            unsupported("trace_too_long", f"more than {config.max_trace_instructions} instructions")
+
+    def unwind(self, error: ObservedException, instruction: Instruction) -> None:
+        """Goes to the handler of the instruction, or out of the frame (Python/ceval.c, exception_unwind)."""
+        context = next((e for e in reversed(self.exceptions) if e is not None), None)
+        if context is not None and context is not error.value:
+            written = self.output.effects.attributes_of(error.value)
+            if "__context__" not in written and error.value.source is None:
+                self.output.effects.store_attr(error.value, "__context__", context)
+        handler = instruction.handler
+        if handler is None:
+            raise error
+        del self.stack[handler.depth :]
+        if handler.lasti:
+            self.push(StackMark("lasti"))
+        self.push(error.value)
+        self.index = handler.target
+
+    # -- calls
+    def inline(
+        self, function: BaseFunctionVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """Evaluates a call of a Python function."""
+        code = function.code()
+        if not is_inlinable(code):
+            unsupported("generator_frame", f"{function.describe()}, a coroutine or async generator")
+        if self.depth >= config.inline_depth_limit:
+            unsupported("inline_depth", f"{function.describe()} at depth {self.depth}")
+        bound = function.bind(self, args, kwargs)
+        child = Translator(code, self.output, function.globals(), self.builtins, bound, self)
+        child.free_cells = function.cells(self)
+        if code.co_flags & GENERATOR:
+            return GeneratorVariable(child, function, dict(bound))
+        return realized(self, child.run())
+
+    def run_generator(
+        self, frame: Translator, sent: VariableTracker | None, raised: ObservedException | None
+    ) -> VariableTracker | None:
+        """Runs a generator's frame to its next yield; None when it returns."""
+        frame.parent = self
+        frame.depth = self.depth + 1
+        if frame.depth >= config.inline_depth_limit:
+            unsupported("inline_depth", f"generator at depth {frame.depth}")
+        if raised is not None:
+            try:
+                frame.unwind(raised, frame.current)
+            except ObservedException as error:
+                self._check_stop_iteration(error)
+                raise
+        elif sent is not None:
+            frame.push(sent)
+        try:
+            while True:
+                frame.step()
+        except Yielded as result:
+            return realized(self, result.value)
+        except Returned as result:
+            frame.returned = realized(self, result.value)
+            return None
+        except ObservedException as error:
+            self._check_stop_iteration(error)
+            raise
+
+    def _check_stop_iteration(self, error: ObservedException) -> None:
+        """A StopIteration that leaves a generator becomes a RuntimeError (PEP 479)."""
+        if issubclass(error.value.python_type(), StopIteration):
+            self.raise_error(RuntimeError, "generator raised StopIteration")
+
+    def zero_argument_super(self) -> tuple[VariableTracker, VariableTracker]:
+        """The class and first argument of ``super()`` (Objects/typeobject.c, super_init_without_args)."""
+        cell = self.cells.get("__class__")
+        cls = cell.load(self) if cell is not None else None
+        if cls is None or not self.code.co_argcount:
+            self.raise_error(RuntimeError, "super(): no arguments")
+        name = self.code.co_varnames[0]
+        owner = self.cells[name].load(self) if name in self.cells else self.locals.get(name)
+        if owner is None:
+            self.raise_error(RuntimeError, "super(): arg[0] deleted")
+        return cls, realized(self, owner)
+
+    # -- names
+    def load_global(self, name: str) -> VariableTracker:
+        """A global or builtin, lazily."""
+        space, source = self.globals
+        written = self.output.effects.load_global(self, space, name)
+        if written is not None and written is not MISSING:
+            return written
+        if written is None and name in space:
+            return LazyVariable(space[name], DictItemSource(source, name))
+        if written is None:
+            self.guard(source, "dict_lacks", name)
+        if name in self.builtins:
+            return LazyVariable(self.builtins[name], BuiltinSource(name))
+        self.raise_error(NameError, f"name {name!r} is not defined")
+
+    def import_module(self, name: str, names: Any, level: int) -> VariableTracker:
+        """The module that ``import`` gives, if it is loaded already: importing again has no effect then."""
+        package = self.globals[0].get("__package__") or ""
+        if level:
+            base = package.rsplit(".", level - 1)[0] if level > 1 else package
+            full = f"{base}.{name}" if name else base
+        else:
+            full = name
+        module = sys.modules.get(full)
+        if module is None:
+            unsupported("import_statement", f"import {full}")
+        if not names and not level:
+            module = sys.modules[full.partition(".")[0]]
+        for wanted in names or ():
+            if not hasattr(module, wanted) and f"{full}.{wanted}" not in sys.modules:
+                unsupported("import_statement", f"from {full} import {wanted}")
+        return self.from_result(module, "module")
+
+    def enter_native_context(self, manager: VariableTracker) -> VariableTracker:
+        """``with`` on a value that is no plain object."""
+        unsupported("unsupported_context_manager", f"with {manager.describe()}")
+
+    # -- messages
+    def user_stack(self) -> list[traceback.FrameSummary]:
+        """Where the program is, outermost call first."""
+        frames: list[traceback.FrameSummary] = []
+        frame: Translator | None = self
+        while frame is not None:
+            line = frame.current.positions[0] or frame.code.co_firstlineno
+            frames.append(traceback.FrameSummary(frame.code.co_filename, line, frame.code.co_name, lookup_line=False))
+            frame = frame.parent
+        return frames[::-1]
+
+    def stack_text(self) -> str:
+        """The user's stack as text, for graph nodes."""
+        lines = []
+        frame: Translator | None = self
+        while frame is not None:
+            line = frame.current.positions[0] or frame.code.co_firstlineno
+            lines.append(f'  File "{frame.code.co_filename}", line {line}, in {frame.code.co_name}\n')
+            frame = frame.parent
+        return "".join(reversed(lines))
+
+
+def root_translator(
+    code: types.CodeType,
+    output: OutputGraph,
+    globals: dict[str, Any],
+    builtins: dict[str, Any],
+    closure: tuple[types.CellType, ...] | None,
+    args: tuple[Any, ...],
+) -> Translator:
+    """The translator of a frame that was caught, its arguments and closure as values from outside.
+
+    Args:
+        args: the frame's first locals, one per parameter, ``*args`` as a tuple, ``**kwargs`` as a dict.
+    """
+    locals: dict[str, VariableTracker] = {
+        name: LazyVariable(value, LocalSource(name, index))
+        for index, (name, value) in enumerate(zip(code.co_varnames, args))
+    }
+    tx = Translator(code, output, (globals, GlobalsSource()), builtins, locals)
+    tx.free_cells = [
+        tx.wrap_cell(cell, ClosureCellSource(name, i), name)
+        for i, (name, cell) in enumerate(zip(code.co_freevars, closure or ()))
+    ]
+    return tx
+
+
+__all__ = ["NULL", "BreakPoint", "BreakReached", "Returned", "StackMark", "Translator", "Yielded",
+           "root_translator"]

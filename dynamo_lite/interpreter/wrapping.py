@@ -1,0 +1,179 @@
+"""From Python values to trackers and back, for the evaluator.
+
+Invariant: a value from outside gets its tracker, and its guards, at the moment when the program first looks at it.
+"""
+from __future__ import annotations
+
+
+import types
+from typing import Any
+
+import torch
+
+from ..exc import Unsupported
+from ..output_graph import OutputGraph
+from ..source import ConstSource, SlotSource, Source
+from ..trace_rules import Rule, decide
+from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
+from ..variables.builtins import BuiltinVariable
+from ..variables.constant import ConstantVariable, is_constant_value
+from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
+from ..variables.mappings import DictVariable, SetVariable
+from ..variables.modules import OpaqueVariable, PythonModuleVariable, SkippedFunctionVariable
+from ..variables.objects import ClassVariable
+from ..variables.sequences import ListVariable, NamedTupleVariable, RangeVariable, SliceVariable, TupleVariable, is_named_tuple
+from ..variables.torch_functions import TorchFunctionVariable, is_torch_builtin
+
+_BUILTIN_CALLABLES = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+_OPAQUE = (types.GenericAlias, types.UnionType, types.CodeType, property, types.GetSetDescriptorType,
+           types.MemberDescriptorType)
+
+
+class Wrapping:
+    """Wrapping values; a part of the translator."""
+
+    output: OutputGraph
+
+    def guard(self, source: Source, kind: str, *expected: Any) -> None:
+        """Requires something of the value at a source."""
+        self.output.guards.add(source, kind, *expected)
+
+    def wrap_at(self, value: Any, source: Source) -> VariableTracker:
+        """The value at a source, not looked at yet."""
+        return LazyVariable(value, source)
+
+    def wrap_now(self, value: Any, source: Source) -> VariableTracker:
+        """The value at a source, looked at."""
+        return self.output.wrap(self, value, source)
+
+    def wrap_slot(self, source: Source, cls: type, value: Any, name: str) -> VariableTracker:
+        """A member that a builtin object stores, such as ``slice.start``."""
+        return realized(self, LazyVariable(getattr(value, name), SlotSource(source, cls.__dict__[name])))
+
+    def wrap_cell(self, cell: types.CellType, source: Source, name: str) -> CellVariable:
+        """The tracker of a real cell, one per cell."""
+        known = self.output.effects.tracker_of(cell)
+        if isinstance(known, CellVariable):
+            if known.source is not None and known.source != source:
+                self.guard(source, "tensor_same", known.source)
+            return known
+        variable = new_cell(self, cell, source, name)
+        self.output.effects.track(cell, variable)
+        return variable
+
+    def wrap_function(self, value: types.FunctionType, source: Source, trusted: bool = False) -> VariableTracker:
+        """A Python function: one to inline, one for the graph, or one to call in plain Python.
+
+        Args:
+            trusted: whether the identity of the function at the source is guarded already.
+        """
+        decision = decide(value)
+        if decision.rule is Rule.INLINE:
+            if not trusted:
+                return user_function(self, value, source)
+            return FunctionVariable(value, source)
+        if not trusted:
+            self.guard(source, "is", value)
+        if decision.rule is Rule.GRAPH:
+            return TorchFunctionVariable(value, source)
+        return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
+
+    def wrap_class_part(self, value: Any, source: Source) -> VariableTracker:
+        """What a class attribute wraps (the function of a property, classmethod or staticmethod).
+
+        The attribute itself is guarded by identity with its class, which fixes the function inside.
+        """
+        if isinstance(value, types.FunctionType):
+            held = ConstSource(value, getattr(value, "__qualname__", "function"))
+            return self.wrap_function(value, held, trusted=True)
+        return self.from_result(value, source.name)
+
+    def library_function(self, value: types.FunctionType) -> VariableTracker:
+        """A function of the standard library or of ours to inline, which nobody replaces."""
+        return FunctionVariable(value, ConstSource(value, value.__qualname__))
+
+    # -- values that the trace computed
+    def from_result(self, value: Any, what: str, source: Source | None = None) -> VariableTracker:
+        """The tracker of a value that Python computed while tracing."""
+        if is_constant_value(value):
+            if type(value) is tuple:
+                return TupleVariable([self.from_result(v, what) for v in value])
+            if type(value) is frozenset:
+                return SetVariable({v: self.from_result(v, what) for v in value}, cls=frozenset)
+            return ConstantVariable(value, source)
+        if isinstance(value, type):
+            return ClassVariable(value, source)
+        if isinstance(value, types.ModuleType):
+            return PythonModuleVariable(value)
+        if isinstance(value, torch.Size):
+            return TupleVariable([ConstantVariable(n) for n in value], cls=torch.Size)
+        if type(value) in (list, tuple) or is_named_tuple(type(value)):
+            return self.new_sequence(type(value), [self.from_result(v, what) for v in value])
+        if type(value) is dict:
+            return self.new_dict({self.from_result(k, what): self.from_result(v, what) for k, v in value.items()})
+        if type(value) in (set, frozenset):
+            return SetVariable.of(self, [self.from_result(v, what) for v in value], type(value))
+        if isinstance(value, range):
+            return RangeVariable(value)
+        if isinstance(value, slice):
+            return SliceVariable([self.from_result(v, what) for v in (value.start, value.stop, value.step)])
+        if is_torch_builtin(value):
+            return TorchFunctionVariable(value)
+        if isinstance(value, types.FunctionType):
+            return self.wrap_function(value, ConstSource(value, value.__qualname__), trusted=True)
+        if isinstance(value, types.MethodType):
+            owner = self.from_result(value.__self__, what)
+            return MethodVariable(self.from_result(value.__func__, what), owner)
+        if isinstance(value, _BUILTIN_CALLABLES):
+            return BuiltinVariable(value)
+        if isinstance(value, _OPAQUE) or type(value).__module__ == "typing":
+            return OpaqueVariable(value)
+        if isinstance(value, (torch.finfo, torch.iinfo)):
+            return OpaqueVariable(value)
+        unsupported("unsupported_value", f"{what}: a {type(value).__qualname__}")
+
+    def as_plain(self, value: VariableTracker) -> Any:
+        """The Python value of a tracker made of constants, containers included."""
+        if value.is_constant():
+            return value.constant()
+        if isinstance(value, (ListVariable, TupleVariable)):
+            return value.cls([self.as_plain(item) for item in value.iterate(self)])
+        if isinstance(value, DictVariable):
+            return {self.as_plain(k): self.as_plain(v) for k, v in zip(value.keys(), value.values(self))}
+        if isinstance(value, SetVariable):
+            return {self.as_plain(m) for m in value.members.values()}
+        unsupported("unsupported_builtin", f"a builtin function on {value.describe()}")
+
+    # -- containers
+    def new_list(self, items: list[VariableTracker]) -> VariableTracker:
+        return ListVariable(items)
+
+    def new_tuple(self, items: list[VariableTracker]) -> VariableTracker:
+        return TupleVariable(items)
+
+    def new_size(self, items: list[VariableTracker]) -> VariableTracker:
+        return TupleVariable(items, cls=torch.Size)
+
+    def new_dict(self, entries: dict[VariableTracker, VariableTracker]) -> DictVariable:
+        """A new dict of these keys and values."""
+        result = DictVariable({})
+        for key, value in entries.items():
+            hashed = result.key_of(self, key)
+            old = result.items.get(hashed)
+            result.items[hashed] = (old[0] if old is not None else key, value)
+        return result
+
+    def new_sequence(self, cls: type, items: list[VariableTracker]) -> VariableTracker:
+        """A new sequence of a builtin class or a named tuple."""
+        if cls is list:
+            return ListVariable(items)
+        if cls in (tuple, torch.Size):
+            return TupleVariable(items, cls=cls)
+        if is_named_tuple(cls):
+            return NamedTupleVariable(items, None, cls)
+        raise Unsupported("unsupported_value", f"a {cls.__qualname__} as result of an operation")
+
+

@@ -1,0 +1,226 @@
+"""What a trace produces: the fx graph, its inputs, the guards and the side effects.
+
+Operations are at the level of the user's torch calls, each with its fake result and the user's stack. Invariant: a node that
+changes memory, draws random numbers or sets torch's state is never removed and never moves.
+"""
+from __future__ import annotations
+
+import contextlib
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+from . import exc, log
+from .fake_mode import TraceFakeMode
+from .guards import GuardSet
+from .side_effects import SideEffects
+from .source import DictItemSource, InstanceDictSource, Source
+from .variables.base import VariableTracker, wrap_value
+from .variables.tensor import TensorVariable, describe_failure
+from .variables.torch_functions import changes_between, set_state, state_now
+
+# Values that are guarded by identity or value, so that a second path to them needs no guard on sameness.
+_FREE_OF_IDENTITY = (
+    int, float, bool, complex, str, bytes, type(None), type, torch.dtype, torch.device, torch.Size, tuple, range, slice,
+    types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
+)
+
+
+class OutputGraph:
+    """The graph under construction of one trace.
+
+    Args:
+        closed: whether a break is an error, so that no code for one is needed.
+    """
+
+    def __init__(self) -> None:
+        self.graph = fx.Graph()
+        self.fake_mode = TraceFakeMode()
+        self.guards = GuardSet()
+        self.effects = SideEffects()
+        self.inputs: list[TensorVariable] = []
+        self._tensors: dict[int, TensorVariable] = {}
+        self._placeholder_names: set[str] = set()
+        self._last_placeholder: fx.Node | None = None
+        self.state_at_entry = state_now()
+        self.operations = 0
+        self._stack_cache: dict[Any, traceback.FrameSummary] = {}
+
+    # -- values from outside
+    def wrap(self, tx: Any, value: Any, source: Source) -> VariableTracker:
+        """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
+        known = self.effects.tracker_of(value)
+        if known is not None:
+            if known.source is not None and known.source != source and not isinstance(value, _FREE_OF_IDENTITY):
+                self.guards.add(source, "tensor_same", known.source)
+            elif known.source != source and isinstance(value, _FREE_OF_IDENTITY):
+                return wrap_value(tx, value, source)
+            return known
+        tracker = wrap_value(tx, value, source)
+        if tracker.source is not None:
+            self.effects.track(value, tracker)
+        return tracker
+
+    def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
+        """A tensor from outside as a graph input; its guards are the caller's business."""
+        try:
+            fake = self.fake_mode.from_tensor(value)
+        except (RuntimeError, NotImplementedError) as error:
+            raise exc.Unsupported("unsupported_value", f"{source.name}: {error}") from error
+        with self._at_inputs():
+            node = self.graph.placeholder(self._input_name(source))
+        self._last_placeholder = node
+        node.meta["example_value"] = fake
+        node.meta["source"] = source.name
+        node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
+        tensor = TensorVariable(node, fake, source, type(value))
+        tensor.value = value
+        self.inputs.append(tensor)
+        return self.register_tensor(tensor)
+
+    @contextlib.contextmanager
+    def _at_inputs(self) -> Iterator[None]:
+        """Placeholders stand before all else, in the order in which they are met."""
+        if self._last_placeholder is not None:
+            with self.graph.inserting_after(self._last_placeholder):
+                yield
+        else:
+            with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+                yield
+
+    def _input_name(self, source: Source) -> str:
+        name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
+        name = f"l_{name}" if not name[0].isalpha() else name
+        unique, number = name, 0
+        while unique in self._placeholder_names:
+            number += 1
+            unique = f"{name}_{number}"
+        self._placeholder_names.add(unique)
+        return unique
+
+    def tensor_of(self, fake: torch.Tensor) -> TensorVariable | None:
+        """The tracker of a fake tensor."""
+        return self._tensors.get(id(fake))
+
+    def register_tensor(self, tensor: TensorVariable) -> TensorVariable:
+        """Makes the tracker findable by its fake tensor, which it keeps alive."""
+        self._tensors[id(tensor.fake)] = tensor
+        return tensor
+
+    # -- operations
+    def run_fake(self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
+        """Runs an operation on fake tensors.
+
+        Returns:
+            the result, and whether the operation has effects beyond it.
+
+        Raises:
+            exc.Unsupported: it can't be run without data, or fails.
+        """
+        mode = self.fake_mode
+        mode.effects_seen = False
+        try:
+            with mode, log.phase("fake_tensors"):
+                if op == "call_method":
+                    result = getattr(args[0], target)(*args[1:], **kwargs)
+                else:
+                    result = target(*args, **kwargs)
+        except DataDependentOutputException as error:
+            raise exc.Unsupported("tensor_to_python", f"{error.func} inside {_name(target)}") from error
+        except DynamicOutputShapeException as error:
+            raise exc.Unsupported("dynamic_output_shape", f"{error.func} inside {_name(target)}") from error
+        except Exception as error:
+            raise describe_failure(target, error) from error
+        return result, mode.effects_seen
+
+    def create_node(
+        self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
+    ) -> fx.Node:
+        """Adds a node with its fake value, effects and the user's stack."""
+        node = self.graph.create_node(op, target, args, kwargs)
+        node.meta["example_value"] = value
+        node.meta["impure"] = impure
+        node.stack_trace = tx.stack_text()
+        self.operations += 1
+        self.effects.epoch += 1
+        return node
+
+    def state_node(self, tx: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A node that sets torch's state where the program does."""
+        self.create_node(tx, "call_function", function, args, kwargs, None, True)
+        self.operations -= 1
+
+    def state_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """Calls that lead from torch's state at entry to its state now."""
+        return changes_between(self.state_at_entry, state_now())
+
+    def restore_state(self) -> None:
+        """Undoes what the trace did to torch's state in this thread."""
+        set_state(self.state_at_entry)
+
+    # -- the finished graph
+    def finish(self, outputs: list[TensorVariable]) -> tuple[fx.GraphModule, list[TensorVariable]] | None:
+        """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
+        for function, args in changes_between(state_now(), self.state_at_entry):
+            node = self.graph.create_node("call_function", function, args, {})
+            node.meta.update(example_value=None, impure=True)
+        self.graph.output(tuple(t.node for t in outputs))
+        self._remove_dead_nodes()
+        if not outputs and not any(_does_something(n) for n in self.graph.nodes):
+            return None
+        used = []
+        for tensor in self.inputs:
+            if tensor.node.users:
+                used.append(tensor)
+            else:
+                self.graph.erase_node(tensor.node)
+        output = next(iter(reversed(self.graph.nodes)))
+        output.meta["example_value"] = tuple(t.fake for t in outputs)
+        module = fx.GraphModule(torch.nn.Module(), self.graph)
+        module.meta["fake_mode"] = self.fake_mode
+        return module, used
+
+    def _remove_dead_nodes(self) -> None:
+        for node in reversed(list(self.graph.nodes)):
+            if node.op in ("placeholder", "output") or node.users or node.meta.get("impure"):
+                continue
+            self.graph.erase_node(node)
+
+    def mutated_inputs(self) -> list[TensorVariable]:
+        """Inputs whose memory some node may change: all that an impure node reads, directly or through views."""
+        touched: set[int] = set()
+        for node in self.graph.nodes:
+            if node.meta.get("impure"):
+                for argument in node.all_input_nodes:
+                    value = argument.meta.get("example_value")
+                    if isinstance(value, torch.Tensor):
+                        touched.add(value.untyped_storage()._cdata)
+        return [t for t in self.inputs if t.fake.untyped_storage()._cdata in touched]
+
+
+def _does_something(node: fx.Node) -> bool:
+    """Whether a node is worth a call of the graph by itself; setting and restoring torch's state is not."""
+    if node.op in ("placeholder", "output"):
+        return False
+    return node.meta.get("example_value") is not None or bool(node.all_input_nodes)
+
+
+def _is_buffer(source: Source) -> bool:
+    return (
+        isinstance(source, DictItemSource)
+        and isinstance(source.base, DictItemSource)
+        and source.base.item in ("_buffers", "_parameters")
+        and isinstance(source.base.base, InstanceDictSource)
+    )
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
+CompiledGraph = Callable[..., Any]

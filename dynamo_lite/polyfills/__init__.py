@@ -1,0 +1,270 @@
+"""Python equivalents of C functions, traced in their place.
+
+The standard library documents most of these as equivalent Python (docs of itertools and functools). Invariant: a replacement
+gives what the C function gives for every argument that it takes, exceptions included.
+"""
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+_NOTHING = object()
+
+
+def reduce(function: Callable[..., Any], iterable: Iterable[Any], initial: Any = _NOTHING, /) -> Any:
+    iterator = iter(iterable)
+    if initial is _NOTHING:
+        try:
+            value = next(iterator)
+        except StopIteration:
+            raise TypeError("reduce() of empty iterable with no initial value") from None
+    else:
+        value = initial
+    for element in iterator:
+        value = function(value, element)
+    return value
+
+
+def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
+    for iterable in iterables:
+        yield from iterable
+
+
+def chain_from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
+    for iterable in iterables:
+        yield from iterable
+
+
+def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
+    pools = [tuple(pool) for pool in iterables] * repeat
+    result: list[tuple[Any, ...]] = [()]
+    for pool in pools:
+        result = [(*head, last) for head in result for last in pool]
+    yield from result
+
+
+def islice(iterable: Iterable[Any], /, *args: int | None) -> Iterator[Any]:
+    bounds = slice(*args)
+    start = 0 if bounds.start is None else bounds.start
+    stop = bounds.stop
+    step = 1 if bounds.step is None else bounds.step
+    if start < 0 or (stop is not None and stop < 0) or step < 1:
+        raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    wanted = start
+    position = 0
+    if stop is not None and stop <= 0:
+        return
+    for element in iterable:
+        if position == wanted:
+            yield element
+            wanted += step
+        position += 1
+        if stop is not None and position >= stop:
+            return
+
+
+def accumulate(iterable: Iterable[Any], func: Any = None, *, initial: Any = None) -> Iterator[Any]:
+    iterator = iter(iterable)
+    total = initial
+    if initial is None:
+        try:
+            total = next(iterator)
+        except StopIteration:
+            return
+    yield total
+    for element in iterator:
+        total = total + element if func is None else func(total, element)
+        yield total
+
+
+def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
+    pool = tuple(iterable)
+    n = len(pool)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    if r > n:
+        return
+    indices = list(range(r))
+    yield tuple(pool[i] for i in indices)
+    while True:
+        i = r - 1
+        while i >= 0 and indices[i] == i + n - r:
+            i -= 1
+        if i < 0:
+            return
+        indices[i] += 1
+        for j in range(i + 1, r):
+            indices[j] = indices[j - 1] + 1
+        yield tuple(pool[i] for i in indices)
+
+
+def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[Any]:
+    pool = tuple(iterable)
+    n = len(pool)
+    for indices in product(range(n), repeat=r):
+        if sorted(indices) == list(indices):
+            yield tuple(pool[i] for i in indices)
+
+
+def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[Any]:
+    pool = tuple(iterable)
+    n = len(pool)
+    count = n if r is None else r
+    for indices in product(range(n), repeat=count):
+        if len(set(indices)) == count:
+            yield tuple(pool[i] for i in indices)
+
+
+def repeat(obj: Any, *times: int) -> Iterator[Any]:
+    if not times:
+        while True:
+            yield obj
+    for _ in range(max(times[0], 0)):
+        yield obj
+
+
+def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
+    value = start
+    while True:
+        yield value
+        value += step
+
+
+def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
+    saved = []
+    for element in iterable:
+        yield element
+        saved.append(element)
+    while saved:
+        yield from saved
+
+
+def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    for element in iterable:
+        if not predicate(element):
+            return
+        yield element
+
+
+def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    iterator = iter(iterable)
+    for element in iterator:
+        if not predicate(element):
+            yield element
+            break
+    yield from iterator
+
+
+def filterfalse(predicate: Any, iterable: Iterable[Any], /) -> Iterator[Any]:
+    for element in iterable:
+        if not (element if predicate is None else predicate(element)):
+            yield element
+
+
+def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    for arguments in iterable:
+        yield function(*arguments)
+
+
+def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
+    for element, wanted in zip(data, selectors):
+        if wanted:
+            yield element
+
+
+def pairwise(iterable: Iterable[Any], /) -> Iterator[Any]:
+    iterator = iter(iterable)
+    try:
+        previous = next(iterator)
+    except StopIteration:
+        return
+    for element in iterator:
+        yield previous, element
+        previous = element
+
+
+def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[Any]:
+    iterators = [iter(iterable) for iterable in iterables]
+    active = len(iterators)
+    if not active:
+        return
+    done = [False] * active
+    while True:
+        values = []
+        for i in range(len(iterators)):
+            value = fillvalue
+            if not done[i]:
+                try:
+                    value = next(iterators[i])
+                except StopIteration:
+                    done[i] = True
+                    active -= 1
+                    if not active:
+                        return
+                    value = fillvalue
+            values.append(value)
+        yield tuple(values)
+
+
+def groupby(iterable: Iterable[Any], key: Any = None) -> Iterator[Any]:
+    groups: list[tuple[Any, list[Any]]] = []
+    for element in iterable:
+        element_key = element if key is None else key(element)
+        if groups and groups[-1][0] == element_key:
+            groups[-1][1].append(element)
+        else:
+            groups.append((element_key, [element]))
+    for group_key, members in groups:
+        yield group_key, iter(members)
+
+
+def count_of(sequence: Iterable[Any], value: Any, /) -> int:
+    total = 0
+    for element in sequence:
+        if element is value or element == value:
+            total += 1
+    return total
+
+
+def index_of(sequence: Iterable[Any], value: Any, /) -> int:
+    for position, element in enumerate(sequence):
+        if element is value or element == value:
+            return position
+    raise ValueError("sequence.index(x): x not in sequence")
+
+
+def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
+    total = start
+    for element in iterable:
+        total = total * element
+    return total
+
+
+# C function or class -> its Python equivalent
+REPLACEMENTS: dict[Any, Callable[..., Any]] = {
+    functools.reduce: reduce,
+    itertools.chain: chain,
+    itertools.chain.from_iterable: chain_from_iterable,
+    itertools.product: product,
+    itertools.islice: islice,
+    itertools.accumulate: accumulate,
+    itertools.combinations: combinations,
+    itertools.combinations_with_replacement: combinations_with_replacement,
+    itertools.permutations: permutations,
+    itertools.repeat: repeat,
+    itertools.count: count,
+    itertools.cycle: cycle,
+    itertools.takewhile: takewhile,
+    itertools.dropwhile: dropwhile,
+    itertools.filterfalse: filterfalse,
+    itertools.starmap: starmap,
+    itertools.compress: compress,
+    itertools.pairwise: pairwise,
+    itertools.zip_longest: zip_longest,
+    itertools.groupby: groupby,
+    operator.countOf: count_of,
+    operator.indexOf: index_of,
+}

@@ -1,0 +1,141 @@
+"""What the traced program changes in objects that exist outside of it, or that leave it.
+
+Objects are found again by identity, so that one object has one tracker. Changes are made to trackers while tracing and
+replayed by generated code after the graph: attributes, contents of lists, dicts and sets, cells, globals.
+
+Invariant: a real object is never changed while tracing.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .guards import GuardSet
+from .source import Source
+from .variables.base import MISSING, VariableTracker, realized
+from .variables.functions import CellVariable
+from .variables.mappings import DictVariable, SetVariable
+from .variables.sequences import ListVariable
+
+if TYPE_CHECKING:
+    from .codegen import Codegen
+
+_REPLACED = (ListVariable, DictVariable, SetVariable, CellVariable)
+
+
+class SideEffects:
+    """The trackers of real objects, and the changes made to them in this trace."""
+
+    def __init__(self) -> None:
+        self._trackers: dict[int, tuple[Any, VariableTracker]] = {}
+        self._attributes: dict[int, tuple[VariableTracker, dict[str, Any]]] = {}
+        self._mutated: dict[int, VariableTracker] = {}
+        self._globals: dict[int, tuple[dict[str, Any], Source, dict[str, Any]]] = {}
+        self.epoch = 0
+
+    # -- identity
+    def tracker_of(self, value: Any) -> VariableTracker | None:
+        """The tracker of a real object that has been met in this trace."""
+        known = self._trackers.get(id(value))
+        return known[1] if known is not None else None
+
+    def track(self, value: Any, tracker: VariableTracker) -> VariableTracker:
+        """Remembers that `tracker` stands for `value`, which is kept alive so that its id stays its own."""
+        self._trackers[id(value)] = (value, tracker)
+        return tracker
+
+    def is_tracked(self, value: Any) -> bool:
+        """Whether an object's contents may have been changed in this trace."""
+        known = self._trackers.get(id(value))
+        return known is not None and id(known[1]) in self._mutated
+
+    # -- changes
+    def mutate(self, tracker: VariableTracker) -> None:
+        """Announces a change of the contents of a list, dict, set or cell."""
+        self.epoch += 1
+        if tracker.source is not None:
+            self._mutated[id(tracker)] = tracker
+
+    def advance(self, tracker: VariableTracker) -> None:
+        """Announces a change of an object that exists in the trace alone, such as an iterator's position."""
+        self.epoch += 1
+
+    def attributes_of(self, tracker: VariableTracker) -> dict[str, Any]:
+        """The attributes written in this trace: name -> tracker, or MISSING where deleted."""
+        entry = self._attributes.get(id(tracker))
+        return entry[1] if entry is not None else {}
+
+    def load_attr(self, tracker: VariableTracker, name: str) -> Any:
+        """A written attribute; None when it has been deleted."""
+        value = self._attributes[id(tracker)][1][name]
+        return None if value is MISSING else value
+
+    def store_attr(self, tracker: VariableTracker, name: str, value: Any) -> None:
+        """Announces that an attribute is set, or deleted with MISSING."""
+        self.epoch += 1
+        written = self._attributes.setdefault(id(tracker), (tracker, {}))[1]
+        if value is MISSING and tracker.source is None:
+            written.pop(name, None)
+        else:
+            written.pop(name, None)
+            written[name] = value
+
+    # -- globals
+    def load_global(self, tx: Any, space: dict[str, Any], name: str) -> Any:
+        """A global written in this trace; None if it was not written, MISSING if it was deleted."""
+        entry = self._globals.get(id(space))
+        if entry is None or name not in entry[2]:
+            return None
+        value = entry[2][name]
+        return value if value is MISSING else realized(tx, value)
+
+    def store_global(self, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
+        """Announces that a global is set, or deleted with MISSING."""
+        self.epoch += 1
+        self._globals.setdefault(id(space), (space, source, {}))[2][name] = value
+
+    # -- replay
+    def has_changes(self) -> bool:
+        """Whether generated code has anything to replay."""
+        return bool(self._mutated or self._globals or any(t.source is not None for t, _ in self._attributes.values()))
+
+    def guard_distinct(self, guards: GuardSet) -> None:
+        """Objects that were changed must be other objects than those of their kind next time, too."""
+        changed = [t for t in self._mutated.values() if t.source is not None]
+        changed += [t for t, written in self._attributes.values() if t.source is not None and written]
+        for tracker in changed:
+            for _, other in self._trackers.values():
+                if other is tracker or other.source is None or tracker.source is None or type(other) is not type(tracker):
+                    continue
+                if other.python_type() is tracker.python_type() and other.source != tracker.source:
+                    guards.add(tracker.source, "not_same", other.source)
+
+    def replay(self, cg: Codegen) -> None:
+        """Emits the changes. Values are computed before any object is changed, so that order does not matter."""
+        stores: list[Any] = []
+        for tracker in self._mutated.values():
+            stores.append(self._prepare_contents(cg, tracker))
+        for tracker, written in self._attributes.values():
+            if tracker.source is not None and written:
+                stores.append(self._prepare_attributes(cg, tracker, written))
+        for space, source, written in self._globals.values():
+            stores.append(self._prepare_globals(cg, space, source, written))
+        for store in stores:
+            store()
+
+    def _prepare_contents(self, cg: Codegen, tracker: VariableTracker) -> Any:
+        if isinstance(tracker, CellVariable):
+            if tracker.contents is MISSING:
+                return lambda: cg.delete_cell(tracker)
+            held = cg.hold(tracker.contents)
+            return lambda: cg.store_cell(tracker, held)
+        assert isinstance(tracker, _REPLACED)
+        held = cg.hold_contents(tracker)
+        return lambda: cg.replace_contents(tracker, held)
+
+    def _prepare_attributes(self, cg: Codegen, tracker: VariableTracker, written: dict[str, Any]) -> Any:
+        held = {name: value if value is MISSING else cg.hold(value) for name, value in written.items()}
+        return lambda: cg.replay_attributes(tracker, held)
+
+    def _prepare_globals(self, cg: Codegen, space: dict[str, Any], source: Source, written: dict[str, Any]) -> Any:
+        held = {name: value if value is MISSING else cg.hold(value) for name, value in written.items()}
+        return lambda: cg.replay_globals((space, source), held)

@@ -1,0 +1,219 @@
+"""What becomes of a Python function that the traced program calls: a graph node, inlined, or called in plain Python.
+
+Three tables decide, in this order: functions marked by the user, functions by identity, modules by the longest matching prefix.
+Anything not in a table is inlined. Users extend the tables with ``allow_in_graph``, ``disallow_in_graph``, ``disable`` and
+``config.extra_inline_modules`` / ``extra_skip_modules``.
+
+Invariant: the decision depends on the function alone, so that it is the same at every call.
+"""
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+import weakref
+from typing import Any
+
+import torch
+
+from . import config
+
+
+class Rule(enum.Enum):
+    """What a call of a function becomes."""
+
+    GRAPH = "a graph node"
+    INLINE = "inlined"
+    SKIP = "called in plain Python"
+    CONSTANT = "called once, while compiling"
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """A rule, and for SKIP the kind of break and the reason."""
+
+    rule: Rule
+    kind: str = "call_skipped"
+    reason: str = ""
+
+
+# Functions that users marked. Weak, so that marking a function does not keep it.
+_marked: weakref.WeakKeyDictionary[Any, Decision] = weakref.WeakKeyDictionary()
+
+_INLINE = Decision(Rule.INLINE)
+_GRAPH = Decision(Rule.GRAPH)
+
+
+def _skip(kind: str, reason: str) -> Decision:
+    return Decision(Rule.SKIP, kind, reason)
+
+
+# Module prefix -> decision for its Python functions. The longest prefix wins.
+MODULES: dict[str, Decision] = {
+    # torch: what is made of tensor operations goes into the graph as the user wrote it ...
+    "torch.nn.functional": _GRAPH,
+    "torch.functional": _GRAPH,
+    "torch._tensor": _GRAPH,
+    "torch.special": _GRAPH,
+    "torch.linalg": _GRAPH,
+    "torch.fft": _GRAPH,
+    "torch._VF": _GRAPH,
+    "torch._ops": _GRAPH,
+    # ... Python around it is inlined ...
+    "torch": _INLINE,
+    "torch.nn.modules": _INLINE,
+    "torch.amp": _INLINE,
+    "torch.autograd.grad_mode": _INLINE,
+    # ... and what acts on torch itself is called.
+    "torch.autograd": _skip("autograd_in_graph", "it belongs to the autograd engine"),
+    "torch._functorch": _skip("functorch", "it runs under a functorch level"),
+    "torch.func": _skip("functorch", "it runs under a functorch level"),
+    "torch._higher_order_ops": _skip("unsupported_torch_call", "a higher-order operator"),
+    "torch.distributed": _skip("distributed", "processes have to meet at it"),
+    "torch.jit": _skip("unsupported_torch_call", "it acts on TorchScript"),
+    "torch.fx": _skip("unsupported_torch_call", "it acts on graphs"),
+    "torch._dynamo": _skip("call_skipped", "it belongs to torch.compile"),
+    "torch._inductor": _skip("call_skipped", "it belongs to torch.compile"),
+    "torch.compiler": _skip("call_skipped", "it belongs to torch.compile"),
+    "torch.library": _skip("unsupported_torch_call", "it registers operators"),
+    "torch._library": _skip("unsupported_torch_call", "it runs custom operators"),
+    "torch.profiler": _skip("unsupported_torch_call", "it records the program while it runs"),
+    "torch.utils.data": _skip("input_output", "it loads data"),
+    "torch.utils.checkpoint": _skip("autograd_in_graph", "it runs its function again in the backward pass"),
+    "torch.serialization": _skip("input_output", "it reads or writes files"),
+    "torch.hub": _skip("input_output", "it reads or writes files"),
+    "torch.random": _skip("rng_state", "it reads or sets generators"),
+    "torch.cuda": _skip("unsupported_torch_call", "it acts on the device"),
+    "torch._subclasses": _skip("tensor_subclass", "it acts on tensor subclasses"),
+    "torch.nn.parallel": _skip("distributed", "it acts on several devices"),
+    "torch.nn.parameter": _skip("unsupported_torch_call", "it makes parameters"),
+    "torch.nn.init": _skip("unsupported_torch_call", "it initializes parameters"),
+    "torch.nn.utils.parametrize": _INLINE,
+    # The standard library is Python like any other, except for what reaches beyond the program.
+    "logging": _skip("print_or_log", "logging"),
+    "warnings": _skip("print_or_log", "a warning"),
+    "os": _skip("input_output", "it asks the operating system"),
+    "posixpath": _skip("input_output", "it asks the operating system"),
+    "genericpath": _skip("input_output", "it asks the operating system"),
+    "pathlib": _skip("input_output", "it asks the operating system"),
+    "shutil": _skip("input_output", "it asks the operating system"),
+    "subprocess": _skip("process_control", "it starts processes"),
+    "multiprocessing": _skip("process_control", "it starts processes"),
+    "threading": _skip("process_control", "it acts on threads"),
+    "concurrent": _skip("process_control", "it acts on threads"),
+    "asyncio": _skip("process_control", "it acts on tasks"),
+    "signal": _skip("process_control", "it acts on signals"),
+    "socket": _skip("input_output", "it acts on sockets"),
+    "importlib": _skip("import_statement", "it imports"),
+    "random": _skip("rng_state", "Python's random numbers"),
+    "pickle": _skip("input_output", "it serializes"),
+    "json": _skip("input_output", "it serializes"),
+    "re": _skip("call_skipped", "regular expressions are compiled code"),
+    "traceback": _skip("process_control", "it acts on frames"),
+    "inspect": _INLINE,
+    "numpy": _skip("numpy_conversion", "NumPy"),
+    "unittest": _skip("call_skipped", "a test framework"),
+    "pytest": _skip("call_skipped", "a test framework"),
+    "_pytest": _skip("call_skipped", "a test framework"),
+    "dynamo_lite": _skip("call_skipped", "it belongs to the compiler"),
+    "dynamo_lite.polyfills": _INLINE,
+}
+
+# Functions by identity, where their module's row does not fit.
+FUNCTIONS: dict[Any, Decision] = {
+    torch.nn.functional.multi_head_attention_forward: _INLINE,
+    torch.compiler.is_compiling: _GRAPH,
+    torch.compiler.is_dynamo_compiling: _GRAPH,
+    torch.compiler.is_exporting: _GRAPH,
+    torch.jit.is_scripting: _GRAPH,
+    torch.jit.is_tracing: _GRAPH,
+    torch._jit_internal.is_scripting: _GRAPH,
+    torch.overrides.has_torch_function: _GRAPH,
+    torch.is_tensor: _GRAPH,
+    torch.is_storage: _GRAPH,
+    torch._assert: _GRAPH,
+    torch._check: _GRAPH,
+    torch.get_default_device: _GRAPH,
+    torch.cuda.is_available: _GRAPH,
+    torch.cuda.device_count: _GRAPH,
+    torch.backends.mkldnn.is_available: _GRAPH,
+    torch.amp.autocast_mode.is_autocast_available: _GRAPH,
+    torch.are_deterministic_algorithms_enabled: _GRAPH,
+    torch.is_deterministic_algorithms_warn_only_enabled: _GRAPH,
+    torch.is_warn_always_enabled: _GRAPH,
+    torch.set_default_dtype: _GRAPH,
+    torch.use_deterministic_algorithms: _skip("torch_state", "it sets torch's state"),
+    torch.manual_seed: _GRAPH,
+    torch.save: _GRAPH,
+    torch.load: _GRAPH,
+    torch.vmap: _GRAPH,
+    torch.set_default_device: _GRAPH,
+    torch.set_float32_matmul_precision: _GRAPH,
+    torch.set_default_tensor_type: _GRAPH,
+}
+
+
+def mark(function: Any, decision: Decision) -> None:
+    """Decides about one function, past the tables."""
+    _marked[function] = decision
+
+
+def forget_marks() -> None:
+    """Forgets what users decided. For tests."""
+    _marked.clear()
+
+
+def decide(function: types.FunctionType) -> Decision:
+    """What a call of a Python function becomes."""
+    marked = _marked.get(function)
+    if marked is not None:
+        return marked
+    listed = FUNCTIONS.get(function)
+    if listed is not None:
+        return listed
+    if getattr(function, "_torchdynamo_disable", False):
+        return _skip("disabled_function", "torch.compiler.disable")
+    return decide_module(_home(function))
+
+
+def _home(function: types.FunctionType) -> str:
+    # functools.wraps copies __module__ from the function inside; what runs is the wrapper, whose globals tell its home.
+    home = function.__globals__.get("__name__")
+    return home if isinstance(home, str) else ""
+
+
+def decide_module(name: str) -> Decision:
+    """What functions of a module become."""
+    best = ""
+    decision = _INLINE
+    extra = [(m, _INLINE) for m in config.extra_inline_modules]
+    extra += [(m, _skip("call_skipped", "config.extra_skip_modules")) for m in config.extra_skip_modules]
+    for prefix, rule in [*_candidates(name), *extra]:
+        if len(prefix) >= len(best) and (name == prefix or name.startswith(prefix + ".")):
+            best, decision = prefix, rule
+    return decision
+
+
+def _candidates(name: str) -> list[tuple[str, Decision]]:
+    found = []
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        prefix = ".".join(parts[:end])
+        if prefix in MODULES:
+            found.append((prefix, MODULES[prefix]))
+    return found
+
+
+def skip_frame_reason(code: types.CodeType, module: str) -> str | None:
+    """Why frames of this code are never captured from the hook, or None.
+
+    A frame is met by the hook when a captured function called it in plain Python. Libraries that are called rather than
+    traced are left alone, as is code without a module of its own.
+    """
+    decision = decide_module(module)
+    if decision.rule is Rule.SKIP:
+        return f"functions of {module} are called, not captured: {decision.reason}"
+    if module == "torch" or module.startswith("torch."):
+        if not module.startswith(("torch.nn", "torch.optim")):
+            return f"functions of {module} are torch's own"
+    return None

@@ -1,0 +1,240 @@
+"""The value model: one :class:`VariableTracker` stands for one Python value during symbolic evaluation.
+
+Classes that represent values of certain Python types register how such a value is wrapped, beside the class
+(:func:`wraps_type`, :func:`wraps_if`). `tx` in the methods below is the translator of the frame that is being evaluated; it
+gives access to the output graph, the guards and inlining, so that values need not import the evaluator.
+
+Invariants: a Python object that has an identity has one tracker during a trace; a tracker's method either gives exactly what
+Python would give, raises :class:`ObservedException` where Python would raise, or raises ``exc.Unsupported``.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from ..exc import Unsupported
+from ..source import Source
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
+
+
+class ObservedException(Exception):
+    """An exception that the traced program raises; `value` is the tracker of the exception object."""
+
+    def __init__(self, value: VariableTracker) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+def unsupported(kind: str, detail: str, hint: str | None = None) -> NoReturn:
+    """Gives up on the instruction that is being evaluated; `kind` is an identifier of ``break_kinds``."""
+    raise Unsupported(kind, detail, hint=hint)
+
+
+class VariableTracker:
+    """The base class; every method is what Python does with a value, and by default unsupported.
+
+    Args:
+        source: where the value lives, if it came into the frame from outside.
+    """
+
+    # Whether `is` has a meaning that the program may rely on, so that it has to be built once and shared.
+    has_identity: ClassVar[bool] = False
+
+    def __init__(self, source: Source | None = None) -> None:
+        self.source = source
+
+    # -- what it is
+    def python_type(self) -> type:
+        """The value's exact type."""
+        unsupported("unsupported_value", f"type() of {self.describe()}")
+
+    def describe(self) -> str:
+        """The value in words, for messages."""
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"{type(self).__name__.removesuffix('Variable').lower()}{name}"
+
+    def is_constant(self) -> bool:
+        """Whether :meth:`constant` gives the Python value itself."""
+        return False
+
+    def constant(self) -> Any:
+        """The Python value, for values that are wholly known and immutable."""
+        unsupported("unsupported_value", f"{self.describe()} is not a constant")
+
+    def hash_key(self) -> Any:
+        """What stands for the value as a key of a dict or member of a set."""
+        unsupported("unsupported_value", f"{self.describe()} as a dict key")
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        """Whether both are one object (`is`); None when that can't be told."""
+        if self is other:
+            return True
+        return False if self.has_identity or other.has_identity else None
+
+    # -- the graph
+    def as_argument(self, tx: Any) -> Any:
+        """The value as an argument of a graph node."""
+        unsupported("unsupported_torch_call", f"{self.describe()} as an argument of a torch function")
+
+    def contains_tensor(self) -> bool:
+        """Whether a tensor stands in the value, so that an operation on it belongs into the graph."""
+        return False
+
+    # -- generated code
+    def reconstruct(self, cg: Codegen) -> None:
+        """Emits code that pushes the value."""
+        unsupported("unsupported_value", f"rebuilding {self.describe()} after the graph")
+
+    # -- Python's protocols
+    def truth(self, tx: Any) -> bool:
+        """bool(value)."""
+        unsupported("unsupported_value", f"truth of {self.describe()}")
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        """value.name; raises AttributeError as an ObservedException."""
+        unsupported("unsupported_attribute", f"{self.describe()}.{name}")
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        """value.name = value."""
+        unsupported("side_effect_unsupported", f"setting {name!r} of {self.describe()}")
+
+    def delattr(self, tx: Any, name: str) -> None:
+        """del value.name."""
+        unsupported("side_effect_unsupported", f"deleting {name!r} of {self.describe()}")
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """value(*args, **kwargs)."""
+        unsupported("call_skipped", f"calling {self.describe()}")
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """value.name(*args, **kwargs)."""
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def length(self, tx: Any) -> VariableTracker:
+        """len(value)."""
+        return tx.call_special(self, "__len__")
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        """value[key]."""
+        return tx.call_special(self, "__getitem__", key)
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        """value[key] = value."""
+        tx.call_special(self, "__setitem__", key, value)
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        """del value[key]."""
+        tx.call_special(self, "__delitem__", key)
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        """item in value."""
+        for candidate in self.iterate(tx):
+            if tx.same_or_equal(candidate, item):
+                return True
+        return False
+
+    def iterate(self, tx: Any) -> Iterable[VariableTracker]:
+        """The elements, each fetched as it is asked for."""
+        iterator = self.iterator(tx)
+        while (item := iterator.next(tx)) is not None:
+            yield item
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        """iter(value): a tracker with :meth:`next`."""
+        unsupported("unsupported_iteration", f"iterating over {self.describe()}")
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        """next(value), None when exhausted."""
+        unsupported("unsupported_iteration", f"next() of {self.describe()}")
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        """value `op` other (other `op` value when reflected); None stands for NotImplemented."""
+        return None
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        """value `op`= other where the type changes itself; None when it falls back to the plain operator."""
+        return None
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        """value `op` other for a comparison; None stands for NotImplemented."""
+        return None
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        """op value for one of ``- + ~``."""
+        names = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+        return tx.call_special(self, names[op])
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}>"
+
+
+# ---------------------------------------------------------------- from Python values to trackers
+Wrapper = Callable[[Any, Any, Source], VariableTracker]
+_BY_TYPE: dict[type, Wrapper] = {}
+_BY_TEST: list[tuple[int, Callable[[Any], bool], Wrapper]] = []
+
+
+def wraps_type(*types: type) -> Callable[[Wrapper], Wrapper]:
+    """Registers ``(tx, value, source) -> tracker`` for values of exactly these types."""
+
+    def register(wrapper: Wrapper) -> Wrapper:
+        for cls in types:
+            assert cls not in _BY_TYPE, cls
+            _BY_TYPE[cls] = wrapper
+        return wrapper
+
+    return register
+
+
+def wraps_if(test: Callable[[Any], bool], rank: int) -> Callable[[Wrapper], Wrapper]:
+    """Registers a wrapper for values that pass a test; lower ranks are asked first."""
+
+    def register(wrapper: Wrapper) -> Wrapper:
+        _BY_TEST.append((rank, test, wrapper))
+        _BY_TEST.sort(key=lambda entry: entry[0])
+        return wrapper
+
+    return register
+
+
+def wrap_value(tx: Any, value: Any, source: Source) -> VariableTracker:
+    """The tracker of a value that lives at `source`, guarded; the caller has looked for an existing tracker."""
+    wrapper = _BY_TYPE.get(type(value))
+    if wrapper is not None:
+        return wrapper(tx, value, source)
+    for _, test, candidate in _BY_TEST:
+        if test(value):
+            return candidate(tx, value, source)
+    unsupported("unsupported_value", f"{source.name} of type {type(value).__qualname__}")
+
+
+class LazyVariable(VariableTracker):
+    """A value at a source that nothing has looked at yet, so that it needs no guard yet."""
+
+    has_identity = True
+
+    def __init__(self, value: Any, source: Source) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def realize(self, tx: Any) -> VariableTracker:
+        """The real tracker of the value."""
+        assert self.source is not None
+        return tx.output.wrap(tx, self.value, self.source)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_source(self.source)
+
+    def contains_tensor(self) -> bool:
+        return True  # unknown: ask after realize()
+
+
+def realized(tx: Any, value: VariableTracker) -> VariableTracker:
+    """`value`, looked at."""
+    return value.realize(tx) if isinstance(value, LazyVariable) else value

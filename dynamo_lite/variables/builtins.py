@@ -1,0 +1,426 @@
+"""Builtin functions and functions of C modules.
+
+Each builtin is a row in a table: the function and a handler on trackers. A C function that only computes is folded when its
+arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that; every other call breaks the graph.
+Invariant: a function is folded only if it is listed as pure.
+"""
+from __future__ import annotations
+
+import builtins
+import itertools
+import math
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .. import polyfills
+from ..source import Source
+from .base import MISSING, VariableTracker, unsupported, wraps_if
+from .constant import ConstantVariable
+from .iterators import CallIteratorVariable
+from .objects import ClassVariable, ObjectVariable
+from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
+from .tensor import TensorVariable, call_in_graph
+from .torch_functions import TorchFunctionVariable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+Handler = Callable[..., VariableTracker]
+_HANDLERS: dict[Any, Handler] = {}
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these builtins."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            _HANDLERS[function] = handler
+        return handler
+
+    return register
+
+
+# Modules whose C functions have no effects and depend on their arguments alone.
+_PURE_MODULES = (math, operator)
+_PURE = {
+    id(f) for f in (
+        abs, round, pow, divmod, ord, chr, hex, bin, oct, ascii, hash, format, len, min, max, sum, any, all, repr, sorted,
+        str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans,
+        object.__repr__, math.prod,
+    )
+}
+_BREAKS = {
+    print: "print_or_log", input: "input_output", open: "input_output", exec: "dynamic_code", eval: "dynamic_code",
+    compile: "dynamic_code", globals: "dynamic_code", locals: "dynamic_code", vars: "dynamic_code",
+    breakpoint: "process_control", __import__: "import_statement",
+}
+
+
+class BuiltinVariable(VariableTracker):
+    """A function written in C that is not torch's."""
+
+    has_identity = True
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        module = getattr(self.value, "__module__", None)
+        name = getattr(self.value, "__qualname__", repr(self.value))
+        return name if module in (None, "builtins") else f"{module}.{name}"
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.value
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        handler = _HANDLERS.get(self.value)
+        if handler is not None:
+            return tx.checked_call(handler, tx, *args, **kwargs)
+        replacement = polyfills.REPLACEMENTS.get(self.value)
+        if replacement is not None:
+            return tx.call(tx.library_function(replacement), args, kwargs)
+        if is_pure(self.value) and all(a.is_constant() for a in (*args, *kwargs.values())):
+            plain = [a.constant() for a in args]
+            named = {k: v.constant() for k, v in kwargs.items()}
+            return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())
+        if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
+            return tx.call_unbound(self.value, args, kwargs)
+        bound = getattr(self.value, "__self__", None)
+        if bound is not None and not isinstance(bound, (types.ModuleType, type)):
+            return tx.call_method_of_value(bound, self.value, args, kwargs)
+        kind = _BREAKS.get(self.value)
+        if kind is not None:
+            unsupported(kind, f"{self.describe()}()")
+        unsupported("call_skipped", f"{self.describe()}()")
+
+
+def is_pure(value: Any) -> bool:
+    """Whether a C function may be called while tracing."""
+    return id(value) in _PURE or getattr(value, "__self__", None) in _PURE_MODULES
+
+
+@wraps_if(lambda v: isinstance(v, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+                                   types.MethodWrapperType, types.ClassMethodDescriptorType)), rank=3)
+def _wrap_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return BuiltinVariable(value, source)
+
+
+# ---------------------------------------------------------------- values and their kinds
+@handles(len)
+def _len(tx: Any, value: VariableTracker) -> VariableTracker:
+    return value.length(tx)
+
+
+@handles(isinstance)
+def _isinstance(tx: Any, value: VariableTracker, classes: VariableTracker) -> VariableTracker:
+    return ConstantVariable(tx.is_instance(value, classes))
+
+
+@handles(issubclass)
+def _issubclass(tx: Any, cls: VariableTracker, classes: VariableTracker) -> VariableTracker:
+    return ConstantVariable(tx.run_python(issubclass, cls.constant(), tx.as_plain(classes)))
+
+
+@handles(callable)
+def _callable(tx: Any, value: VariableTracker) -> VariableTracker:
+    if isinstance(value, ObjectVariable):
+        return ConstantVariable(tx.class_lookup(value.cls, "__call__") is not None)
+    if isinstance(value, (ConstantVariable, SequenceVariable, TensorVariable)):
+        return ConstantVariable(callable(value.value) if isinstance(value, ConstantVariable) else False)
+    return ConstantVariable(issubclass(type(value), VariableTracker) and hasattr(value.python_type(), "__call__"))
+
+
+@handles(id)
+def _id(tx: Any, value: VariableTracker) -> VariableTracker:
+    if value.is_constant() and isinstance(value, (ClassVariable, BuiltinVariable, TorchFunctionVariable)):
+        return ConstantVariable(id(value.constant()))
+    return tx.identity_number(value)
+
+
+@handles(hash)
+def _hash(tx: Any, value: VariableTracker) -> VariableTracker:
+    if value.is_constant():
+        return ConstantVariable(tx.run_python(hash, value.constant()))
+    if isinstance(value, ObjectVariable) and isinstance(tx.class_lookup(value.cls, "__hash__"), types.FunctionType):
+        return tx.call_method(value, "__hash__", [])
+    return tx.identity_number(value)
+
+
+# ---------------------------------------------------------------- attributes
+@handles(getattr)
+def _getattr(
+    tx: Any, value: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
+) -> VariableTracker:
+    if default is None:
+        return tx.getattr(value, name.constant())
+    try:
+        return tx.getattr(value, name.constant())
+    except tx.observed as error:
+        if issubclass(error.value.python_type(), AttributeError):
+            return default
+        raise
+
+
+@handles(hasattr)
+def _hasattr(tx: Any, value: VariableTracker, name: VariableTracker) -> VariableTracker:
+    return ConstantVariable(tx.has_attribute(value, name.constant()))
+
+
+@handles(setattr)
+def _setattr(tx: Any, value: VariableTracker, name: VariableTracker, new: VariableTracker) -> VariableTracker:
+    value.setattr(tx, name.constant(), new)
+    return ConstantVariable(None)
+
+
+@handles(delattr)
+def _delattr(tx: Any, value: VariableTracker, name: VariableTracker) -> VariableTracker:
+    value.delattr(tx, name.constant())
+    return ConstantVariable(None)
+
+
+@handles(vars)
+def _vars(tx: Any, *args: VariableTracker) -> VariableTracker:
+    if len(args) != 1:
+        unsupported("dynamic_code", "vars()")
+    return tx.getattr(args[0], "__dict__")
+
+
+# ---------------------------------------------------------------- numbers
+_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "lshift": "<<", "rshift": ">>", "and_": "&", "or_": "|", "xor": "^", "concat": "+",
+}
+_INPLACE = {
+    "iadd": "+", "isub": "-", "imul": "*", "itruediv": "/", "ifloordiv": "//", "imod": "%", "ipow": "**", "imatmul": "@",
+    "ilshift": "<<", "irshift": ">>", "iand": "&", "ior": "|", "ixor": "^", "iconcat": "+",
+}
+_COMPARISONS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}
+_UNARY = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
+
+
+def _register_operators() -> None:
+    def binary(symbol: str) -> Handler:
+        return lambda tx, a, b: tx.binary(symbol, a, b)
+
+    def inplace(symbol: str) -> Handler:
+        return lambda tx, a, b: tx.inplace(symbol, a, b)
+
+    def compare(symbol: str) -> Handler:
+        return lambda tx, a, b: tx.compare(symbol, a, b)
+
+    def unary(symbol: str) -> Handler:
+        return lambda tx, a: a.unary(tx, symbol)
+
+    for table, make in ((_OPERATORS, binary), (_INPLACE, inplace), (_COMPARISONS, compare), (_UNARY, unary)):
+        for name, symbol in table.items():
+            _HANDLERS[getattr(operator, name)] = make(symbol)
+    _HANDLERS[operator.getitem] = lambda tx, a, key: a.getitem(tx, key)
+    _HANDLERS[operator.setitem] = lambda tx, a, key, value: a.setitem(tx, key, value) or ConstantVariable(None)
+    _HANDLERS[operator.delitem] = lambda tx, a, key: a.delitem(tx, key) or ConstantVariable(None)
+    _HANDLERS[operator.contains] = lambda tx, a, item: ConstantVariable(a.contains(tx, item))
+    _HANDLERS[operator.truth] = lambda tx, a: ConstantVariable(tx.truth(a))
+    _HANDLERS[operator.not_] = lambda tx, a: ConstantVariable(not tx.truth(a))
+    _HANDLERS[operator.is_] = lambda tx, a, b: ConstantVariable(tx.is_same(a, b))
+    _HANDLERS[operator.is_not] = lambda tx, a, b: ConstantVariable(not tx.is_same(a, b))
+
+
+_register_operators()
+
+
+@handles(abs)
+def _abs(tx: Any, value: VariableTracker) -> VariableTracker:
+    if isinstance(value, TensorVariable):
+        return call_in_graph(tx, abs, [value], {})
+    if value.is_constant():
+        return ConstantVariable(tx.run_python(abs, value.constant()))
+    return tx.call_special(value, "__abs__")
+
+
+@handles(round)
+def _round(tx: Any, value: VariableTracker, digits: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(value, TensorVariable):
+        return tx.call_method(value, "__round__" if digits is None else "round", [] if digits is None else [digits])
+    args = [value.constant()] + ([digits.constant()] if digits is not None else [])
+    return ConstantVariable(tx.run_python(round, *args))
+
+
+@handles(pow)
+def _pow(tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None) -> VariableTracker:
+    if mod is None:
+        return tx.binary("**", base, exp)
+    return ConstantVariable(tx.run_python(pow, base.constant(), exp.constant(), mod.constant()))
+
+
+@handles(divmod)
+def _divmod(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    return tx.new_tuple([tx.binary("//", a, b), tx.binary("%", a, b)])
+
+
+@handles(sum)
+def _sum(tx: Any, items: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
+    total = ConstantVariable(0) if start is None else start
+    for item in items.iterate(tx):
+        total = tx.binary("+", total, item)
+    return total
+
+
+def _extreme(symbol: str, name: str) -> Handler:
+    def handler(
+        tx: Any, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
+    ) -> VariableTracker:
+        items = list(args[0].iterate(tx)) if len(args) == 1 else list(args)
+        if not items:
+            if default is not None:
+                return default
+            tx.raise_error(ValueError, f"{name}() arg is an empty sequence")
+        use_key = key is not None and not (key.is_constant() and key.constant() is None)
+        best, best_key = items[0], tx.call(key, [items[0]], {}) if use_key else items[0]
+        for item in items[1:]:
+            item_key = tx.call(key, [item], {}) if use_key else item
+            if tx.truth(tx.compare(symbol, item_key, best_key)):
+                best, best_key = item, item_key
+        return best
+
+    return handler
+
+
+_HANDLERS[min] = _extreme("<", "min")
+_HANDLERS[max] = _extreme(">", "max")
+
+
+@handles(any)
+def _any(tx: Any, items: VariableTracker) -> VariableTracker:
+    return ConstantVariable(any(tx.truth(item) for item in items.iterate(tx)))
+
+
+@handles(all)
+def _all(tx: Any, items: VariableTracker) -> VariableTracker:
+    return ConstantVariable(all(tx.truth(item) for item in items.iterate(tx)))
+
+
+# ---------------------------------------------------------------- iteration
+@handles(iter)
+def _iter(tx: Any, value: VariableTracker, sentinel: VariableTracker | None = None) -> VariableTracker:
+    if sentinel is not None:
+        return CallIteratorVariable(value, sentinel)
+    return tx.get_iter(value)
+
+
+@handles(next)
+def _next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+    value = iterator.next(tx)
+    if value is not None:
+        return value
+    if default is not None:
+        return default
+    tx.raise_stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
+
+
+@handles(sorted)
+def _sorted(
+    tx: Any, items: VariableTracker, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+) -> VariableTracker:
+    return ListVariable(sort_items(tx, list(items.iterate(tx)), key, reverse))
+
+
+# ---------------------------------------------------------------- text
+@handles(repr, ascii)
+def _repr(tx: Any, value: VariableTracker) -> VariableTracker:
+    return tx.to_text(value, "r")
+
+
+@handles(format)
+def _format(tx: Any, value: VariableTracker, spec: VariableTracker | None = None) -> VariableTracker:
+    return tx.format_value(value, "", spec.constant() if spec is not None else "")
+
+
+@handles(object.__new__)
+def _object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.new_object(cls, list(args), kwargs)
+
+
+@handles(object.__setattr__)
+def _object_setattr(tx: Any, owner: VariableTracker, name: VariableTracker, value: VariableTracker) -> VariableTracker:
+    if not isinstance(owner, ObjectVariable):
+        unsupported("side_effect_unsupported", f"object.__setattr__ of {owner.describe()}")
+    owner.generic_setattr(tx, name.constant(), value)
+    return ConstantVariable(None)
+
+
+@handles(object.__getattribute__)
+def _object_getattribute(tx: Any, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+    if not isinstance(owner, ObjectVariable):
+        return tx.getattr(owner, name.constant())
+    value = owner.generic_getattr(tx, name.constant())
+    if value is None:
+        tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name.constant()!r}")
+    return value
+
+
+@handles(object.__delattr__)
+def _object_delattr(tx: Any, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+    tx.output.effects.store_attr(owner, name.constant(), MISSING)
+    return ConstantVariable(None)
+
+
+@handles(object.__init__)
+def _object_init(tx: Any, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return ConstantVariable(None)
+
+
+@handles(operator.index)
+def _index(tx: Any, value: VariableTracker) -> VariableTracker:
+    if isinstance(value, ObjectVariable):
+        return tx.call_method(value, "__index__", [])
+    if isinstance(value, TensorVariable):
+        return value.call_method(tx, "__index__", [], {})
+    return ConstantVariable(tx.run_python(operator.index, tx.as_plain(value)))
+
+
+@handles(operator.length_hint)
+def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+    return value.length(tx)
+
+
+@handles(builtins.__build_class__)
+def _build_class(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    unsupported("class_definition", f"class {args[1].constant()}" if len(args) > 1 else "a class")
+
+
+@handles(itertools.tee)
+def _tee(tx: Any, items: VariableTracker, n: VariableTracker | None = None) -> VariableTracker:
+    shared = ListVariable(list(items.iterate(tx)))
+    return tx.new_tuple([shared.iterator(tx) for _ in range(n.constant() if n is not None else 2)])
+
+
+def constant_range(tx: Any, *args: VariableTracker) -> VariableTracker:
+    """range(...) of known bounds."""
+    return RangeVariable(tx.run_python(range, *(tx.as_index(a) for a in args)))

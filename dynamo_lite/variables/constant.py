@@ -1,0 +1,171 @@
+"""Values that are wholly known while tracing: numbers, strings, dtypes, devices, enum members and the like.
+
+Invariant: a constant is immutable and compares by value, so that a guard on its value is all that a cache entry needs.
+"""
+from __future__ import annotations
+
+import enum
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..source import Source
+from .base import VariableTracker, unsupported, wraps_if, wraps_type
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+SCALAR_TYPES = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+TORCH_TYPES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+BINARY = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+}
+COMPARE = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}
+UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+# Folding must not hang the compiler: `2 ** 10**9` is left to run time.
+_MAX_FOLDED_BITS = 1 << 20
+
+
+class ConstantVariable(VariableTracker):
+    """A known immutable value.
+
+    Args:
+        value: the value itself.
+        source: where it lives, if it came in from outside.
+    """
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def describe(self) -> str:
+        return f"constant {self.value!r}"
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        if not isinstance(other, ConstantVariable):
+            return False
+        if self.value is other.value:
+            return True
+        # Small integers and equal strings may or may not be one object in Python; only singletons are certain.
+        singleton = (bool, type(None), type(Ellipsis), enum.Enum, torch.dtype, torch.layout, torch.memory_format)
+        if type(self.value) is not type(other.value) or isinstance(self.value, singleton):
+            return False
+        return False if self.value != other.value else None
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self.value)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        value = tx.run_python(getattr, self.value, name)
+        return tx.from_result(value, f"{self.describe()}.{name}")
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        tx.raise_error(TypeError, f"{type(self.value).__name__!r} object is not callable")
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        method = tx.run_python(getattr, self.value, name)
+        if name == "join" and len(args) == 1 and not kwargs:
+            args = [tx.new_list(list(args[0].iterate(tx)))]
+        if name == "format" and isinstance(self.value, str):
+            return tx.format_string(self.value, args, kwargs)
+        if any(not a.is_constant() for a in [*args, *kwargs.values()]):
+            plain = [tx.as_plain(a) for a in args]
+            plain_kwargs = {k: tx.as_plain(v) for k, v in kwargs.items()}
+        else:
+            plain, plain_kwargs = [a.constant() for a in args], {k: v.constant() for k, v in kwargs.items()}
+        return tx.from_result(tx.run_python(method, *plain, **plain_kwargs), f"{self.describe()}.{name}()")
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        if isinstance(self.value, enum.EnumMeta):
+            return tx.from_result(tx.run_python(operator.getitem, self.value, key.constant()), "enum member")
+        return ConstantVariable(tx.run_python(operator.getitem, self.value, tx.as_plain(key)))
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return tx.run_python(operator.contains, self.value, tx.as_plain(item))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        if isinstance(self.value, (str, bytes)):
+            return tx.new_list([ConstantVariable(c) for c in self.value]).iterator(tx)
+        tx.raise_error(TypeError, f"{type(self.value).__name__!r} object is not iterable")
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "%" and isinstance(self.value, (str, bytes)) and not reflected:
+            return ConstantVariable(tx.run_python(operator.mod, self.value, tx.as_plain(other)))
+        if not isinstance(other, ConstantVariable):
+            return None
+        a, b = (other.value, self.value) if reflected else (self.value, other.value)
+        if _is_huge(op, a, b):
+            unsupported("unsupported_operator", f"{a!r:.40} {op} {b!r:.40} is too large to compute while compiling")
+        return tx.from_result(tx.run_python(BINARY[op], a, b), "operator")
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(other, ConstantVariable):
+            return None
+        return ConstantVariable(tx.run_python(COMPARE[op], self.value, other.value))
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        return ConstantVariable(tx.run_python(UNARY[op], self.value))
+
+
+def _is_huge(op: str, a: Any, b: Any) -> bool:
+    if op == "**" and isinstance(a, int) and isinstance(b, int):
+        return b > 0 and a.bit_length() * b > _MAX_FOLDED_BITS
+    if op == "<<" and isinstance(b, int):
+        return b > _MAX_FOLDED_BITS
+    if op == "*":
+        for sequence, times in ((a, b), (b, a)):
+            if isinstance(sequence, (str, bytes)) and isinstance(times, int):
+                return len(sequence) * times > _MAX_FOLDED_BITS
+    return False
+
+
+@wraps_type(*SCALAR_TYPES, *TORCH_TYPES)
+def _wrap_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
+    if value is None or value is True or value is False or isinstance(value, TORCH_TYPES[0]):
+        tx.guard(source, "is", value)
+    else:
+        tx.guard(source, "const", value)
+    return ConstantVariable(value, source)
+
+
+@wraps_if(lambda value: isinstance(value, enum.Enum), rank=10)
+def _wrap_enum(tx: Any, value: enum.Enum, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return ConstantVariable(value, source)
+
+
+def is_constant_value(value: Any) -> bool:
+    """Whether a Python value can stand as a constant by itself, without a source."""
+    if isinstance(value, (*TORCH_TYPES, enum.Enum)) or type(value) in SCALAR_TYPES:
+        return True
+    return type(value) in (tuple, frozenset) and all(is_constant_value(v) for v in value)

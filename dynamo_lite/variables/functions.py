@@ -1,0 +1,570 @@
+"""Functions, methods, cells and generators of the user's, which are inlined.
+
+A function is guarded by its code, not its identity, so that equal closures share an artifact; what it closes over, its
+defaults and its attributes are values with sources of their own. Invariant: every read of a cell goes through its
+:class:`CellVariable`, of which there is one per real cell, so that all closures see one variable.
+"""
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..source import (
+    AttrSource,
+    CellContentsSource,
+    ConstSource,
+    DictItemSource,
+    FunctionPartSource,
+    MethodPartSource,
+    SequenceItemSource,
+    Source,
+)
+from .base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
+from .constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+VARARGS, VARKEYWORDS, GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
+# inspect.CO_ITERABLE_COROUTINE
+_NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
+
+
+class CellVariable(VariableTracker):
+    """A cell: the variable that closures share.
+
+    Args:
+        contents: its value, or MISSING while it is unbound.
+        value: the real cell, if it came in from outside.
+        local: the variable's name, for the frame's own cells.
+    """
+
+    has_identity = True
+
+    def __init__(self, contents: Any = MISSING, source: Source | None = None, local: str | None = None) -> None:
+        super().__init__(source)
+        self.contents = contents
+        self.local = local
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def load(self, tx: Any) -> VariableTracker | None:
+        """The contents, looked at; None while unbound."""
+        if self.contents is MISSING:
+            return None
+        self.contents = realized(tx, self.contents)
+        return self.contents
+
+    def store(self, tx: Any, value: Any) -> None:
+        """Binds the variable, or unbinds it with MISSING."""
+        tx.output.effects.mutate(self)
+        self.contents = value
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "cell_contents":
+            value = self.load(tx)
+            if value is None:
+                tx.raise_error(ValueError, "Cell is empty")
+            return value
+        return super().getattr(tx, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.local is not None and cg.owns_cell(self):
+            cg.emit.load_closure(self.local)
+            return
+        cg.build_new(self, lambda: cg.call_constant(types.CellType, lambda: None, count=0), lambda: self.fill(cg))
+
+    def fill(self, cg: Codegen) -> None:
+        """With the cell on the stack, emits what binds it (keeps the cell on the stack)."""
+        if self.contents is MISSING:
+            return
+        cg.emit.dup()
+        cg.push(self.contents)
+        cg.emit.swap(2)
+        cg.emit.store_attr("cell_contents")
+
+
+class CallableVariable(VariableTracker):
+    """What functions and methods have in common."""
+
+    has_identity = True
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+
+class BaseFunctionVariable(CallableVariable):
+    """A Python function, from outside or made in the frame."""
+
+    def code(self) -> types.CodeType:
+        raise NotImplementedError
+
+    def globals(self) -> tuple[dict[str, Any], Source]:
+        """The function's globals and where they are found."""
+        raise NotImplementedError
+
+    def cells(self, tx: Any) -> list[CellVariable]:
+        """The closure's cells, in the order of co_freevars."""
+        raise NotImplementedError
+
+    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+        raise NotImplementedError
+
+    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+        raise NotImplementedError
+
+    def function_name(self) -> str:
+        return self.code().co_name
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def describe(self) -> str:
+        code = self.code()
+        return f"function {code.co_qualname}"
+
+    def bind(
+        self, tx: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> dict[str, VariableTracker]:
+        """The parameters' values for a call; TypeError as CPython raises it (Objects/call.c, initialize_locals)."""
+        code = self.code()
+        name = self.function_name()
+        npos, nkw = code.co_argcount, code.co_kwonlyargcount
+        names = code.co_varnames
+        positional, keyword_only = names[:npos], names[npos : npos + nkw]
+        bound: dict[str, VariableTracker] = dict(zip(positional, args))
+        extra = list(args[npos:])
+        rest = dict(kwargs)
+        for key in kwargs:
+            if key in keyword_only or key in positional[code.co_posonlyargcount :]:
+                if key in bound:
+                    tx.raise_error(TypeError, f"{name}() got multiple values for argument {key!r}")
+                bound[key] = rest.pop(key)
+        if len(bound) < npos + nkw:
+            defaults = self.defaults(tx)
+            for parameter, default in zip(positional[npos - len(defaults) :] if defaults else (), defaults):
+                bound.setdefault(parameter, default)
+            if nkw:
+                keyword_defaults = self.keyword_defaults(tx)
+                for parameter in keyword_only:
+                    if parameter not in bound and parameter in keyword_defaults:
+                        bound[parameter] = keyword_defaults[parameter]
+            missing = [p for p in (*positional, *keyword_only) if p not in bound]
+            if missing:
+                quoted = ", ".join(map(repr, missing))
+                tx.raise_error(TypeError, f"{name}() missing {len(missing)} required argument(s): {quoted}")
+        slot = npos + nkw
+        if code.co_flags & VARARGS:
+            bound[names[slot]] = tx.new_tuple(extra)
+            slot += 1
+        elif extra:
+            tx.raise_error(TypeError, f"{name}() takes {npos} positional arguments but {len(args)} were given")
+        if code.co_flags & VARKEYWORDS:
+            bound[names[slot]] = tx.new_dict({ConstantVariable(k): v for k, v in rest.items()})
+        elif rest:
+            tx.raise_error(TypeError, f"{name}() got an unexpected keyword argument {next(iter(rest))!r}")
+        return bound
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.inline(self, args, kwargs)
+
+
+class FunctionVariable(BaseFunctionVariable):
+    """A function that exists outside of the trace."""
+
+    def __init__(self, value: types.FunctionType, source: Source) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def code(self) -> types.CodeType:
+        return self.value.__code__
+
+    def function_name(self) -> str:
+        return self.value.__qualname__
+
+    def globals(self) -> tuple[dict[str, Any], Source]:
+        space = self.value.__globals__
+        return space, ConstSource(space, str(space.get("__name__", "globals")))
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return isinstance(other, FunctionVariable) and self.value is other.value
+
+    def _part(self, name: str) -> Source:
+        assert self.source is not None
+        return FunctionPartSource(self.source, name)
+
+    def cells(self, tx: Any) -> list[CellVariable]:
+        closure = self.value.__closure__ or ()
+        part = self._part("__closure__")
+        names = self.value.__code__.co_freevars
+        return [
+            tx.wrap_cell(cell, SequenceItemSource(part, i, False), names[i]) for i, cell in enumerate(closure)
+        ]
+
+    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+        values = self.value.__defaults__
+        if values is None:
+            return ()
+        part = self._part("__defaults__")
+        tx.guard(part, "len", len(values))
+        return [LazyVariable(v, SequenceItemSource(part, i, False)) for i, v in enumerate(values)]
+
+    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+        values = self.value.__kwdefaults__
+        if not values:
+            return {}
+        part = self._part("__kwdefaults__")
+        return {name: LazyVariable(v, DictItemSource(part, name)) for name, v in values.items()}
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        value = self.value
+        if name in tx.output.effects.attributes_of(self):
+            return tx.output.effects.load_attr(self, name)
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            return ConstantVariable(getattr(value, name))
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"):
+            if name == "__code__":
+                return tx.from_result(value.__code__, "code object")
+            return tx.wrap_at(getattr(value, name), self._part(name))
+        if name == "__annotations__":
+            return tx.wrap_at(value.__annotations__, AttrSource(self.source, name))  # type: ignore[arg-type]
+        if name == "__class__":
+            return tx.from_result(types.FunctionType, "class")
+        if name == "__get__":
+            return tx.builtin_method(self, name)
+        if name in value.__dict__:
+            return tx.wrap_at(value.__dict__[name], DictItemSource(self._part("__dict__"), name))
+        if name == "__call__":
+            return self
+        tx.guard(self._part("__dict__"), "dict_lacks", name)
+        tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name.startswith("__"):
+            super().setattr(tx, name, value)
+        tx.output.effects.store_attr(self, name, value)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+
+class NestedFunctionVariable(BaseFunctionVariable):
+    """A function that the traced program made with ``def`` or ``lambda``."""
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals: tuple[dict[str, Any], Source],
+        qualname: str,
+        defaults: Sequence[VariableTracker],
+        keyword_defaults: dict[str, VariableTracker],
+        closure: list[CellVariable],
+        annotations: VariableTracker | None,
+    ) -> None:
+        super().__init__()
+        self._code = code
+        self._globals = globals
+        self.qualname = qualname
+        self._defaults = defaults
+        self._keyword_defaults = keyword_defaults
+        self.closure = closure
+        self.annotations = annotations
+        self.attributes: dict[str, VariableTracker] = {}
+
+    def code(self) -> types.CodeType:
+        return self._code
+
+    def function_name(self) -> str:
+        return self.qualname
+
+    def globals(self) -> tuple[dict[str, Any], Source]:
+        return self._globals
+
+    def cells(self, tx: Any) -> list[CellVariable]:
+        return self.closure
+
+    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+        return self._defaults
+
+    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+        return self._keyword_defaults
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "__name__":
+            return ConstantVariable(self._code.co_name)
+        if name == "__qualname__":
+            return ConstantVariable(self.qualname)
+        if name == "__module__":
+            return ConstantVariable(self._globals[0].get("__name__"))
+        if name == "__doc__":
+            first = self._code.co_consts[0] if self._code.co_consts else None
+            return ConstantVariable(first if isinstance(first, str) else None)
+        if name == "__dict__":
+            return tx.new_dict({
+                ConstantVariable(k): v for k, v in self.attributes.items() if not k.startswith("__")
+            })
+        if name == "__defaults__":
+            return tx.new_tuple(list(self._defaults)) if self._defaults else ConstantVariable(None)
+        if name == "__annotations__":
+            return self.annotations or tx.new_dict({})
+        if name == "__code__":
+            return tx.from_result(self._code, "code object")
+        if name == "__class__":
+            return tx.from_result(types.FunctionType, "class")
+        if name == "__get__":
+            return tx.builtin_method(self, name)
+        if name == "__call__":
+            return self
+        tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        tx.output.effects.advance(self)
+        self.attributes[name] = value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: self._make(cg), lambda: self._fill(cg))
+
+    def _make(self, cg: Codegen) -> None:
+        def arguments() -> None:
+            cg.emit.load_const(self._code)
+            cg.load_globals(self._globals)
+            cg.emit.load_const(self._code.co_name)
+            cg.push_all(self._defaults)
+            cg.emit.build_tuple(len(self._defaults))
+            cg.push_all(self.closure)
+            cg.emit.build_tuple(len(self.closure))
+
+        cg.call_constant(make_function, arguments, count=5)
+
+    def _fill(self, cg: Codegen) -> None:
+        extra = dict(self.attributes)
+        if self._keyword_defaults:
+            extra["__kwdefaults__"] = cg.dict_of(self._keyword_defaults)
+        if self.qualname != self._code.co_name:
+            extra.setdefault("__qualname__", ConstantVariable(self.qualname))
+        if self.annotations is not None:
+            extra.setdefault("__annotations__", self.annotations)
+        for name, value in extra.items():
+            cg.emit.dup()
+            cg.push(value)
+            cg.emit.swap(2)
+            cg.emit.store_attr(name)
+
+
+def make_function(
+    code: types.CodeType, globals: dict[str, Any], name: str, defaults: tuple[Any, ...], closure: tuple[Any, ...]
+) -> types.FunctionType:
+    """Generated code makes an escaping inner function with this."""
+    return types.FunctionType(code, globals, name, defaults or None, closure)
+
+
+class MethodVariable(CallableVariable):
+    """A bound method: any callable with a first argument."""
+
+    def __init__(self, function: VariableTracker, owner: VariableTracker, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def hash_key(self) -> Any:
+        return ("method", self.function.hash_key(), self.owner.hash_key())
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self is other
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, [self.owner, *args], kwargs)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and isinstance(other, MethodVariable):
+            same = tx.is_same(self.owner, other.owner) and tx.is_same(self.function, other.function)
+            return ConstantVariable(same == (op == "=="))
+        return None
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        if name == "__call__":
+            return self
+        return tx.getattr(self.function, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def arguments() -> None:
+            cg.push(self.function)
+            cg.push(self.owner)
+
+        cg.build_new(self, lambda: cg.call_constant(types.MethodType, arguments, count=2), lambda: None)
+
+
+class GeneratorVariable(VariableTracker):
+    """A generator whose frame is evaluated symbolically, step by step.
+
+    Args:
+        frame: the suspended translator of the generator's body.
+    """
+
+    has_identity = True
+
+    def __init__(self, frame: Any, function: BaseFunctionVariable, arguments: dict[str, VariableTracker]) -> None:
+        super().__init__()
+        self.frame = frame
+        self.function = function
+        self.arguments = arguments
+        self.started = False
+        self.finished = False
+        self.returned: VariableTracker = ConstantVariable(None)
+
+    def python_type(self) -> type:
+        return types.GeneratorType
+
+    def describe(self) -> str:
+        return f"generator of {self.function.describe()}"
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        return self.resume(tx, ConstantVariable(None))
+
+    def resume(self, tx: Any, sent: VariableTracker | None, raised: Any = None) -> VariableTracker | None:
+        """Runs to the next ``yield``; None when the body returns (its value is in `returned`)."""
+        if self.finished:
+            if raised is not None:
+                raise raised
+            self.returned = ConstantVariable(None)
+            return None
+        tx.output.effects.advance(self)
+        first, self.started = not self.started, True
+        if first and sent is not None and not (sent.is_constant() and sent.constant() is None):
+            tx.raise_error(TypeError, "can't send non-None value to a just-started generator")
+        if first and raised is not None:
+            self.finished = True
+            raise raised
+        try:
+            value = tx.run_generator(self.frame, None if first else sent, raised)
+        except BaseException:
+            self.finished = True
+            raise
+        if value is None:
+            self.finished = True
+            self.returned = self.frame.returned
+        return value
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("send", "throw", "close", "__next__", "__iter__"):
+            return tx.builtin_method(self, name)
+        if name == "gi_frame":
+            return ConstantVariable(None) if self.finished else super().getattr(tx, name)
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name in ("__next__", "send"):
+            value = self.resume(tx, args[0] if name == "send" else ConstantVariable(None))
+            if value is None:
+                tx.raise_stop_iteration(self.returned)
+            return value
+        if name == "__iter__":
+            return self
+        if name == "throw":
+            value = self.resume(tx, None, tx.exception_to_raise(args))
+            if value is None:
+                tx.raise_stop_iteration(self.returned)
+            return value
+        if name == "close":
+            return tx.close_generator(self)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.started:
+            unsupported("generator_frame", f"{self.describe()}, begun in the captured part and used after it")
+        def arguments() -> None:
+            cg.push(self.function)
+            cg.push(cg.dict_of(self.arguments))
+
+        cg.build_new(self, lambda: cg.call_constant(start_generator, arguments, count=2), lambda: None)
+
+
+def start_generator(function: types.FunctionType, bound: dict[str, Any]) -> Any:
+    """Generated code makes an escaping generator with this: a call with the parameters as they were bound."""
+    code = function.__code__
+    names = code.co_varnames
+    npos, nkw = code.co_argcount, code.co_kwonlyargcount
+    args = [bound[n] for n in names[:npos]]
+    kwargs = {n: bound[n] for n in names[npos : npos + nkw]}
+    slot = npos + nkw
+    if code.co_flags & VARARGS:
+        args.extend(bound[names[slot]])
+        slot += 1
+    if code.co_flags & VARKEYWORDS:
+        kwargs.update(bound[names[slot]])
+    return function(*args, **kwargs)
+
+
+def is_inlinable(code: types.CodeType) -> bool:
+    """Whether a call of this code can be evaluated inside the caller's trace."""
+    return not code.co_flags & _NOT_INLINED
+
+
+@wraps_type(types.FunctionType)
+def _wrap_function(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker:
+    return tx.wrap_function(value, source)
+
+
+def user_function(tx: Any, value: types.FunctionType, source: Source) -> FunctionVariable:
+    """The tracker of a function to inline, guarded by its code and globals."""
+    tx.guard(source, "code_is", value.__code__)
+    tx.guard(FunctionPartSource(source, "__globals__"), "is", value.__globals__)
+    return FunctionVariable(value, source)
+
+
+@wraps_type(types.MethodType)
+def _wrap_method(tx: Any, value: types.MethodType, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", types.MethodType)
+    function = realized(tx, tx.wrap_at(value.__func__, MethodPartSource(source, "__func__")))
+    owner = realized(tx, tx.wrap_at(value.__self__, MethodPartSource(source, "__self__")))
+    return MethodVariable(function, owner, source)
+
+
+@wraps_type(types.CellType)
+def _wrap_cell(tx: Any, value: types.CellType, source: Source) -> VariableTracker:
+    return new_cell(tx, value, source, "cell_contents")
+
+
+def new_cell(tx: Any, cell: types.CellType, source: Source, name: str) -> CellVariable:
+    """The tracker of a real cell; its contents are lazy."""
+    try:
+        contents: Any = LazyVariable(cell.cell_contents, CellContentsSource(source, name))
+    except ValueError:
+        contents = MISSING
+        unsupported("unsupported_value", f"the variable {name!r}, which is not bound yet")
+    return CellVariable(contents, source)
+
+
+PARTIAL_TYPES = (functools.partial,)

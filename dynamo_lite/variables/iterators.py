@@ -1,0 +1,181 @@
+"""The lazy iterators of the builtins: enumerate, zip, map, filter, reversed, iter(callable, sentinel).
+
+Invariant: each holds iterators that stand where the real one's would, so that it is rebuilt by making a new one over them.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .base import VariableTracker
+from .constant import ConstantVariable
+from .sequences import TupleVariable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+
+class IteratorVariable(VariableTracker):
+    """The base: an iterator is its own iterator."""
+
+    has_identity = True
+    cls: type = object
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "__next__":
+            value = self.next(tx)
+            if value is None:
+                tx.raise_stop_iteration(ConstantVariable(None))
+            return value
+        if name == "__iter__":
+            return self
+        return super().call_method(tx, name, args, kwargs)
+
+
+class EnumerateVariable(IteratorVariable):
+    """enumerate(iterator, count)."""
+
+    cls = enumerate
+
+    def __init__(self, inner: VariableTracker, count: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.count = count
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        value = self.inner.next(tx)
+        if value is None:
+            return None
+        self.count += 1
+        return TupleVariable([ConstantVariable(self.count - 1), value])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(
+            self, lambda: cg.call_function(enumerate, [self.inner, ConstantVariable(self.count)], {}), lambda: None
+        )
+
+
+class ZipVariable(IteratorVariable):
+    """zip(*iterators, strict)."""
+
+    cls = zip
+
+    def __init__(self, inner: list[VariableTracker], strict: bool) -> None:
+        super().__init__()
+        self.inner = inner
+        self.strict = strict
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if not self.inner:
+            return None
+        items: list[VariableTracker] = []
+        for position, iterator in enumerate(self.inner):
+            value = iterator.next(tx)
+            if value is None:
+                if self.strict:
+                    self._check_strict(tx, position)
+                return None
+            items.append(value)
+        return TupleVariable(items)
+
+    def _check_strict(self, tx: Any, position: int) -> None:
+        if position:
+            plural = " " if position == 1 else "s 1-"
+            tx.raise_error(ValueError, f"zip() argument {position + 1} is shorter than argument{plural}{position}")
+        for later, iterator in enumerate(self.inner[1:], 1):
+            if iterator.next(tx) is not None:
+                plural = " " if later == 1 else "s 1-"
+                tx.raise_error(ValueError, f"zip() argument {later + 1} is longer than argument{plural}{later}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        kwargs: dict[str, VariableTracker] = {"strict": ConstantVariable(True)} if self.strict else {}
+        cg.build_new(self, lambda: cg.call_function(zip, self.inner, kwargs), lambda: None)
+
+
+class MapVariable(IteratorVariable):
+    """map(function, *iterators)."""
+
+    cls = map
+
+    def __init__(self, function: VariableTracker, inner: list[VariableTracker]) -> None:
+        super().__init__()
+        self.function = function
+        self.inner = inner
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        items: list[VariableTracker] = []
+        for iterator in self.inner:
+            value = iterator.next(tx)
+            if value is None:
+                return None
+            items.append(value)
+        return tx.call(self.function, items, {})
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_function(map, [self.function, *self.inner], {}), lambda: None)
+
+
+class FilterVariable(IteratorVariable):
+    """filter(function, iterator)."""
+
+    cls = filter
+
+    def __init__(self, function: VariableTracker, inner: VariableTracker) -> None:
+        super().__init__()
+        self.function = function
+        self.inner = inner
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        keep_true = self.function.is_constant() and self.function.constant() in (None, bool)
+        while (value := self.inner.next(tx)) is not None:
+            if tx.truth(value if keep_true else tx.call(self.function, [value], {})):
+                return value
+        return None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_function(filter, [self.function, self.inner], {}), lambda: None)
+
+
+class CallIteratorVariable(IteratorVariable):
+    """iter(function, sentinel)."""
+
+    cls = type(iter(int, 1))
+
+    def __init__(self, function: VariableTracker, sentinel: VariableTracker) -> None:
+        super().__init__()
+        self.function = function
+        self.sentinel = sentinel
+        self.done = False
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.done:
+            return None
+        value = tx.call(self.function, [], {})
+        if tx.same_or_equal(value, self.sentinel):
+            self.done = True
+            return None
+        return value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_function(iter, [self.function, self.sentinel], {}), lambda: None)

@@ -1,0 +1,250 @@
+"""Python modules, ``nn.Module`` instances, and functions that are called but never traced.
+
+An nn.Module is guarded by structure: its class, the attributes that the trace reads, the absence of hooks. Invariant: nothing
+here holds or compares the identity of a module of the user's, so that equal modules share a compiled artifact.
+"""
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.modules.module as module_state
+
+from ..source import AttrSource, ConstSource, DictItemSource, InstanceDictSource, Source
+from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .constant import ConstantVariable
+from .objects import ObjectVariable, instance_dict
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+_HOOK_TABLES = (
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
+)
+_GLOBAL_HOOK_TABLES = (
+    "_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
+)
+_MEMBER_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+class NNModuleVariable(ObjectVariable):
+    """An ``nn.Module`` that came in from outside."""
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"module{name} of {self.cls.__qualname__}"
+
+    def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+        hook = tx.class_lookup(self.cls, "__getattr__")
+        if hook is not torch.nn.Module.__getattr__ or self.value is None:
+            return super()._fallback_getattr(tx, name)
+        return self.member(tx, name)
+
+    def member(self, tx: Any, name: str) -> VariableTracker | None:
+        """A parameter, buffer or submodule, as nn.Module.__getattr__ finds it."""
+        own = instance_dict(self.value) or {}
+        for table in _MEMBER_TABLES:
+            if table in tx.output.effects.attributes_of(self):
+                return super()._fallback_getattr(tx, name)
+            members = own.get(table)
+            if members is None:
+                continue
+            assert self.source is not None
+            if tx.output.effects.is_tracked(members):
+                found = realized(tx, tx.wrap_at(members, DictItemSource(InstanceDictSource(self.source), table)))
+                key = ConstantVariable(name)
+                if found.contains(tx, key):
+                    return found.getitem(tx, key)
+                continue
+            where = DictItemSource(InstanceDictSource(self.source), table)
+            if name in members:
+                return realized(tx, tx.wrap_at(members[name], DictItemSource(where, name)))
+            tx.guard(where, "dict_lacks", name)
+        return None
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """module(...): forward alone where neither the module nor torch has hooks, else nn.Module's own code, inlined."""
+        if tx.class_lookup(self.cls, "__call__") is not torch.nn.Module.__call__ or not self._has_no_hooks(tx):
+            return super().call(tx, args, kwargs)
+        compiled = self.own_attribute(tx, "_compiled_call_impl")
+        if compiled is not None and not (compiled.is_constant() and compiled.constant() is None):
+            unsupported("recursive_compile", f"{self.describe()}, which Module.compile() has compiled")
+        return tx.call(self.getattr(tx, "forward"), args, kwargs)
+
+    def _has_no_hooks(self, tx: Any) -> bool:
+        own = instance_dict(self.value) if self.value is not None else None
+        if own is None or any(own.get(name) for name in _HOOK_TABLES):
+            return False
+        written = tx.output.effects.attributes_of(self)
+        if any(name in written or tx.output.effects.is_tracked(own.get(name)) for name in _HOOK_TABLES):
+            return False
+        if any(getattr(module_state, name) for name in _GLOBAL_HOOK_TABLES):
+            return False
+        assert self.source is not None
+        tx.guard(InstanceDictSource(self.source), "no_hooks", _HOOK_TABLES)
+        space = ConstSource(vars(module_state), "torch.nn.modules.module")
+        tx.guard(space, "no_hooks", _GLOBAL_HOOK_TABLES)
+        return True
+
+
+@wraps_if(lambda value: isinstance(value, torch.nn.Module), rank=6)
+def _wrap_module(tx: Any, value: torch.nn.Module, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    if isinstance(value, torch.jit.ScriptModule):
+        unsupported("unsupported_value", f"{source.name}, a TorchScript module")
+    return NNModuleVariable(type(value), value, source)
+
+
+class PythonModuleVariable(VariableTracker):
+    """A module such as ``torch`` or ``math``."""
+
+    has_identity = True
+
+    def __init__(self, value: types.ModuleType, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"module {self.value.__name__}"
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.value
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        written = tx.output.effects.attributes_of(self)
+        if name in written:
+            return tx.output.effects.load_attr(self, name)
+        space = vars(self.value)
+        where = ConstSource(space, self.value.__name__)
+        if name in space:
+            return tx.wrap_at(space[name], DictItemSource(where, name))
+        # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
+        value = tx.run_python(getattr, self.value, name)
+        return tx.wrap_at(value, AttrSource(ConstSource(self.value, self.value.__name__), name))
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        tx.output.effects.store_attr(self, name, value)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+
+@wraps_if(lambda value: isinstance(value, types.ModuleType), rank=1)
+def _wrap_python_module(tx: Any, value: types.ModuleType, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return PythonModuleVariable(value, source)
+
+
+class SkippedFunctionVariable(VariableTracker):
+    """A function that is called in plain Python: a break at every call.
+
+    Args:
+        value: the function.
+        kind: the break's kind.
+        reason: in words, why it is not traced.
+    """
+
+    has_identity = True
+
+    def __init__(self, value: Any, kind: str, reason: str, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+        self.kind = kind
+        self.reason = reason
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', self.value)}"
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.value
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        unsupported(self.kind, f"{self.describe()}(): {self.reason}" if self.reason else f"{self.describe()}()")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+
+@wraps_type(types.GenericAlias, type(list[int] | None), type(__import__("typing").Optional[int]), type(property()),
+            types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType)
+def _wrap_opaque_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return OpaqueVariable(value, source)
+
+
+class OpaqueVariable(VariableTracker):
+    """An immutable object that is only handed around: a type union, a code object."""
+
+    has_identity = True
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"{type(self.value).__name__} {self.value!r}"[:80]
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.value
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and other.is_constant():
+            return ConstantVariable((self.value == other.constant()) == (op == "=="))
+        return None
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+

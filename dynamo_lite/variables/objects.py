@@ -1,0 +1,847 @@
+"""Classes and instances of the user's, with Python's attribute protocol.
+
+Attribute reads follow ``object.__getattribute__`` (Objects/object.c, PyObject_GenericGetAttr): data descriptors of the class,
+the instance's dict, other class attributes, ``__getattr__``. Python code that this would run (properties, descriptors,
+``__getattr__``) is inlined. Invariant: every decision taken from a class's or an instance's dict is guarded, absence included.
+"""
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..exc import Unsupported
+from ..source import ConstSource, DictItemSource, InstanceDictSource, SlotSource, Source, TypeAttrSource
+from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .constant import ConstantVariable, is_constant_value
+from .functions import MethodVariable
+from .mappings import DictVariable, SetVariable, lazy_entries
+from .sequences import ListVariable, SequenceVariable, TupleVariable, lazy_items
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+_SLOT_TYPES = (types.MemberDescriptorType,)
+_NO_ATTRIBUTE = object()
+
+
+class ObjectVariable(VariableTracker):
+    """An instance of a class without rules of its own.
+
+    Args:
+        cls: the exact class.
+        value: the real object, if it came in from outside.
+        content: what the object holds as a list, tuple, dict or set, if its class is a subclass of one.
+    """
+
+    has_identity = True
+
+    def __init__(
+        self, cls: type, value: Any = None, source: Source | None = None, content: VariableTracker | None = None
+    ) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.value = value
+        self.content = content
+        self.new_arguments: list[VariableTracker] = []
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"object{name} of {self.cls.__qualname__}"
+
+    def contains_tensor(self) -> bool:
+        return self.content is not None and self.content.contains_tensor()
+
+    def as_argument(self, tx: Any) -> Any:
+        if self.content is not None and not isinstance(self.content, SetVariable):
+            return self.content.as_argument(tx)
+        return super().as_argument(tx)
+
+    def hash_key(self) -> Any:
+        if self.cls.__hash__ is None:
+            raise TypeError(f"unhashable type: {self.cls.__name__!r}")
+        if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
+            if isinstance(self.content, TupleVariable) and self.cls.__hash__ is tuple.__hash__:
+                return self.content.hash_key()
+            unsupported("unsupported_value", f"{self.describe()} as a dict key, which defines __eq__ or __hash__")
+        return ("object", id(self)) if self.value is None else _IdentityKey(self.value)
+
+    # -- attributes
+    def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+        """The value in the object's own dict, None if there is none."""
+        effects = tx.output.effects
+        written = effects.attributes_of(self)
+        if name in written:
+            return effects.load_attr(self, name)
+        if self.value is None:
+            return None
+        own = instance_dict(self.value)
+        if own is None:
+            return None
+        if name in own:
+            assert self.source is not None
+            return realized(tx, tx.wrap_at(own[name], DictItemSource(InstanceDictSource(self.source), name)))
+        assert self.source is not None
+        tx.guard(InstanceDictSource(self.source), "dict_lacks", name)
+        return None
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        custom = tx.class_lookup(self.cls, "__getattribute__")
+        if custom is not object.__getattribute__ and isinstance(custom, types.FunctionType):
+            found: Any = None
+            try:
+                return tx.call_class_attribute(
+                    self, self.cls, "__getattribute__", custom, [ConstantVariable(name)], {}
+                )
+            except tx.observed as error:
+                if not error.value.python_type() is AttributeError:
+                    raise
+                found = self._fallback_getattr(tx, name)
+                if found is None:
+                    raise
+            return found
+        value = self.generic_getattr(tx, name)
+        if value is not None:
+            return value
+        value = self._fallback_getattr(tx, name)
+        if value is not None:
+            return value
+        tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+
+    def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+        hook = tx.class_lookup(self.cls, "__getattr__")
+        if hook is None:
+            return None
+        return tx.call_class_attribute(self, self.cls, "__getattr__", hook, [ConstantVariable(name)], {})
+
+    def generic_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+        """object.__getattribute__(self, name), None where it raises AttributeError."""
+        if name == "__class__":
+            return tx.from_result(self.cls, "class")
+        if name == "__dict__":
+            return self._dict_variable(tx)
+        attribute = tx.class_lookup(self.cls, name, _NO_ATTRIBUTE)
+        if attribute is not _NO_ATTRIBUTE and is_data_descriptor(attribute):
+            return self._read_descriptor(tx, name, attribute)
+        own = self.own_attribute(tx, name)
+        if own is not None:
+            return own
+        if attribute is _NO_ATTRIBUTE:
+            return None
+        return self._read_descriptor(tx, name, attribute)
+
+    def _dict_variable(self, tx: Any) -> VariableTracker:
+        if self.value is None or tx.output.effects.attributes_of(self):
+            return InstanceDictVariable(self)
+        own = instance_dict(self.value)
+        if own is None:
+            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute '__dict__'")
+        return InstanceDictVariable(self)
+
+    def _read_descriptor(self, tx: Any, name: str, attribute: Any) -> VariableTracker:
+        """What reading a class attribute through the instance gives (the descriptor protocol)."""
+        source = class_attribute_source(self.cls, name)
+        if isinstance(attribute, types.FunctionType):
+            return MethodVariable(tx.wrap_function(attribute, source, trusted=True), self)
+        if isinstance(attribute, staticmethod):
+            return tx.wrap_class_part(attribute.__func__, source)
+        if isinstance(attribute, classmethod):
+            return MethodVariable(tx.wrap_class_part(attribute.__func__, source), tx.from_result(self.cls, "class"))
+        if isinstance(attribute, property):
+            if attribute.fget is None:
+                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
+            return tx.call(tx.wrap_class_part(attribute.fget, source), [self], {})
+        if isinstance(attribute, _SLOT_TYPES):
+            return self._read_slot(tx, name, attribute)
+        if isinstance(attribute, functools.cached_property):
+            value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
+            tx.output.effects.store_attr(self, name, value)
+            return value
+        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType,
+                                  types.ClassMethodDescriptorType)):
+            return BuiltinMethodVariable(self, name, attribute)
+        if isinstance(attribute, types.GetSetDescriptorType):
+            if is_exception_class(self.cls):
+                return tx.exception_attribute(self, name)
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, a descriptor written in C")
+        getter = tx.class_lookup(type(attribute), "__get__")
+        if getter is None:
+            return realized(tx, tx.wrap_at(attribute, source))
+        if not isinstance(getter, types.FunctionType):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, a {type(attribute).__qualname__}")
+        descriptor = realized(tx, tx.wrap_at(attribute, source))
+        return tx.call_method(descriptor, "__get__", [self, tx.from_result(self.cls, "class")])
+
+    def _read_slot(self, tx: Any, name: str, descriptor: Any) -> VariableTracker:
+        effects = tx.output.effects
+        if name in effects.attributes_of(self):
+            return effects.load_attr(self, name)
+        value = MISSING
+        if self.value is not None:
+            try:
+                value = descriptor.__get__(self.value, self.cls)
+            except AttributeError:
+                value = MISSING
+        if value is MISSING:
+            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        assert self.source is not None
+        return realized(tx, tx.wrap_at(value, SlotSource(self.source, descriptor)))
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        custom = tx.class_lookup(self.cls, "__setattr__")
+        if custom is not object.__setattr__:
+            if not isinstance(custom, types.FunctionType):
+                unsupported("side_effect_unsupported", f"setting {name!r} of {self.describe()}")
+            args = [ConstantVariable(name), value]
+            tx.call_class_attribute(self, self.cls, "__setattr__", custom, args, {})
+            return
+        self.generic_setattr(tx, name, value)
+
+    def generic_setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        """object.__setattr__(self, name, value)."""
+        attribute = tx.class_lookup(self.cls, name)
+        if isinstance(attribute, property):
+            if attribute.fset is None:
+                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+            setter = tx.wrap_class_part(attribute.fset, class_attribute_source(self.cls, name))
+            tx.call(setter, [self, value], {})
+            return
+        if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
+            setter = tx.class_lookup(type(attribute), "__set__")
+            if isinstance(setter, types.FunctionType):
+                descriptor = realized(tx, tx.wrap_at(attribute, class_attribute_source(self.cls, name)))
+                tx.call_method(descriptor, "__set__", [self, value])
+                return
+            if setter is not None:
+                if is_exception_class(self.cls):
+                    tx.output.effects.store_attr(self, name, value)
+                    return
+                unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a descriptor written in C")
+        if not isinstance(attribute, _SLOT_TYPES) and not has_instance_dict(self.cls):
+            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        tx.output.effects.store_attr(self, name, value)
+
+    def delattr(self, tx: Any, name: str) -> None:
+        custom = tx.class_lookup(self.cls, "__delattr__")
+        if custom is not object.__delattr__ and isinstance(custom, types.FunctionType):
+            tx.call_class_attribute(self, self.cls, "__delattr__", custom, [ConstantVariable(name)], {})
+            return
+        if self.own_attribute(tx, name) is None:
+            tx.raise_error(AttributeError, name)
+        tx.output.effects.store_attr(self, name, MISSING)
+
+    # -- protocols
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        method = tx.class_lookup(self.cls, "__call__")
+        if method is None:
+            tx.raise_error(TypeError, f"{self.cls.__name__!r} object is not callable")
+        if isinstance(method, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return tx.call_opaque(self, args, kwargs)
+        return tx.call_class_attribute(self, self.cls, "__call__", method, args, kwargs)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def truth(self, tx: Any) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = tx.class_lookup(self.cls, name)
+            if isinstance(method, types.FunctionType):
+                result = tx.call_class_attribute(self, self.cls, name, method, [], {})
+                return tx.truth(result)
+            if method is not None:
+                if self.content is not None:
+                    return self.content.truth(tx)
+                unsupported("unsupported_value", f"truth of {self.describe()}")
+        return True
+
+    def length(self, tx: Any) -> VariableTracker:
+        return self._protocol(tx, "__len__", lambda c: c.length(tx), [])
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        content = self.content
+        if isinstance(content, DictVariable) and tx.class_lookup(self.cls, "__getitem__") is _base_method(
+            content, "__getitem__"
+        ):
+            value = content.lookup(tx, key)
+            if value is None:
+                missing = tx.class_lookup(self.cls, "__missing__")
+                if missing is None:
+                    tx.raise_value(KeyError, [key])
+                return tx.call_class_attribute(self, self.cls, "__missing__", missing, [key], {})
+            return value
+        return self._protocol(tx, "__getitem__", lambda c: c.getitem(tx, key), [key])
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        self._protocol(tx, "__setitem__", lambda c: c.setitem(tx, key, value), [key, value])
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        self._protocol(tx, "__delitem__", lambda c: c.delitem(tx, key), [key])
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        method = tx.class_lookup(self.cls, "__contains__")
+        if method is None:
+            return super().contains(tx, item)
+        if isinstance(method, types.FunctionType):
+            return tx.truth(tx.call_class_attribute(self, self.cls, "__contains__", method, [item], {}))
+        if self.content is not None:
+            return self.content.contains(tx, item)
+        unsupported("unsupported_operator", f"`in` on {self.describe()}")
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        method = tx.class_lookup(self.cls, "__iter__")
+        if isinstance(method, types.FunctionType):
+            result = tx.call_class_attribute(self, self.cls, "__iter__", method, [], {})
+            return realized(tx, result)
+        if method is not None and self.content is not None:
+            return self.content.iterator(tx)
+        getitem = tx.class_lookup(self.cls, "__getitem__")
+        if method is None and isinstance(getitem, types.FunctionType):
+            return GetItemIteratorVariable(self)
+        if method is None:
+            tx.raise_error(TypeError, f"{self.cls.__name__!r} object is not iterable")
+        unsupported("unsupported_iteration", f"iterating over {self.describe()}")
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        method = tx.class_lookup(self.cls, "__next__")
+        if not isinstance(method, types.FunctionType):
+            unsupported("unsupported_iteration", f"next() of {self.describe()}")
+        try:
+            return tx.call_class_attribute(self, self.cls, "__next__", method, [], {})
+        except tx.observed as error:
+            if issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def _protocol(self, tx: Any, name: str, on_content: Any, args: list[VariableTracker]) -> VariableTracker:
+        method = tx.class_lookup(self.cls, name)
+        if method is None:
+            tx.raise_error(TypeError, f"{self.cls.__name__!r} object does not support {name}")
+        if isinstance(method, types.FunctionType):
+            return tx.call_class_attribute(self, self.cls, name, method, args, {})
+        if self.content is not None and method is _base_method(self.content, name):
+            return on_content(self.content)
+        unsupported("unsupported_method", f"{self.describe()}.{name}, written in C")
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        name = _BINARY_METHODS[op][1 if reflected else 0]
+        return self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        name = "__i" + _BINARY_METHODS[op][0][2:]
+        result = self._operator(tx, name, other, lambda c: c.inplace(tx, op, _content_of(other)))
+        return self if result is self.content and result is not None else result
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        name = _COMPARE_METHODS[op]
+        if op == "!=" and tx.class_lookup(self.cls, "__ne__") is object.__ne__:
+            equal = self.compare(tx, "==", other)
+            return None if equal is None else ConstantVariable(not tx.truth(equal))
+        return self._operator(tx, name, other, lambda c: c.compare(tx, op, _content_of(other)))
+
+    def _operator(self, tx: Any, name: str, other: VariableTracker, on_content: Any) -> VariableTracker | None:
+        method = tx.class_lookup(self.cls, name)
+        if method is None:
+            return None
+        if isinstance(method, types.FunctionType):
+            result = tx.call_class_attribute(self, self.cls, name, method, [other], {})
+            return None if result.is_constant() and result.constant() is NotImplemented else result
+        if self.content is not None:
+            return on_content(self.content)
+        if getattr(object, name, None) is method:
+            return None
+        unsupported("unsupported_operator", f"{name} of {self.describe()}, written in C")
+
+    # -- generated code
+    def reconstruct(self, cg: Codegen) -> None:
+        def arguments() -> None:
+            cg.push(ClassVariable(self.cls))
+            content = self.content
+            if isinstance(content, TupleVariable):
+                cg.push_all(content.items)
+                cg.emit.build_tuple(len(content.items))
+            elif isinstance(content, SetVariable) and issubclass(self.cls, frozenset):
+                cg.push(TupleVariable(list(content.members.values())))
+            else:
+                cg.push_all(self.new_arguments)
+
+        base = native_base(self.cls)
+        count = 1 + (len(self.new_arguments) if base not in (tuple, frozenset) else 1)
+        cg.build_new(self, lambda: cg.call_constant(base.__new__, arguments, count=count), lambda: self._fill(cg))
+
+    def _fill(self, cg: Codegen) -> None:
+        content = self.content
+        if isinstance(content, ListVariable):
+            cg.call_constant_on_top(list.extend, lambda: cg.push(TupleVariable(content.items)))
+        elif isinstance(content, DictVariable):
+            setter = native_base(self.cls).__setitem__
+            for key, value in content.items.values():
+                cg.call_constant_on_top(setter, lambda k=key, v=value: (cg.push(k), cg.push(v)), count=2)
+        elif isinstance(content, SetVariable) and not issubclass(self.cls, frozenset):
+            cg.call_constant_on_top(set.update, lambda: cg.push(TupleVariable(list(content.members.values()))))
+        cg.store_attributes(self)
+
+
+class GetItemIteratorVariable(VariableTracker):
+    """iter() of an object that only has __getitem__ (Objects/iterobject.c)."""
+
+    has_identity = True
+
+    def __init__(self, owner: VariableTracker) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = 0
+
+    def python_type(self) -> type:
+        return type(iter(type("_Sequence", (), {"__getitem__": None})()))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        try:
+            value = self.owner.getitem(tx, ConstantVariable(self.index))
+        except tx.observed as error:
+            if issubclass(error.value.python_type(), (IndexError, StopIteration)):
+                return None
+            raise
+        self.index += 1
+        return value
+
+
+class InstanceDictVariable(VariableTracker):
+    """``obj.__dict__``: reads and writes are those of the object's own attributes."""
+
+    has_identity = True
+
+    def __init__(self, owner: ObjectVariable) -> None:
+        super().__init__()
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return dict
+
+    def as_dict(self, tx: Any) -> DictVariable:
+        """A copy of the dict as it is now."""
+        items: dict[Any, tuple[VariableTracker, VariableTracker]] = {}
+        owner = self.owner
+        if owner.value is not None:
+            assert owner.source is not None
+            items.update(lazy_entries(tx, instance_dict(owner.value) or {}, InstanceDictSource(owner.source)))
+        for name, value in tx.output.effects.attributes_of(owner).items():
+            if value is MISSING:
+                items.pop(name, None)
+            elif not isinstance(tx.class_lookup(owner.cls, name), _SLOT_TYPES):
+                items[name] = (ConstantVariable(name), value)
+        return DictVariable(items)
+
+    def truth(self, tx: Any) -> bool:
+        return self.as_dict(tx).truth(tx)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return self.as_dict(tx).length(tx)
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self.as_dict(tx).iterator(tx)
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return self._own(tx, item.constant()) is not None
+
+    def _own(self, tx: Any, name: str) -> VariableTracker | None:
+        try:
+            return self.owner.own_attribute(tx, name)
+        except tx.observed as error:
+            if error.value.python_type() is AttributeError:
+                return None
+            raise
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        value = self._own(tx, key.constant())
+        if value is None:
+            tx.raise_value(KeyError, [key])
+        return value
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        tx.output.effects.store_attr(self.owner, key.constant(), value)
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        if self._own(tx, key.constant()) is None:
+            tx.raise_value(KeyError, [key])
+        tx.output.effects.store_attr(self.owner, key.constant(), MISSING)
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        return self.as_dict(tx).binary(tx, op, other, reflected)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        theirs = other.as_dict(tx) if isinstance(other, InstanceDictVariable) else other
+        return self.as_dict(tx).compare(tx, op, theirs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "update":
+            changes = DictVariable({})
+            changes.call_method(tx, "update", args, kwargs)
+            for key, value in zip(changes.keys(), changes.values(tx)):
+                self.setitem(tx, key, value)
+            return ConstantVariable(None)
+        if name in ("get", "setdefault", "pop"):
+            value = self._own(tx, args[0].constant())
+            if value is None:
+                if name == "pop" and len(args) == 1:
+                    tx.raise_value(KeyError, [args[0]])
+                default = args[1] if len(args) > 1 else ConstantVariable(None)
+                if name == "setdefault":
+                    self.setitem(tx, args[0], default)
+                return default
+            if name == "pop":
+                self.delitem(tx, args[0])
+            return value
+        if name in ("items", "keys", "values", "copy"):
+            return self.as_dict(tx).call_method(tx, name, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push(self.owner)
+        cg.emit.load_attr("__dict__")
+
+
+class BuiltinMethodVariable(VariableTracker):
+    """A method written in C, bound to an object of a user's class: ``object.__init__``, ``dict.update`` and the like."""
+
+    def __init__(self, owner: ObjectVariable, name: str, function: Any) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+        self.function = function
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call_native_method(self.owner, self.name, self.function, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push(self.owner)
+        cg.emit.load_attr(self.name)
+
+
+class ClassVariable(VariableTracker):
+    """A class."""
+
+    has_identity = True
+
+    def __init__(self, value: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"class {self.value.__qualname__}"
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.value
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and other.is_constant():
+            return ConstantVariable((self.value == other.constant()) == (op == "=="))
+        return None
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "|" and other.is_constant():
+            union = (other.constant() | self.value) if reflected else (self.value | other.constant())
+            return tx.from_result(union, "type union")
+        return None
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.read_class_attribute(self, name)
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        unsupported("side_effect_unsupported", f"setting {name!r} of the class {self.value.__qualname__}")
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.construct(self, args, kwargs)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return tx.class_getitem(self, key)
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return tx.class_iterator(self)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
+
+
+class SuperVariable(VariableTracker):
+    """``super(start, owner)``."""
+
+    def __init__(self, start: type, owner: VariableTracker, mro_class: type, of_class: bool) -> None:
+        super().__init__()
+        self.start = start
+        self.owner = owner
+        self.mro_class = mro_class
+        self.of_class = of_class
+
+    def python_type(self) -> type:
+        return super
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def _find(self, tx: Any, name: str) -> tuple[type | None, Any]:
+        mro = self.mro_class.__mro__
+        position = mro.index(self.start)
+        for cls in mro[position + 1 :]:
+            if name in cls.__dict__:
+                tx.output.guards.class_attribute(cls, name, cls.__dict__[name])
+                return cls, cls.__dict__[name]
+        return None, None
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        cls, attribute = self._find(tx, name)
+        if cls is None:
+            if name == "__class__":
+                return tx.from_result(super, "class")
+            tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
+        source = class_attribute_source(cls, name)
+        if isinstance(attribute, types.FunctionType):
+            function = tx.wrap_function(attribute, source, trusted=True)
+            return function if self.of_class else MethodVariable(function, self.owner)
+        if isinstance(attribute, staticmethod):
+            return tx.wrap_class_part(attribute.__func__, source)
+        if isinstance(attribute, classmethod):
+            return MethodVariable(tx.wrap_class_part(attribute.__func__, source), tx.class_of(self.owner, self.of_class))
+        if isinstance(attribute, property):
+            return tx.call(tx.wrap_class_part(attribute.fget, source), [self.owner], {})
+        if name == "__new__":
+            return NewVariable(cls)
+        if self.of_class:
+            return tx.from_result(attribute, f"super().{name}")
+        if isinstance(self.owner, ObjectVariable):
+            if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+                return BuiltinMethodVariable(self.owner, name, attribute)
+            return self.owner._read_descriptor(tx, name, attribute)
+        unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
+
+
+class NewVariable(VariableTracker):
+    """``cls.__new__`` of a builtin class."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__()
+        self.cls = cls
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.new_object(args[0], args[1:], kwargs)
+
+
+class _IdentityKey:
+    """A dict key that stands for a real object by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _IdentityKey) and other.value is self.value
+
+
+# ---------------------------------------------------------------- facts about classes
+
+
+_BINARY_METHODS: dict[str, tuple[str, str]] = {
+    symbol: (f"__{name}__", f"__r{name}__")
+    for symbol, name in {
+        "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+        "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor",
+    }.items()
+}
+_COMPARE_METHODS = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
+
+
+def _content_of(value: VariableTracker) -> VariableTracker:
+    content = getattr(value, "content", None)
+    return content if content is not None else value
+
+
+def _base_method(content: VariableTracker, name: str) -> Any:
+    cls = content.python_type()
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
+
+
+def is_data_descriptor(attribute: Any) -> bool:
+    """Whether a class attribute takes precedence over the instance's dict."""
+    cls = type(attribute)
+    return hasattr(cls, "__set__") or hasattr(cls, "__delete__")
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The object's own dict, found without running user code."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return own if isinstance(own, dict) else None
+
+
+def has_instance_dict(cls: type) -> bool:
+    return cls.__dictoffset__ != 0
+
+
+def class_attribute_source(cls: type, name: str) -> Source:
+    """Where an attribute of a class is found; the class itself is held by the cache entry."""
+    return TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
+
+
+_NATIVE_BASES = (list, tuple, dict, set, frozenset, BaseException, object)
+
+
+def native_base(cls: type) -> type:
+    """The class written in C that makes the memory of an instance (a subclass of one, such as OrderedDict, included)."""
+    for base in cls.__mro__:
+        if not base.__flags__ & (1 << 9) or base is object:  # not a heap type: written in C
+            return base
+    return object
+
+
+def is_exception_class(cls: type) -> bool:
+    return issubclass(cls, BaseException)
+
+
+def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | None:
+    """What an instance of a subclass of list, tuple, dict or set holds."""
+    if isinstance(value, list):
+        tx.guard(source, "len", list.__len__(value))
+        return ListVariable(lazy_items(value, source, True), source, cls=list)
+    if isinstance(value, tuple):
+        tx.guard(source, "len", tuple.__len__(value))
+        return TupleVariable(lazy_items(value, source, False), source)
+    if isinstance(value, dict):
+        base = native_base(type(value))
+        return DictVariable(lazy_entries(tx, value, source), source, base)
+    if isinstance(value, (set, frozenset)):
+        if not all(is_constant_value(item) for item in set.__iter__(value) if isinstance(value, set)):
+            unsupported("unsupported_value", f"{source.name}, a set of objects")
+        tx.guard(source, "set_items", frozenset(value))
+        return SetVariable({item: ConstantVariable(item) for item in value}, source, native_base(type(value)))
+    return None
+
+
+@wraps_if(lambda value: isinstance(value, type), rank=20)
+def _wrap_class(tx: Any, value: type, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return tx.from_result(value, "class", source)
+
+
+@wraps_if(lambda value: True, rank=1000)
+def _wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return ObjectVariable(type(value), value, source, content_of_value(tx, value, source))
+
+
+@wraps_type(functools.partial)
+def _wrap_partial(tx: Any, value: functools.partial[Any], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", functools.partial)
+    function, args, keywords = (
+        realized(tx, tx.wrap_slot(source, functools.partial, value, name)) for name in ("func", "args", "keywords")
+    )
+    if not isinstance(args, SequenceVariable) or not isinstance(keywords, DictVariable):
+        raise Unsupported("unsupported_value", "a functools.partial with unusual parts")
+    return PartialVariable(function, list(args.iterate(tx)), dict(zip(keywords.items, keywords.values(tx))), source)
+
+
+class PartialVariable(VariableTracker):
+    """``functools.partial(function, *args, **keywords)``."""
+
+    has_identity = True
+
+    def __init__(
+        self,
+        function: VariableTracker,
+        args: list[VariableTracker],
+        keywords: dict[str, VariableTracker],
+        source: Source | None = None,
+    ) -> None:
+        super().__init__(source)
+        self.function = function
+        self.args = args
+        self.keywords = keywords
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, [*self.args, *args], {**self.keywords, **kwargs})
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        parts = {
+            "func": self.function,
+            "args": TupleVariable(self.args),
+            "keywords": tx.new_dict({ConstantVariable(k): v for k, v in self.keywords.items()}),
+        }
+        if name in parts:
+            return parts[name]
+        tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.call_function(
+                functools.partial, [self.function, *self.args], self.keywords
+            )
+
+        cg.build_new(self, make, lambda: None)

@@ -1,0 +1,634 @@
+"""Lists, tuples, named tuples, torch.Size, ranges and slices.
+
+Elements may be lazy: a list that came in from outside guards its type and length, an element is guarded when somebody looks
+at it. Invariant: `items` is what the real sequence would hold at this point of the program; a change of it marks the
+sequence as mutated before it happens.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..source import SequenceItemSource, Source
+from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+
+class SequenceVariable(VariableTracker):
+    """The base of lists and tuples.
+
+    Args:
+        items: the elements.
+        cls: the exact Python type.
+    """
+
+    base_type: type = object
+
+    def __init__(self, items: list[VariableTracker], cls: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"{self.cls.__name__}{name} of {len(self.items)}"
+
+    def item(self, tx: Any, index: int) -> VariableTracker:
+        """The element, looked at."""
+        value = self.items[index] = realized(tx, self.items[index])
+        return value
+
+    def contains_tensor(self) -> bool:
+        return any(item.contains_tensor() for item in self.items)
+
+    def as_argument(self, tx: Any) -> Any:
+        values = [self.item(tx, i).as_argument(tx) for i in range(len(self.items))]
+        return tuple(values) if self.base_type is tuple else values
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self.items)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(len(self.items))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return SequenceIteratorVariable(self)
+
+    def iterate(self, tx: Any) -> Iterable[VariableTracker]:
+        index = 0
+        while index < len(self.items):
+            yield self.item(tx, index)
+            index += 1
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        index = tx.as_index(key)
+        if isinstance(index, slice):
+            return self.like(tx, tx.run_python(operator.getitem, self.items, index))
+        position = tx.run_python(operator.index, index) if not isinstance(index, int) else index
+        if not -len(self.items) <= position < len(self.items):
+            tx.raise_error(IndexError, f"{self.base_type.__name__} index out of range")
+        return self.item(tx, position % len(self.items))
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        """A new sequence as slicing and concatenation make it."""
+        raise NotImplementedError
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "+" and isinstance(other, SequenceVariable) and other.base_type is self.base_type:
+            first, second = (other, self) if reflected else (self, other)
+            return first.like(tx, first.items + second.items)
+        if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
+            return self.like(tx, self.items * other.value)
+        return None
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(other, SequenceVariable) or other.base_type is not self.base_type:
+            return None
+        if op in ("==", "!="):
+            equal = len(self.items) == len(other.items)
+            for i in range(len(self.items)) if equal else ():
+                if not tx.same_or_equal(self.item(tx, i), other.item(tx, i)):
+                    equal = False
+                    break
+            return ConstantVariable(equal == (op == "=="))
+        for i in range(min(len(self.items), len(other.items))):
+            if not tx.same_or_equal(self.item(tx, i), other.item(tx, i)):
+                return tx.compare(op, self.item(tx, i), other.item(tx, i))
+        return tx.compare(op, ConstantVariable(len(self.items)), ConstantVariable(len(other.items)))
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        method = self.methods.get(name)
+        if method is None or kwargs and name != "sort":
+            return super().call_method(tx, name, args, kwargs)
+        return tx.checked_call(method, self, tx, *args, **kwargs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in self.methods or name in _PROTOCOL:
+            return BoundMethodVariable(self, name)
+        if name == "__class__":
+            return tx.from_result(self.cls, "class")
+        return tx.class_getattr(self, self.cls, name)
+
+    # -- methods that lists and tuples share
+    def _index(self, tx: Any, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
+        bounds = slice(tx.as_plain(start) if start else None, tx.as_plain(stop) if stop else None)
+        for i in range(*bounds.indices(len(self.items))):
+            if tx.same_or_equal(self.item(tx, i), item):
+                return ConstantVariable(i)
+        tx.raise_error(ValueError, f"{self.base_type.__name__}.index(x): x not in {self.base_type.__name__}")
+
+    def _count(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return ConstantVariable(sum(tx.same_or_equal(self.item(tx, i), item) for i in range(len(self.items))))
+
+    methods: dict[str, Any] = {"index": _index, "count": _count}
+
+
+_PROTOCOL = frozenset({"__len__", "__getitem__", "__iter__", "__contains__", "__setitem__", "__delitem__", "__add__", "__eq__"})
+
+
+class BoundMethodVariable(VariableTracker):
+    """A method of a builtin value that has been read but not called yet."""
+
+    def __init__(self, owner: VariableTracker, method: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.method = method
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        special = _PROTOCOL_CALLS.get(self.method)
+        if special is not None:
+            return special(tx, self.owner, *args)
+        return self.owner.call_method(tx, self.method, args, kwargs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return ConstantVariable(self.method)
+        return super().getattr(tx, name)
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push(self.owner)
+        cg.emit.load_attr(self.method)
+
+
+def _do(function: Any) -> Any:
+    def call(tx: Any, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
+        function(tx, owner, *args)
+        return ConstantVariable(None)
+
+    return call
+
+
+_PROTOCOL_CALLS = {
+    "__len__": lambda tx, o: o.length(tx),
+    "__getitem__": lambda tx, o, key: o.getitem(tx, key),
+    "__iter__": lambda tx, o: o.iterator(tx),
+    "__contains__": lambda tx, o, item: ConstantVariable(o.contains(tx, item)),
+    "__setitem__": _do(lambda tx, o, key, value: o.setitem(tx, key, value)),
+    "__delitem__": _do(lambda tx, o, key: o.delitem(tx, key)),
+    "__add__": lambda tx, o, other: tx.binary("+", o, other),
+    "__eq__": lambda tx, o, other: tx.compare("==", o, other),
+}
+
+
+class ListVariable(SequenceVariable):
+    """A list."""
+
+    base_type = list
+    has_identity = True
+
+    def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = list) -> None:
+        super().__init__(items, cls, source)
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        return ListVariable(list(items))
+
+    def hash_key(self) -> Any:
+        raise TypeError("unhashable type: 'list'")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.emit.build_list(0), lambda: self.fill(cg))
+
+    def fill(self, cg: Codegen) -> None:
+        """With the empty list on the stack, emits what puts the elements in (keeps the list on the stack)."""
+        if self.items:
+            cg.push_all(self.items)
+            cg.emit.build_list(len(self.items))
+            cg.emit.emit("LIST_EXTEND", 1)
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        index = tx.as_index(key)
+        tx.output.effects.mutate(self)
+        if isinstance(index, slice):
+            new = list(value.iterate(tx))
+            tx.run_python(operator.setitem, self.items, index, new)
+        else:
+            if not -len(self.items) <= index < len(self.items):
+                tx.raise_error(IndexError, "list assignment index out of range")
+            self.items[index] = value
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        index = tx.as_index(key)
+        tx.output.effects.mutate(self)
+        tx.run_python(operator.delitem, self.items, index)
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op == "+":
+            self._extend(tx, other)
+            return self
+        if op == "*" and isinstance(other, ConstantVariable):
+            tx.output.effects.mutate(self)
+            self.items[:] = self.items * other.value
+            return self
+        return None
+
+    def _append(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        self.items.append(item)
+        return ConstantVariable(None)
+
+    def _extend(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        new = list(other.iterate(tx))
+        tx.output.effects.mutate(self)
+        self.items.extend(new)
+        return ConstantVariable(None)
+
+    def _insert(self, tx: Any, index: VariableTracker, item: VariableTracker) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        self.items.insert(tx.as_index(index), item)
+        return ConstantVariable(None)
+
+    def _pop(self, tx: Any, index: VariableTracker | None = None) -> VariableTracker:
+        position = -1 if index is None else tx.as_index(index)
+        if not self.items:
+            tx.raise_error(IndexError, "pop from empty list")
+        if not -len(self.items) <= position < len(self.items):
+            tx.raise_error(IndexError, "pop index out of range")
+        value = self.item(tx, position % len(self.items))
+        tx.output.effects.mutate(self)
+        self.items.pop(position)
+        return value
+
+    def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        for i in range(len(self.items)):
+            if tx.same_or_equal(self.item(tx, i), item):
+                tx.output.effects.mutate(self)
+                del self.items[i]
+                return ConstantVariable(None)
+        tx.raise_error(ValueError, "list.remove(x): x not in list")
+
+    def _clear(self, tx: Any) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        self.items.clear()
+        return ConstantVariable(None)
+
+    def _reverse(self, tx: Any) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        self.items.reverse()
+        return ConstantVariable(None)
+
+    def _copy(self, tx: Any) -> VariableTracker:
+        return ListVariable(list(self.items))
+
+    def _sort(
+        self, tx: Any, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+    ) -> VariableTracker:
+        ordered = sort_items(tx, list(self.iterate(tx)), key, reverse)
+        tx.output.effects.mutate(self)
+        self.items[:] = ordered
+        return ConstantVariable(None)
+
+    methods = {
+        **SequenceVariable.methods, "append": _append, "extend": _extend, "insert": _insert, "pop": _pop,
+        "remove": _remove, "clear": _clear, "reverse": _reverse, "copy": _copy, "sort": _sort,
+    }
+
+
+def sort_items(
+    tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
+) -> list[VariableTracker]:
+    """The stable sort of list.sort and sorted(), comparing with ``<`` as they do."""
+    use_key = key is not None and not (key.is_constant() and key.constant() is None)
+    keys = [key.call(tx, [item], {}) if use_key else item for item in items]  # type: ignore[union-attr]
+    descending = reverse is not None and tx.truth(reverse)
+
+    class _Key:
+        __slots__ = ("value",)
+
+        def __init__(self, value: VariableTracker) -> None:
+            self.value = value
+
+        def __lt__(self, other: _Key) -> bool:
+            return tx.truth(tx.compare("<", self.value, other.value))
+
+    order = sorted(range(len(items)), key=lambda i: _Key(keys[i]), reverse=descending)
+    return [items[i] for i in order]
+
+
+class TupleVariable(SequenceVariable):
+    """A tuple, torch.Size included."""
+
+    base_type = tuple
+
+    def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = tuple) -> None:
+        super().__init__(items, cls, source)
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        return TupleVariable(list(items), cls=torch.Size if self.cls is torch.Size else tuple)
+
+    def is_constant(self) -> bool:
+        return self.cls in (tuple, torch.Size) and all(item.is_constant() for item in self.items)
+
+    def constant(self) -> Any:
+        return self.cls(item.constant() for item in self.items)
+
+    def hash_key(self) -> Any:
+        if any(isinstance(item, LazyVariable) for item in self.items):
+            unsupported("unsupported_value", "a tuple from outside as a dict key")
+        return tuple(item.hash_key() for item in self.items)
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        if self is other:
+            return True
+        if isinstance(other, TupleVariable) and not self.items and not other.items:
+            return None
+        return False
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "numel" and self.cls is torch.Size:
+            return BoundMethodVariable(self, name)
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "numel" and self.cls is torch.Size:
+            return ConstantVariable(self.constant().numel())
+        return super().call_method(tx, name, args, kwargs)
+
+    def as_argument(self, tx: Any) -> Any:
+        values = super().as_argument(tx)
+        return torch.Size(values) if self.cls is torch.Size and self.is_constant() else values
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is tuple:
+            cg.push_all(self.items)
+            cg.emit.build_tuple(len(self.items))
+        else:
+            cg.call_constant(self.cls, lambda: (cg.push_all(self.items), cg.emit.build_tuple(len(self.items))))
+
+
+class NamedTupleVariable(TupleVariable):
+    """An instance of a namedtuple class, or of a structseq such as torch.return_types.max."""
+
+    def field_names(self) -> tuple[str, ...]:
+        fields = getattr(self.cls, "_fields", None)
+        if fields is None:
+            fields = tuple(n for n in dir(self.cls) if type(getattr(self.cls, n)).__name__ == "member_descriptor")
+            order = {getattr(self.cls(range(len(self.items))), n): n for n in fields}
+            fields = tuple(order[i] for i in range(len(self.items)))
+        return fields
+
+    def is_constant(self) -> bool:
+        return False
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        return TupleVariable(list(items))
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        names = self.field_names()
+        if name in names:
+            return self.item(tx, names.index(name))
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name in self.methods:
+            return super().call_method(tx, name, args, kwargs)
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if hasattr(self.cls, "_fields"):
+            # What _make() does: no user __new__ runs a second time.
+            def args() -> None:
+                cg.emit.load_const(self.cls)
+                cg.push_all(self.items)
+                cg.emit.build_tuple(len(self.items))
+
+            cg.call_constant(tuple.__new__, args, count=2)
+        else:
+            cg.call_constant(self.cls, lambda: (cg.push_all(self.items), cg.emit.build_tuple(len(self.items))))
+
+
+class RangeVariable(VariableTracker):
+    """A range of known bounds."""
+
+    def __init__(self, value: range, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return range
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        return list(self.value)
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self.value)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        result = tx.run_python(operator.getitem, self.value, tx.as_index(key))
+        return RangeVariable(result) if isinstance(result, range) else ConstantVariable(result)
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return item.constant() in self.value
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return RangeIteratorVariable(self.value)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.from_result(tx.run_python(getattr, self.value, name), f"range.{name}")
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and isinstance(other, RangeVariable):
+            return ConstantVariable((self.value == other.value) == (op == "=="))
+        return None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+
+class SliceVariable(VariableTracker):
+    """A slice; its parts may be any values."""
+
+    def __init__(self, parts: list[VariableTracker]) -> None:
+        super().__init__()
+        self.parts = parts  # start, stop, step
+
+    def python_type(self) -> type:
+        return slice
+
+    def is_constant(self) -> bool:
+        return all(part.is_constant() for part in self.parts)
+
+    def constant(self) -> Any:
+        return slice(*(part.constant() for part in self.parts))
+
+    def as_argument(self, tx: Any) -> Any:
+        return slice(*(part.as_argument(tx) for part in self.parts))
+
+    def contains_tensor(self) -> bool:
+        return any(part.contains_tensor() for part in self.parts)
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        if name == "indices":
+            return tx.from_result(self.constant().indices, "slice.indices")
+        return super().getattr(tx, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push_all(self.parts)
+        cg.emit.build_slice(3)
+
+
+# ---------------------------------------------------------------- iterators over sequences
+class SequenceIteratorVariable(VariableTracker):
+    """An iterator of a list or tuple, at `index`."""
+
+    has_identity = True
+
+    def __init__(self, sequence: SequenceVariable, index: int = 0) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.index = index
+
+    def python_type(self) -> type:
+        return type(iter([])) if self.sequence.base_type is list else type(iter(()))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.index >= len(self.sequence.items):
+            self.index = 1 << 62  # exhausted iterators stay so, even if the list grows
+            return None
+        self.index += 1
+        return self.sequence.item(tx, self.index - 1)
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.call_constant(iter, lambda: cg.push(self.sequence))
+
+        def position() -> None:
+            if self.index:
+                cg.emit.dup()
+                cg.emit.load_attr("__setstate__")
+                cg.call_top(lambda: cg.emit.load_const(min(self.index, 1 << 60)))
+                cg.emit.pop()
+
+        cg.build_new(self, make, position)
+
+
+class RangeIteratorVariable(VariableTracker):
+    """An iterator of a range; `rest` is what it has not given yet."""
+
+    has_identity = True
+
+    def __init__(self, rest: range) -> None:
+        super().__init__()
+        self.rest = rest
+
+    def python_type(self) -> type:
+        return type(iter(range(0)))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        if not self.rest:
+            return None
+        tx.output.effects.advance(self)
+        value, self.rest = self.rest[0], self.rest[1:]
+        return ConstantVariable(value)
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.emit.load_const(self.rest)), lambda: None)
+
+
+# ---------------------------------------------------------------- wrapping
+def lazy_items(value: Any, source: Source, is_list: bool) -> list[VariableTracker]:
+    """The elements of a sequence at `source`, not looked at yet."""
+    raw = list.__iter__(value) if is_list else tuple.__iter__(value)
+    return [LazyVariable(item, SequenceItemSource(source, i, is_list)) for i, item in enumerate(raw)]
+
+
+@wraps_type(list)
+def _wrap_list(tx: Any, value: list[Any], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", list)
+    tx.guard(source, "len", len(value))
+    return ListVariable(lazy_items(value, source, True), source)
+
+
+@wraps_type(tuple)
+def _wrap_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", tuple)
+    tx.guard(source, "len", len(value))
+    return TupleVariable(lazy_items(value, source, False), source)
+
+
+@wraps_type(torch.Size)
+def _wrap_size(tx: Any, value: torch.Size, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", torch.Size)
+    tx.guard(source, "len", len(value))
+    return TupleVariable(lazy_items(value, source, False), source, torch.Size)
+
+
+@wraps_if(lambda value: isinstance(value, tuple) and is_named_tuple(type(value)), rank=5)
+def _wrap_named_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    tx.guard(source, "len", len(value))
+    return NamedTupleVariable(lazy_items(value, source, False), source, type(value))
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Whether a class is a namedtuple without a constructor of its own, or a structseq."""
+    if not issubclass(cls, tuple):
+        return False
+    if cls.__module__ == "torch.return_types" or (hasattr(cls, "n_fields") and cls.__mro__[1:] == (tuple, object)):
+        return True
+    return hasattr(cls, "_fields") and tuple in cls.__bases__ and "__dict__" not in dir(cls)
+
+
+@wraps_type(range)
+def _wrap_range(tx: Any, value: range, source: Source) -> VariableTracker:
+    tx.guard(source, "const", value)
+    return RangeVariable(value, source)
+
+
+@wraps_type(slice)
+def _wrap_slice(tx: Any, value: slice, source: Source) -> VariableTracker:
+    from_attr = [tx.wrap_slot(source, slice, value, name) for name in ("start", "stop", "step")]
+    tx.guard(source, "type_is", slice)
+    return SliceVariable(from_attr)

@@ -1,0 +1,394 @@
+"""Tensors, and the operations that go into the graph.
+
+A :class:`TensorVariable` is a node of the graph and its fake tensor. An operation is recorded and run on the fake tensors at
+once; the result's trackers are found by the identity of the fake tensors, so that ``x.add_(1) is x`` and
+``x.contiguous() is x`` hold where they hold in eager.
+
+Invariant: every fake tensor that the trace knows has one TensorVariable, and its node computes that tensor.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ..exc import Unsupported
+from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
+from .base import VariableTracker, unsupported, wraps_if, wraps_type
+from .constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+_SYMBOL_TO_OPERATOR: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}
+_SYMBOL_TO_INPLACE: dict[str, Callable[..., Any]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
+    "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "<<": operator.ilshift, ">>": operator.irshift,
+    "&": operator.iand, "|": operator.ior, "^": operator.ixor,
+}
+_UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+# Methods that hand data to Python, and the kind of break each is.
+_DATA_METHODS = {
+    "item": "tensor_to_python", "tolist": "tensor_to_python", "__bool__": "tensor_to_python",
+    "__int__": "tensor_to_python", "__float__": "tensor_to_python", "__index__": "tensor_to_python",
+    "__complex__": "tensor_to_python", "is_nonzero": "tensor_to_python", "__contains__": "tensor_to_python",
+    "allclose": "tensor_to_python", "equal": "tensor_to_python",
+    "numpy": "numpy_conversion", "__array__": "numpy_conversion",
+    "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr", "__dlpack__": "data_ptr",
+    "share_memory_": "data_ptr", "is_shared": "data_ptr", "pin_memory": "data_ptr", "is_pinned": "data_ptr",
+    "storage_offset": "data_ptr", "_typed_storage": "data_ptr", "typed_storage": "data_ptr",
+    "backward": "autograd_in_graph", "register_hook": "autograd_in_graph", "retain_grad": "autograd_in_graph",
+    "register_post_accumulate_grad_hook": "autograd_in_graph",
+    "requires_grad_": "grad_mode_mismatch",
+    "set_": "input_mutation", "resize_": "input_mutation", "resize_as_": "input_mutation", "swap_": "input_mutation",
+    "__repr__": "tensor_formatting", "__str__": "tensor_formatting", "__format__": "tensor_formatting",
+    "to_sparse": "sparse_or_quantized", "to_mkldnn": "sparse_or_quantized", "to_sparse_csr": "sparse_or_quantized",
+    "coalesce": "sparse_or_quantized", "to_dense": "sparse_or_quantized",
+    "nonzero": "dynamic_output_shape", "unique": "dynamic_output_shape", "unique_consecutive": "dynamic_output_shape",
+    "masked_select": "dynamic_output_shape", "bincount": "dynamic_output_shape", "argwhere": "dynamic_output_shape",
+    "__reduce_ex__": "unsupported_method", "__deepcopy__": "unsupported_method", "map_": "unsupported_method",
+    "apply_": "unsupported_method", "map2_": "unsupported_method",
+}
+# Changes of an input's metadata, which the caller sees; on intermediates they are just operations.
+_METADATA_METHODS = frozenset({
+    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "rename_", "resize_",
+})
+# Attributes that are tensors computed from the tensor.
+_VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+# Attributes that tell nothing that a guard on the metadata does not fix.
+_METADATA_ATTRIBUTES = frozenset({
+    "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized", "is_mkldnn",
+    "is_mps", "is_xpu", "is_vulkan", "is_nested", "is_sparse_csr", "is_maia", "is_mtia", "is_ipu", "is_xla", "itemsize",
+    "nbytes", "requires_grad", "is_leaf", "names", "retains_grad",
+})
+PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+
+
+class TensorVariable(VariableTracker):
+    """A tensor of the graph.
+
+    Args:
+        node: the graph's node that computes it.
+        fake: its fake tensor.
+        source: where it lives, for inputs.
+        cls: its Python class, Tensor or Parameter.
+    """
+
+    has_identity = True
+
+    def __init__(
+        self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor
+    ) -> None:
+        super().__init__(source)
+        self.node = node
+        self.fake = fake
+        self.cls = cls
+        self.value: torch.Tensor | None = None  # the real tensor, for inputs
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"tensor{name} of shape {list(self.fake.shape)}"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def hash_key(self) -> Any:
+        return ("tensor", id(self))
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.node
+
+    def contains_tensor(self) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_tensor(self)
+
+    def truth(self, tx: Any) -> bool:
+        unsupported("data_dependent_branch", f"bool() of a {self.describe()}")
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self is other
+
+    # -- attributes
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "shape":
+            return tx.new_size([ConstantVariable(n) for n in self.fake.shape])
+        if name in _METADATA_ATTRIBUTES:
+            if name in ("is_leaf", "retains_grad") and self.source is None:
+                unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
+            return tx.from_result(getattr(self.fake, name), f"Tensor.{name}")
+        if name in _VIEW_ATTRIBUTES:
+            return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
+        if name == "__class__":
+            return tx.from_result(self.cls, "class")
+        if name in tx.output.effects.attributes_of(self):
+            return tx.output.effects.load_attr(self, name)
+        if name == "grad":
+            return self._grad(tx)
+        if self.value is not None and name in getattr(self.value, "__dict__", {}):
+            return tx.wrap_at(self.value.__dict__[name], DictItemSource(InstanceDictSource(_known(self.source)), name))
+        descriptor = tx.class_lookup(self.cls, name)
+        if descriptor is None:
+            if self.value is not None:
+                tx.guard(InstanceDictSource(_known(self.source)), "dict_lacks", name)
+            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        if isinstance(descriptor, _GETSETS):
+            unsupported("unsupported_attribute", f"Tensor.{name}")
+        return TensorMethodVariable(self, name)
+
+    def _grad(self, tx: Any) -> VariableTracker:
+        if self.source is None or self.value is None:
+            if not self.fake.requires_grad:
+                return ConstantVariable(None)
+            unsupported("autograd_in_graph", "Tensor.grad of a value computed in the graph")
+        return tx.wrap_at(self.value.grad, AttrSource(self.source, "grad"))
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name in ("data", "requires_grad", "grad", "names") or isinstance(tx.class_lookup(self.cls, name), _GETSETS):
+            unsupported("input_mutation", f"setting Tensor.{name}")
+        tx.output.effects.store_attr(self, name, value)
+
+    # -- methods and operators
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        kind = _DATA_METHODS.get(name)
+        if kind is not None:
+            return self._data_method(tx, name, kind)
+        if name in _METADATA_METHODS and self.source is not None:
+            unsupported("input_mutation", f"Tensor.{name} of the input {self.source.name!r}")
+        if name == "size" and not kwargs:
+            shape = tx.new_size([ConstantVariable(n) for n in self.fake.shape])
+            return shape.getitem(tx, args[0]) if args else shape
+        if name == "new" or tx.class_lookup(self.cls, name) is None:
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        if name == "__len__":
+            return self.length(tx)
+        if name == "__getitem__":
+            return self.getitem(tx, *args)
+        if name == "__setitem__":
+            self.setitem(tx, *args)
+            return ConstantVariable(None)
+        if name == "__hash__":
+            unsupported("unsupported_method", "hash() of a tensor")
+        if name == "register_hook":
+            unsupported("autograd_in_graph", "Tensor.register_hook")
+        return record(tx, "call_method", name, [self, *args], kwargs)
+
+    def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
+        if name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__"):
+            constant = getattr(self.fake, "constant", None)
+            if constant is not None:  # made from Python numbers in this very trace
+                return tx.from_result(getattr(constant, name)(), f"Tensor.{name}()")
+        unsupported(kind, f"Tensor.{name}()")
+
+    def length(self, tx: Any) -> VariableTracker:
+        if self.fake.dim() == 0:
+            tx.raise_error(TypeError, "len() of a 0-d tensor")
+        return ConstantVariable(self.fake.shape[0])
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return call_in_graph(tx, operator.getitem, [self, key], {})
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        call_in_graph(tx, operator.setitem, [self, key, value], {})
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        unsupported("tensor_to_python", "`in` on a tensor")
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        if self.fake.dim() == 0:
+            tx.raise_error(TypeError, "iteration over a 0-d tensor")
+        return record(tx, "call_method", "unbind", [self, ConstantVariable(0)], {}).iterator(tx)
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if not _is_operand(other):
+            return None
+        operands = [other, self] if reflected else [self, other]
+        return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        return call_in_graph(tx, _SYMBOL_TO_INPLACE[op], [self, other], {}) if _is_operand(other) else None
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and isinstance(other, ConstantVariable) and not isinstance(other.value, (int, float, complex)):
+            return ConstantVariable(op == "!=")
+        return self.binary(tx, op, other, reflected=False)
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        return call_in_graph(tx, _UNARY[op], [self], {})
+
+
+class TensorMethodVariable(VariableTracker):
+    """A bound method of a tensor."""
+
+    def __init__(self, tensor: TensorVariable, method: str) -> None:
+        super().__init__()
+        self.tensor = tensor
+        self.method = method
+
+    def python_type(self) -> type:
+        return type(getattr(torch.empty(0), self.method))
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return self.tensor.call_method(tx, self.method, args, kwargs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.tensor
+        if name == "__name__":
+            return ConstantVariable(self.method)
+        return super().getattr(tx, name)
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push(self.tensor)
+        cg.emit.load_attr(self.method)
+
+
+_GETSETS = (type(torch.Tensor.requires_grad), property)
+
+
+def _known(source: Source | None) -> Source:
+    assert source is not None
+    return source
+
+
+def _is_operand(value: VariableTracker) -> bool:
+    if isinstance(value, ConstantVariable):
+        return isinstance(value.value, (int, float, complex, bool))
+    return isinstance(value, TensorVariable)
+
+
+# ---------------------------------------------------------------- recording
+def call_in_graph(
+    tx: Any, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Records ``function(*args, **kwargs)`` and gives its result."""
+    return record(tx, "call_function", function, args, kwargs)
+
+
+def record(
+    tx: Any, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Adds a node, runs it on fake tensors, and gives the result.
+
+    Raises:
+        exc.Unsupported: an argument can't stand in a graph, or the operation can't be run without data.
+    """
+    output = tx.output
+    node_args = tuple(a.as_argument(tx) for a in args)
+    node_kwargs = {name: a.as_argument(tx) for name, a in kwargs.items()}
+    fake_args = fx.node.map_arg(node_args, _fake_of)
+    fake_kwargs = fx.node.map_arg(node_kwargs, _fake_of)
+    result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+    if not impure and not _has_tensor(result):
+        if result is None or _is_metadata(result):
+            return tx.from_result(result, f"result of {_target_name(target)}")
+        unsupported("unsupported_torch_call", f"{_target_name(target)} returns a {type(result).__name__}")
+    node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
+    return wrap_result(tx, node, result)
+
+
+def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
+    """The tracker of a node's result, a tensor or a structure of tensors."""
+    output = tx.output
+    if isinstance(result, torch.Tensor):
+        known = output.tensor_of(result)
+        if known is not None:
+            return known
+        return output.register_tensor(TensorVariable(node, result))
+    if isinstance(result, (tuple, list)):
+        items = []
+        for index, element in enumerate(result):
+            if isinstance(element, torch.Tensor) and output.tensor_of(element) is not None:
+                items.append(output.tensor_of(element))
+            elif isinstance(element, (torch.Tensor, tuple, list)):
+                child = output.create_node(tx, "call_function", operator.getitem, (node, index), {}, element, False)
+                items.append(wrap_result(tx, child, element))
+            else:
+                items.append(tx.from_result(element, "element of a result"))
+        return tx.new_sequence(type(result), items)
+    if isinstance(result, torch.Size) or result is None or _is_metadata(result):
+        return tx.from_result(result, f"result of {node.target}")
+    unsupported("unsupported_torch_call", f"{_target_name(node.target)} returns a {type(result).__name__}")
+
+
+def _has_tensor(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return True
+    return isinstance(result, (tuple, list)) and any(_has_tensor(r) for r in result)
+
+
+def _is_metadata(result: Any) -> bool:
+    if isinstance(result, (tuple, list)):
+        return all(_is_metadata(r) for r in result)
+    return isinstance(result, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format))
+
+
+def _fake_of(node: fx.Node) -> Any:
+    return node.meta["example_value"]
+
+
+def _target_name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__qualname__", str(target))
+
+
+# ---------------------------------------------------------------- inputs
+_DLPACK_CODES = {
+    torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
+    torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64), torch.float16: (2, 16), torch.float32: (2, 32),
+    torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128), torch.bool: (6, 8),
+}
+_DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
+
+
+@wraps_type(torch.Tensor, torch.nn.Parameter)
+def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+    reason = _why_not_plain(value)
+    if reason is not None:
+        unsupported(*reason)
+    code, bits = _DLPACK_CODES[value.dtype]
+    tx.guard(
+        source, "tensor", type(value), code, bits, _DLPACK_DEVICES[value.device.type], value.device.index or 0,
+        tuple(value.shape), tuple(value.stride()), value.requires_grad, _tensor_flags(value), value.dtype,
+    )
+    return tx.output.add_input(value, source)
+
+
+def _tensor_flags(value: torch.Tensor) -> int:
+    """Bits: 1 inference tensor, 2 lazily conjugated, 4 lazily negated."""
+    return int(value.is_inference()) | 2 * int(value.is_conj()) | 4 * int(value.is_neg())
+
+
+def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
+    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
+        return "sparse_or_quantized", f"a {value.layout} tensor"
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return "functorch", "a tensor wrapped by a functorch transform"
+    if value.device.type not in _DLPACK_DEVICES or value.dtype not in _DLPACK_CODES:
+        return "unsupported_value", f"a tensor of {value.dtype} on {value.device}"
+    return None
+
+
+@wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
+def _wrap_tensor_subclass(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+    unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")
+
+
+def describe_failure(target: Any, error: BaseException) -> Unsupported:
+    """The break for an operation that failed on fake tensors."""
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return Unsupported("fake_tensor_error", f"{_target_name(target)}: {type(error).__name__}: {text}")

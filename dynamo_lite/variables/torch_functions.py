@@ -1,0 +1,282 @@
+"""torch's own functions: those that become graph nodes, those that read or set torch's state, those that answer at once.
+
+Invariant: a call either becomes a node whose fake result is known, or is answered from what the guards fix, or breaks the
+graph; nothing of torch's global state is changed by the trace that is not undone when it ends.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..source import Source
+from .base import VariableTracker, unsupported, wraps_if
+from .constant import ConstantVariable
+from .tensor import TensorVariable, record
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+Handler = Callable[..., VariableTracker]
+_HANDLERS: dict[int, Handler] = {}
+_FORBIDDEN: dict[int, str] = {}
+
+
+def handles(*functions: Any) -> Callable[[Handler], Handler]:
+    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these torch functions."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            _HANDLERS[id(function)] = handler
+        return handler
+
+    return register
+
+
+def forbid(kind: str, *functions: Any) -> None:
+    """Calls of these torch functions break the graph, for a reason of this kind."""
+    for function in functions:
+        _FORBIDDEN[id(function)] = kind
+
+
+class TorchFunctionVariable(VariableTracker):
+    """A function of torch that a graph can hold."""
+
+    has_identity = True
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        module = getattr(self.value, "__module__", None) or "torch"
+        return f"{module}.{getattr(self.value, '__name__', self.value)}"
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.value
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        handler = _HANDLERS.get(id(self.value))
+        if handler is not None:
+            return tx.checked_call(handler, tx, *args, **kwargs)
+        kind = _FORBIDDEN.get(id(self.value))
+        if kind is not None:
+            unsupported(kind, self.describe())
+        if kwargs.get("out") is not None and not isinstance(kwargs["out"], (TensorVariable, ConstantVariable)):
+            unsupported("unsupported_torch_call", f"{self.describe()} with out=")
+        return record(tx, "call_function", self.value, args, kwargs)
+
+
+# ---------------------------------------------------------------- torch's global state
+# setter -> a function that reads the arguments that would set the present state again
+StateReader = Callable[[], tuple[Any, ...]]
+STATE: dict[Any, StateReader] = {
+    torch._C._set_grad_enabled: lambda: (torch.is_grad_enabled(),),
+    torch.set_autocast_cache_enabled: lambda: (torch.is_autocast_cache_enabled(),),
+    torch.set_default_dtype: lambda: (torch.get_default_dtype(),),
+    torch._C._set_deterministic_algorithms: lambda: (torch.are_deterministic_algorithms_enabled(),),
+}
+_DEVICE_TYPES = ("cpu", "cuda")
+
+
+def state_now() -> dict[Any, tuple[Any, ...]]:
+    """Calls, by setter, that would bring back the present state of torch in this thread."""
+    state = {(setter, ()): read() for setter, read in STATE.items()}
+    for device in _DEVICE_TYPES:
+        state[(torch.set_autocast_enabled, (device,))] = (torch.is_autocast_enabled(device),)
+        state[(torch.set_autocast_dtype, (device,))] = (torch.get_autocast_dtype(device),)
+    return state
+
+
+def changes_between(before: dict[Any, tuple[Any, ...]], after: dict[Any, tuple[Any, ...]]) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The calls (function, arguments) that lead from state `before` to state `after`."""
+    return [(key[0], (*key[1], *value)) for key, value in after.items() if before[key] != value]
+
+
+def set_state(state: dict[Any, tuple[Any, ...]]) -> None:
+    """Brings back a state that :func:`state_now` gave."""
+    for function, args in changes_between(state_now(), state):
+        function(*args)
+
+
+def _state_setter(function: Any) -> Handler:
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        values = [a.constant() for a in args]
+        named = {k: v.constant() for k, v in kwargs.items()}
+        tx.run_python(function, *values, **named)
+        tx.output.state_node(tx, function, tuple(values), named)
+        return ConstantVariable(None)
+
+    return handler
+
+
+for _setter in (*STATE, torch.set_autocast_enabled, torch.set_autocast_dtype):
+    _HANDLERS[id(_setter)] = _state_setter(_setter)
+
+
+def _answers_now(*functions: Any) -> None:
+    """These read state that the guards fix: they are asked while tracing."""
+
+    def make(function: Any) -> Handler:
+        def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+            plain = [tx.as_plain(a) for a in args]
+            named = {k: tx.as_plain(v) for k, v in kwargs.items()}
+            return tx.from_result(tx.run_python(function, *plain, **named), "torch state")
+
+        return handler
+
+    for function in functions:
+        _HANDLERS[id(function)] = make(function)
+
+
+_answers_now(
+    torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
+    torch.get_autocast_cpu_dtype, torch.get_autocast_gpu_dtype, torch.is_autocast_cpu_enabled,
+    torch.is_autocast_cache_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
+    torch.is_deterministic_algorithms_warn_only_enabled, torch.get_num_threads, torch.promote_types, torch.can_cast,
+    torch._C._get_cudnn_enabled, torch._C._get_mkldnn_enabled, torch.cuda.is_available, torch.backends.mkldnn.is_available,
+    torch.is_warn_always_enabled, torch._C._is_any_autocast_enabled, torch._C._get_privateuse1_backend_name,
+    torch.amp.autocast_mode.is_autocast_available, torch.get_default_device, torch._C._get_float32_matmul_precision,
+    torch._C._len_torch_function_stack, torch.cuda.device_count, torch._C._accelerator_getAccelerator,
+)
+
+
+# Nesting only decides when the weight cache of autocast is emptied; the cache is dropped with the trace.
+@handles(torch.autocast_increment_nesting, torch.autocast_decrement_nesting)
+def _autocast_nesting(tx: Any) -> VariableTracker:
+    return ConstantVariable(1)
+
+
+@handles(torch.clear_autocast_cache)
+def _clear_autocast_cache(tx: Any) -> VariableTracker:
+    return ConstantVariable(None)
+
+
+# ---------------------------------------------------------------- questions with one answer while capturing
+def _constant_answer(value: Any) -> Handler:
+    return lambda tx, *args, **kwargs: ConstantVariable(value)
+
+
+_HANDLERS[id(torch.compiler.is_compiling)] = _constant_answer(True)
+_HANDLERS[id(torch.compiler.is_dynamo_compiling)] = _constant_answer(True)
+_HANDLERS[id(torch.compiler.is_exporting)] = _constant_answer(False)
+for _question in (torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing, torch._C._is_tracing):
+    _HANDLERS[id(_question)] = _constant_answer(False)
+_HANDLERS[id(torch._C._get_tracing_state)] = _constant_answer(None)
+_HANDLERS[id(torch._C._log_api_usage_once)] = _constant_answer(None)
+_HANDLERS[id(torch._assert_async)] = lambda tx, *a, **k: record(tx, "call_function", torch._assert_async, list(a), k)
+
+
+@handles(
+    torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary,
+    torch.overrides.has_torch_function_variadic, torch._C._has_torch_function, torch._C._has_torch_function_unary,
+    torch._C._has_torch_function_variadic,
+)
+def _has_torch_function(tx: Any, *args: VariableTracker) -> VariableTracker:
+    for value in args:
+        elements = value.iterate(tx) if value.python_type() in (tuple, list) else [value]
+        for element in elements:
+            cls = element.python_type()
+            if cls not in (torch.Tensor, torch.nn.Parameter) and hasattr(cls, "__torch_function__"):
+                unsupported("tensor_subclass", f"__torch_function__ of {cls.__qualname__}")
+    return ConstantVariable(False)
+
+
+@handles(torch.is_tensor)
+def _is_tensor(tx: Any, value: VariableTracker) -> VariableTracker:
+    return ConstantVariable(issubclass(value.python_type(), torch.Tensor))
+
+
+@handles(torch.is_storage)
+def _is_storage(tx: Any, value: VariableTracker) -> VariableTracker:
+    return ConstantVariable(False)
+
+
+@handles(torch._assert)
+def _torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
+    if isinstance(condition, TensorVariable):
+        return record(tx, "call_function", torch._assert_async, [condition], {})
+    if not tx.truth(condition):
+        tx.raise_value(AssertionError, [message])
+    return ConstantVariable(None)
+
+
+@handles(torch._check)
+def _torch_check(tx: Any, condition: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
+    if not tx.truth(condition):
+        text = tx.call(message, [], {}) if message is not None else ConstantVariable("Expected cond to be True")
+        tx.raise_value(RuntimeError, [text])
+    return ConstantVariable(None)
+
+
+# ---------------------------------------------------------------- what breaks
+forbid("rng_state", torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state,
+       torch.random.fork_rng, torch.cuda.manual_seed, torch.cuda.manual_seed_all)
+forbid("autograd_in_graph", torch.autograd.grad, torch.autograd.backward)
+forbid("torch_state", torch.set_num_threads, torch.use_deterministic_algorithms, torch.set_default_device,
+       torch.set_float32_matmul_precision, torch.set_default_tensor_type, torch.set_printoptions)
+forbid("dynamic_output_shape", torch.nonzero, torch.unique, torch.unique_consecutive, torch.masked_select, torch.bincount,
+       torch.argwhere, torch.combinations)
+forbid("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero)
+forbid("input_output", torch.save, torch.load)
+forbid("numpy_conversion", torch.from_numpy, torch.frombuffer, torch.asarray)
+forbid("functorch", torch.func.vmap, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.vjp, torch.func.jvp,
+       torch.func.functional_call, torch.func.hessian, torch.vmap)
+
+
+# ---------------------------------------------------------------- wrapping
+_TORCH_CALLABLES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def is_torch_builtin(value: Any) -> bool:
+    """Whether a function written in C is torch's."""
+    if isinstance(value, _TORCH_CALLABLES):
+        return True
+    if not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return False
+    module = getattr(value, "__module__", None) or ""
+    if module == "torch" or module.startswith("torch."):
+        return True
+    owner = getattr(value, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return type(owner).__module__.startswith("torch") or (
+            isinstance(owner, type) and owner.__module__.startswith("torch")
+        )
+    return getattr(value, "__objclass__", None) in (torch.Tensor, torch._C.TensorBase)
+
+
+@wraps_if(is_torch_builtin, rank=2)
+def _wrap_torch_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return TorchFunctionVariable(value, source)
+
+
+def has_handler(value: Any) -> bool:
+    """Whether calls of this function are answered here."""
+    return id(value) in _HANDLERS or id(value) in _FORBIDDEN
