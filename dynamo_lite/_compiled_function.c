@@ -276,9 +276,12 @@ compiled_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, Py
     if (hook == NULL || thread->busy || thread_is_traced(PyThreadState_Get())) {
         return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }
-    if (stack_is_low(thread)) {
-        PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded while calling a compiled function");
-        return NULL;
+    if (stack_left_is_below(thread, thread->stack_reserve)) {
+        if (stack_left_is_below(thread, thread->stack_reserve / 4)) {
+            PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded while calling a compiled function");
+            return NULL;
+        }
+        return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }
     Py_INCREF(hook);
     PyObject *fn = Py_NewRef(self->fn);
@@ -358,6 +361,10 @@ static PyObject *
 compiled_getattro(PyObject *self, PyObject *name)
 {
     PyObject *value = PyObject_GenericGetAttr(self, name);
+    if (value == Py_None && PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
+        Py_DECREF(value); /* the type's own, which every type has */
+        return PyObject_GetAttr(((CompiledFunction *)self)->fn, name);
+    }
     if (value != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
         return value;
     }

@@ -23,40 +23,40 @@ static PyObject *run_original, *skip_frame, *skip_recursive, *keep_entries;
 
 /* ---- the state of a thread ---- */
 
-static const char *
-stack_limit_of_thread(void)
+static void
+find_stack(ThreadState *thread)
 {
+    thread->stack_end = 1; /* not known: never low */
 #ifdef __linux__
     pthread_attr_t attributes;
-    void *base;
+    void *end;
     size_t size;
     if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        int known = pthread_attr_getstack(&attributes, &base, &size) == 0;
-        pthread_attr_destroy(&attributes);
-        if (known) {
-            size_t reserve = size / 4 < STACK_RESERVE ? size / 4 : STACK_RESERVE;
-            return (const char *)base + reserve;
+        if (pthread_attr_getstack(&attributes, &end, &size) == 0) {
+            thread->stack_end = (uintptr_t)end;
+            thread->stack_reserve = size / 4 < STACK_RESERVE ? size / 4 : STACK_RESERVE;
         }
+        pthread_attr_destroy(&attributes);
     }
 #endif
-    return (const char *)1; /* not known: no limit */
 }
 
 ThreadState *
 thread_state(void)
 {
     ThreadState *thread = &this_thread;
-    if (thread->stack_limit == NULL) {
-        thread->stack_limit = stack_limit_of_thread();
+    if (thread->stack_end == 0) {
+        find_stack(thread);
     }
     return thread;
 }
 
+/* A stack that is not the thread's own (a fiber's) is never low. */
 int
-stack_is_low(const ThreadState *thread)
+stack_left_is_below(const ThreadState *thread, uintptr_t size)
 {
     char here;
-    return (uintptr_t)&here < (uintptr_t)thread->stack_limit;
+    return (uintptr_t)&here - thread->stack_end < size;
 }
 
 static PyObject *eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
@@ -272,8 +272,8 @@ trampoline(ThreadState *thread, FrameHook *hook, PyObject *result)
 static PyObject *
 ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObject *function, const GuardFrame *frame)
 {
-    if (hook->compile_frame == NULL) {
-        return Py_NewRef(run_original); /* the garbage collector has taken the hook apart */
+    if (hook->compile_frame == NULL || _Py_IsFinalizing()) {
+        return Py_NewRef(run_original); /* taken apart by the garbage collector, or its modules by the end of the process */
     }
     PyObject *args = PyTuple_New(frame->nargs);
     if (args == NULL) {
@@ -497,7 +497,7 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
     if (thread->busy || throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)) {
         return eval_plain(tstate, frame, throwflag);
     }
-    if (stack_is_low(thread_state())) {
+    if (stack_left_is_below(thread_state(), thread->stack_reserve)) {
         return eval_unhooked(thread, tstate, frame);
     }
     Py_INCREF(hook);

@@ -70,7 +70,8 @@ typedef struct {
     int compiling;             /* depth of calls of compile_frame */
     int busy;                  /* compiling, or evaluating guards: every frame runs plainly */
     PyCodeObject *accepts;     /* the frame of this code may return a Continuation to its caller; borrowed */
-    const char *stack_limit;   /* below this address of the C stack, frames run as without the hook */
+    uintptr_t stack_end;       /* lowest address of the C stack; 0: not looked up yet */
+    uintptr_t stack_reserve;   /* with less than this left of it, frames run as without the hook */
 } ThreadState;
 
 extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Continuation_Type;
@@ -78,7 +79,7 @@ extern const GuardsAPI *guards;
 
 /* _eval_frame.c */
 ThreadState *thread_state(void);
-int stack_is_low(const ThreadState *thread);
+int stack_left_is_below(const ThreadState *thread, uintptr_t size);
 FrameHook *exchange_hook(ThreadState *thread, FrameHook *hook); /* takes and gives ownership */
 PyObject *run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *function,
                       const GuardFrame *frame, PyObject *inputs);

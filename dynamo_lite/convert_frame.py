@@ -20,7 +20,6 @@ import torch
 from . import config, exc, log, trace_rules
 from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, Continuation, GuardedCode, entries
 from ._guards import current_global_state
-from .bytecode.analysis import analyse
 from .bytecode.emit import Emitter
 from .bytecode.instructions import decode
 from .bytecode.stack import NULL as NULL_KIND
@@ -31,7 +30,7 @@ from .interpreter import ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
 from .output_graph import OutputGraph
-from .resume import break_start, emit_break, is_resume_code, resume_label
+from .resume import break_start, emit_break, is_resume_code, needed_locals, resume_label
 from .source import Source
 from .variables.base import MISSING, ObservedException, VariableTracker, realized
 from .variables.functions import CellVariable
@@ -50,12 +49,14 @@ class Settings:
         fullgraph: whether a break is an error.
         on_graph: told of every graph, for reports.
         on_break: told of every break.
+        on_entry: told of every cache entry, as an Artifact.
     """
 
     compile_graph: CompileGraph
     fullgraph: bool = False
     on_graph: Callable[[Any], None] | None = None
     on_break: Callable[[exc.Unsupported], None] | None = None
+    on_entry: Callable[[Any], None] | None = None
 
 
 @dataclasses.dataclass
@@ -358,7 +359,7 @@ class _FrameCompiler:
             kinds = _stack_kinds(tx.stack)
             if not dry:
                 resumes = emit_break(
-                    emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation
+                    emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation, parameters=(INPUTS,)
                 )
         return emitter, plan, resumes
 
@@ -371,9 +372,7 @@ class _FrameCompiler:
     def _emit_frame(self, cg: Codegen, tx: Translator) -> list[str]:
         """Restores the frame: cells, stack, locals. Values are computed before a local is overwritten."""
         emitter = cg.emit
-        analysis = analyse(_original(self.code, 0)[0])
-        index = self._original_break_index(tx)
-        live = analysis.live(index) if index is not None else frozenset(tx.locals)
+        live = needed_locals(self.code, tx.current.index)
         held: list[tuple[str, str]] = []
         for name in tx.code.co_varnames:
             if name in tx.locals and name in live:
@@ -404,10 +403,6 @@ class _FrameCompiler:
             emitter.load_fast(temporary)
             emitter.store_fast(name)
         return [name for name, _ in held]
-
-    def _original_break_index(self, tx: Translator) -> int | None:
-        index = _original(self.code, tx.current.index)[1]
-        return index if index >= 0 else None
 
     # -- guards and the entry
     def _guard_aliases(self, output: OutputGraph, inputs: list[Any]) -> None:
@@ -442,7 +437,10 @@ class _FrameCompiler:
                 cellvars=self.code.co_cellvars,
             )
         self._log_entry(guards, guarded)
-        return GuardedCode(program, guarded, has_break, extra=Artifact(guards, texts, graph, log.current_frame()))
+        artifact = Artifact(guards, texts, graph, log.current_frame())
+        if self.settings.on_entry is not None:
+            self.settings.on_entry(artifact)
+        return GuardedCode(program, guarded, has_break, extra=artifact)
 
     def _log_entry(self, guards: list[Guard], guarded: types.CodeType) -> None:
         label = resume_label(self.code)

@@ -31,13 +31,6 @@ class ExportResult:
     guards: list[str]
 
 
-class _Exported(torch.fx.GraphModule):
-    """A graph module with the function's own inputs and outputs."""
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._rebuild(*args, **kwargs)  # type: ignore[operator]
-
-
 def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
     """``export(fn)(*args)`` captures the function as one graph.
 
@@ -53,16 +46,14 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
     fn = innermost(fn)
 
     def run(*args: Any, **kwargs: Any) -> ExportResult:
-        captured: list[torch.fx.GraphModule] = []
+        captured: list[tuple[torch.fx.GraphModule, Any, Any]] = []
         guards: list[str] = []
-        placeholders: list[list[Any]] = []
 
         def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-            captured.append(graph)
-
             def call(*tensors: Any) -> Any:
-                placeholders.append(list(tensors))
-                return graph.forward(*tensors)
+                outputs = graph.forward(*tensors)
+                captured.append((graph, tensors, outputs))
+                return outputs
 
             return call
 
@@ -73,55 +64,70 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
         result = _eval_frame.CompiledFunction(target, make_hook(settings))(*args, **kwargs)
         if len(captured) != 1:
             raise exc.Unsupported("unsupported_value", f"{len(captured)} graphs where export wants one")
-        module = _graph_module(target, captured[0], placeholders[0], args, kwargs, result)
-        return ExportResult(module, guards)
+        graph, tensors, outputs = captured[0]
+        return ExportResult(_with_signature(target, graph, tensors, outputs, args, kwargs, result), guards)
 
     return run
 
 
-def _graph_module(
+def _with_signature(
     fn: Callable[..., Any],
     graph: torch.fx.GraphModule,
-    tensors: list[torch.Tensor],
+    tensors: tuple[Any, ...],
+    outputs: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     result: Any,
 ) -> torch.fx.GraphModule:
-    """The graph rewritten to the function's signature: inputs flattened, outputs unflattened by their structure."""
+    """The graph with one placeholder per leaf of the function's arguments, and the result's structure.
+
+    What belongs to the call is told by identity: the tensors that the graph was called with and those that it returned.
+    """
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
-    outputs = graph.forward(*tensors)
     out_leaves, out_spec = pytree.tree_flatten(result)
-    module = _Exported(graph, graph.graph)
-    positions: list[tuple[str, Any]] = []
-    for number, tensor in enumerate(tensors):
-        found = next((i for i, leaf in enumerate(leaves) if leaf is tensor), None)
-        if found is None:
-            name = f"_lifted_{number}"
-            if isinstance(tensor, torch.nn.Parameter):
-                module.register_parameter(name, tensor)
-            else:
-                module.register_buffer(name, tensor)
-            positions.append(("own", name))
+    root = torch.nn.Module()
+    new = torch.fx.Graph()
+    inputs = [new.placeholder(f"arg_{i}") for i in range(len(leaves))]
+    replaced: dict[torch.fx.Node, Any] = {}
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    for node, tensor in zip(placeholders, tensors):
+        at = next((i for i, leaf in enumerate(leaves) if leaf is tensor), None)
+        if at is not None:
+            replaced[node] = inputs[at]
         else:
-            positions.append(("leaf", found))
-    taken = _outputs_by_position(out_leaves, outputs, leaves)
-    signature = inspect.signature(fn)
-    code_forward = type(module).__mro__[1].forward if False else module._compiled_forward()
+            name = f"lifted_{node.name}"
+            if isinstance(tensor, torch.nn.Parameter):
+                root.register_parameter(name, tensor)
+            else:
+                root.register_buffer(name, tensor)
+            replaced[node] = new.get_attr(name)
+    output_nodes: tuple[Any, ...] = ()
+    for node in graph.graph.nodes:
+        if node.op == "output":
+            output_nodes = node.args[0]
+        elif node.op != "placeholder":
+            replaced[node] = new.node_copy(node, lambda n: replaced[n])
+    new.output([_output(leaf, outputs, output_nodes, replaced, leaves, inputs) for leaf in out_leaves])
+    names = list(inspect.signature(fn).parameters)[: len(args)]
+    info = torch.fx.graph._PyTreeInfo(names if len(names) == len(args) else [f"arg{i}" for i in range(len(args))],
+                                      in_spec if kwargs else pytree.tree_flatten(args)[1], out_spec)
+    if not kwargs:
+        new.set_codegen(torch.fx.graph._PyTreeCodeGen(info))
+    else:
+        info = torch.fx.graph._PyTreeInfo([*info.orig_args, *kwargs], in_spec, out_spec)
+        new.set_codegen(torch.fx.graph._PyTreeCodeGen(info))
+    return torch.fx.GraphModule(root, new)
 
-    def rebuild(*new_args: Any, **new_kwargs: Any) -> Any:
-        bound = signature.bind(*new_args, **new_kwargs)
-        new_leaves, new_spec = pytree.tree_flatten((bound.args, bound.kwargs))
-        if new_spec != in_spec and len(new_leaves) != len(leaves):
-            raise TypeError(f"the exported function takes inputs of the structure {in_spec}, not {new_spec}")
-        values = [new_leaves[at] if kind == "leaf" else getattr(module, at) for kind, at in positions]
-        flat = code_forward(*values)
-        return pytree.tree_unflatten(
-            [flat[at] if kind == "out" else (new_leaves[at] if kind == "leaf" else at) for kind, at in taken], out_spec
-        )
 
-    object.__setattr__(module, "_rebuild", rebuild)
-    return module
-
-
-def _outputs_by_position(out_leaves: list[Any], outputs: Any, leaves: list[Any]) -> list[tuple[str, Any]]:
-    raise NotImplementedError
+def _output(
+    leaf: Any, outputs: Any, output_nodes: tuple[Any, ...], replaced: dict[Any, Any], leaves: list[Any], inputs: list[Any]
+) -> Any:
+    for tensor, node in zip(outputs, output_nodes):
+        if leaf is tensor:
+            return replaced[node]
+    for candidate, node in zip(leaves, inputs):
+        if leaf is candidate and isinstance(leaf, torch.Tensor):
+            return node
+    if isinstance(leaf, torch.Tensor):
+        raise exc.Unsupported("unsupported_value", "an output that is a tensor from outside the function")
+    return leaf

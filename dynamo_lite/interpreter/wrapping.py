@@ -19,7 +19,7 @@ from ..variables.builtins import BuiltinVariable
 from ..variables.constant import ConstantVariable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
 from ..variables.mappings import DictVariable, SetVariable
-from ..variables.modules import OpaqueVariable, PythonModuleVariable, SkippedFunctionVariable
+from ..variables.modules import ConstantCallVariable, OpaqueVariable, PythonModuleVariable, SkippedFunctionVariable
 from ..variables.objects import ClassVariable
 from ..variables.sequences import ListVariable, NamedTupleVariable, RangeVariable, SliceVariable, TupleVariable, is_named_tuple
 from ..variables.torch_functions import TorchFunctionVariable, is_torch_builtin
@@ -79,6 +79,8 @@ class Wrapping:
             self.guard(source, "is", value)
         if decision.rule is Rule.GRAPH:
             return TorchFunctionVariable(value, source)
+        if decision.rule is Rule.CONSTANT:
+            return ConstantCallVariable(value, source)
         return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
 
     def wrap_class_part(self, value: Any, source: Source) -> VariableTracker:
@@ -146,6 +148,11 @@ class Wrapping:
         if isinstance(value, SetVariable):
             return {self.as_plain(m) for m in value.members.values()}
         unsupported("unsupported_builtin", f"a builtin function on {value.describe()}")
+
+    def as_real(self, value: VariableTracker) -> Any:
+        """The real object behind a tracker: a value from outside as it is, or a constant."""
+        real = getattr(value, "value", None)
+        return real if value.source is not None and real is not None else self.as_plain(value)
 
     # -- containers
     def new_list(self, items: list[VariableTracker]) -> VariableTracker:

@@ -199,6 +199,17 @@ class SkippedFunctionVariable(VariableTracker):
         cg.emit.load_const(self.value)
 
 
+class ConstantCallVariable(SkippedFunctionVariable):
+    """A function whose result the user declared to be constant: it is called while compiling."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(value, "call_skipped", "", source)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        plain = [tx.as_real(a) for a in args]
+        return tx.from_result(tx.run_python(self.value, *plain, **{k: tx.as_real(v) for k, v in kwargs.items()}), "result")
+
+
 @wraps_type(types.GenericAlias, type(list[int] | None), type(__import__("typing").Optional[int]), type(property()),
             types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType)
 def _wrap_opaque_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
