@@ -271,7 +271,7 @@ def test_face_of_the_function():
         assert copy.copy(c) is c and copy.deepcopy(c) is c and copy.deepcopy([c])[0] is c
         with pytest.raises(AttributeError):
             c.nothing
-    assert dressed.__wrapped__ is f and dressed.__doc__ == "what f does"
+    assert dressed.__wrapped__ is f and dressed.__doc__ == bare.__doc__ == "what f does"
     h.hook.x = 1
     assert h.hook.x == 1 and weakref.ref(h.hook)() is h.hook
 
