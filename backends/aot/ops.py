@@ -48,6 +48,9 @@ class RandomFill:
     ) -> torch.Tensor:
         return self.op(torch.empty_strided(size, stride, dtype=dtype, device=device), *args, **kwargs)
 
+    def __repr__(self) -> str:
+        return self.__name__
+
 
 class Functionalized:
     """A mutating operation without a functional form, as one: works on copies and returns them.
@@ -73,6 +76,9 @@ class Functionalized:
         results = result if isinstance(result, (tuple, list)) else () if result is None else (result,)
         own = [r for r in results if not any(r is c for c in copies)]
         return (*own, *copies)
+
+    def __repr__(self) -> str:
+        return self.__name__
 
     def __hash__(self) -> int:
         return hash((self.op, self.mutated))

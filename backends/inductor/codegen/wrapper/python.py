@@ -164,7 +164,8 @@ class _Writer:
     def _bind(self, name: str, value: Any) -> str:
         """``value`` under a name of its own in the namespace."""
         name = re.sub(r"\W", "_", name)
-        while keyword.iskeyword(name) or self._namespace.get(name, value) is not value or name in self._variables:
+        while keyword.iskeyword(name) or not _same(self._namespace.get(name, value), value) or (
+                name in self._variables):
             name += "_"
         self._namespace[name] = value
         return name
@@ -353,6 +354,10 @@ class _Writer:
             lines.append(f"{indent}with {', '.join(scopes)}:")
             indent *= 2
         return "\n".join([*lines, *(indent + line for line in self._lines), ""])
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(a, torch.device) and isinstance(b, torch.device) and a == b)
 
 
 def _tuple_of(items: list[str]) -> str:
