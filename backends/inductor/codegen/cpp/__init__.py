@@ -1,0 +1,60 @@
+"""C++ for kernels: one source file for all kernels of a graph, each distinct kernel once.
+
+``write_source`` is the door. ``vec.h`` (vectors, tails, casts, loops over lanes) is put at the head of every file, so
+that a file is compiled by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
+from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+
+__all__ = ["header", "write_source"]
+
+_SYMBOL = "KERNEL_NAME"
+
+
+@functools.cache
+def header() -> str:
+    return (Path(__file__).parent / "vec.h").read_text()
+
+
+def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...] = ()) -> tuple[str, list[str]]:
+    """``(source, symbols)``: the file, and the function's name of each kernel."""
+    names: dict[str, str] = {}
+    comments: dict[str, dict[str, None]] = {}
+    functions: set[str] = set()
+    symbols = []
+    for kernel in kernels:
+        writer = CppKernel(kernel, _SYMBOL, simd)
+        text = writer.write(size_args)
+        functions |= writer.functions
+        name = names.setdefault(text, f"kernel{len(names)}")
+        symbols.append(name)
+        comments.setdefault(name, {}).update(dict.fromkeys(kernel.origin))
+    if not kernels:
+        return "", []
+    parts = [header(), declarations(functions, simd)]
+    for text, name in names.items():
+        parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
+    return "".join(parts), symbols
+
+
+def _comment(origin: Sequence[str]) -> str:
+    """The operations that a kernel computes, and the user's lines that asked for them."""
+    by_line: dict[str, list[str]] = {}
+    for o in origin:
+        name, _, line = o.partition(" <- ")
+        by_line.setdefault(line, []).append(name)
+    out = []
+    for line, names in by_line.items():
+        text = ", ".join(names) + (f": {line}" if line else "")
+        # A line that ends with a backslash would go on.
+        out += ["// " + part.rstrip("\\") for part in textwrap.wrap(text.replace("\n", " "), 115) or [""]]
+    return "".join(f"{o}\n" for o in out)

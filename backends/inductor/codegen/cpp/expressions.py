@@ -1,0 +1,133 @@
+"""C++ text for nodes and indices. The same text serves scalars and vectors: ``vec.h`` overloads every function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import OPS
+
+# The type in memory.
+STORAGE = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "b8",
+}
+# The type in a register.
+VALUE = {**STORAGE, torch.bfloat16: "float", torch.float16: "float", torch.bool: "bool"}
+
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "tdiv": "/",
+    "tmod": "%",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "shl": "<<",
+    "shr": ">>",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
+_CALL = {"maximum": "max_", "minimum": "min_"}
+# C++ would compute these on small integers in int.
+_PROMOTES = {torch.int8, torch.uint8, torch.int16}
+
+
+def index_text(x: ix.Index, names: Mapping[ix.Var, str], indirect: Callable[[Node], str] | None = None) -> str:
+    """An index as C++ over ``i64`` variables."""
+    if isinstance(x, int):
+        return str(x)
+    parts = []
+    for monomial, k in x.terms.items():
+        factors = [_atom_text(a, names, indirect) for a in monomial]
+        parts.append(" * ".join(factors if k == 1 else [*factors, str(k)]))
+    if x.const:
+        parts.append(str(x.const))
+    return " + ".join(parts).replace("+ -", "- ")
+
+
+def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node], str] | None) -> str:
+    if isinstance(a, ix.Var):
+        return names[a]
+    if isinstance(a, ix.Sym):
+        return a.name
+    if isinstance(a, (ix.FloorDiv, ix.Mod)):
+        sign = "/" if isinstance(a, ix.FloorDiv) else "%"
+        return f"(({index_text(a.expr, names, indirect)}) {sign} ({index_text(a.divisor, names, indirect)}))"
+    assert isinstance(a, ix.Indirect) and indirect is not None
+    return indirect(a.node)
+
+
+def const_text(value: bool | int | float, dtype: torch.dtype) -> str:
+    """A constant as a scalar of its register type."""
+    if dtype is torch.bool:
+        return "true" if value else "false"
+    if dtype.is_floating_point:
+        kind = VALUE[dtype]
+        if math.isnan(value):
+            return f"({kind})NAN"
+        if math.isinf(value):
+            return f"({kind}){'-' if value < 0 else ''}INF"
+        text = repr(float(value))
+        if kind == "float":
+            short = f"{value:.9g}"
+            text = short if "." in short or "e" in short else short + ".0"
+            return text + "f"
+        return text
+    if value == -(2**63):
+        return "(i64)(-9223372036854775807l - 1)"
+    return f"({VALUE[dtype]}){value}{'l' if dtype is torch.int64 else ''}"
+
+
+def operation_text(node: Node, args: list[str], vector: bool) -> str:
+    """A node that isn't a leaf, from its operands' names. ``vector``: the operands are vectors."""
+    op, dtype = node.op, node.dtype
+    if op == "cast":
+        return _cast_text(node.args[0].dtype, dtype, args[0])
+    source = node.args[0].dtype
+    if source is torch.bool:
+        if op in ("and", "or", "xor", "not"):
+            return f"mask_{op}({', '.join(args)})"
+        if OPS[op].result == "bool":
+            return f"from_mask<i32>({args[0]}) {_INFIX[op]} from_mask<i32>({args[1]})"
+    if op == "where":
+        return f"{'mask_sel' if dtype is torch.bool else 'sel'}({', '.join(args)})"
+    if op in _INFIX:
+        text = f"{args[0]} {_INFIX[op]} {args[1]}"
+        return f"({VALUE[dtype]})({text})" if not vector and dtype in _PROMOTES else text
+    if op in ("neg", "not"):
+        text = f"{'-' if op == 'neg' else '~'}{args[0]}"
+        return f"({VALUE[dtype]})({text})" if not vector and dtype in _PROMOTES else text
+    return f"{_CALL.get(op, op + '_')}({', '.join(args)})"
+
+
+def _cast_text(source: torch.dtype, dtype: torch.dtype, x: str) -> str:
+    if source is torch.bool:
+        return f"from_mask<{VALUE[dtype]}>({x})"
+    if dtype is torch.bool:
+        return f"{x} != 0"
+    if VALUE[source] != VALUE[dtype]:
+        x = f"to<{VALUE[dtype]}>({x})"
+    if dtype is torch.bfloat16:
+        return f"round_bf16({x})"
+    if dtype is torch.float16:
+        return f"round_f16({x})"
+    return x

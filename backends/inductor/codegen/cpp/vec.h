@@ -1,0 +1,381 @@
+// Vectors for generated kernels: GCC's vector types, loads and stores with tails, casts, functions.
+//
+// vec<T, L> is L lanes of T. Every load and store takes how many lanes are alive: full{} for all, an int for a tail. Values of 16-bit
+// floats are held as float, rounded where the program rounds; a bool is a mask, a vector of 0 and -1 of any integer width.
+// Functions have one name for scalars and vectors. No system header is included: that would be most of the compile time.
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long i64;
+typedef unsigned long u64;
+struct b8 { u8 v; };
+struct bf16 { u16 v; };
+struct f16 { u16 v; };
+
+#define INLINE inline __attribute__((always_inline))
+#define KERNEL extern "C" __attribute__((visibility("default"))) void
+#define INF __builtin_inf()
+#define NAN __builtin_nan("")
+
+template <class T> constexpr bool is_lane = !__is_class(T);
+template <> constexpr bool is_lane<bool> = false;
+template <class T, int L, bool = is_lane<T>> struct vec_of {};
+template <class T, int L> struct vec_of<T, L, true> { typedef T type __attribute__((vector_size(sizeof(T) * L))); };
+template <class T, int L> using vec = typename vec_of<T, L>::type;
+template <class T> struct strip { typedef T type; };
+template <class T> struct strip<T&> { typedef T type; };
+template <class T> struct strip<const T> { typedef T type; };
+template <class T> struct strip<const T&> { typedef T type; };
+template <class V> using elem = typename strip<decltype(V{}[0])>::type;
+#define LANES(V) (int)(sizeof(V) / sizeof(V{}[0]))  // no constant: in a template's defaults it rules scalars out
+template <class V> constexpr int lanes = LANES(V);
+template <int bytes> struct int_of;
+template <> struct int_of<1> { typedef i8 type; };
+template <> struct int_of<2> { typedef i16 type; };
+template <> struct int_of<4> { typedef i32 type; };
+template <> struct int_of<8> { typedef i64 type; };
+template <class V> using mask_of = vec<typename int_of<sizeof(elem<V>)>::type, lanes<V>>;
+struct full {};
+
+template <class To, class From> INLINE To bits(From x) {
+    static_assert(sizeof(To) == sizeof(From), "");
+    To y;
+    __builtin_memcpy(&y, &x, sizeof y);
+    return y;
+}
+template <int L, class T> INLINE vec<T, L> bc(T x) { return vec<T, L>{} + x; }
+template <int L> INLINE vec<float, L> bc(float x) { return x - vec<float, L>{}; }  // keeps -0.0
+template <int L> INLINE vec<double, L> bc(double x) { return x - vec<double, L>{}; }
+template <int L> INLINE vec<i32, L> bc(bool x) { return vec<i32, L>{} - (i32)x; }
+template <class T, int L> INLINE vec<T, L> iota() {
+    vec<T, L> v{};
+#pragma GCC unroll 64
+    for (int k = 0; k < L; ++k) v[k] = k;
+    return v;
+}
+
+// ------------------------------------------------------------------ casts
+template <class T, class V> INLINE vec<T, lanes<V>> convert(V x) { return __builtin_convertvector(x, vec<T, lanes<V>>); }
+template <class V, class M> INLINE mask_of<V> mask_for(M m) {
+    if constexpr (sizeof(M) == sizeof(V)) return bits<mask_of<V>>(m);
+    else return __builtin_convertvector(m, mask_of<V>);
+}
+template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
+template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) { return mask_for<V>(m) ? a : b; }
+
+template <class T, class S> struct cast_one { static INLINE T of(S x) { return (T)x; } };
+// As c10::convert does: a negative float becomes an unsigned integer through a signed one.
+template <> struct cast_one<u8, float> { static INLINE u8 of(float x) { return (u8)(i64)x; } };
+template <> struct cast_one<u8, double> { static INLINE u8 of(double x) { return (u8)(i64)x; } };
+template <> struct cast_one<i8, float> { static INLINE i8 of(float x) { return (i8)(i32)x; } };
+template <> struct cast_one<i8, double> { static INLINE i8 of(double x) { return (i8)(i32)x; } };
+template <> struct cast_one<i16, float> { static INLINE i16 of(float x) { return (i16)(i32)x; } };
+template <> struct cast_one<i16, double> { static INLINE i16 of(double x) { return (i16)(i32)x; } };
+template <class T> constexpr bool is_float = false;
+template <> constexpr bool is_float<float> = true;
+template <> constexpr bool is_float<double> = true;
+template <class V, int = LANES(V)> constexpr bool has_lanes(int) { return true; }
+template <class V> constexpr bool has_lanes(long) { return false; }
+template <class T, class V> INLINE auto to(V x) {
+    if constexpr (!has_lanes<V>(0)) {
+        return cast_one<T, V>::of(x);
+    } else {
+        typedef elem<V> S;
+        if constexpr (is_float<S> && sizeof(T) < 4) {
+            if constexpr ((T)-1 > 0) return convert<T>(convert<i64>(x));
+            else return convert<T>(convert<i32>(x));
+        } else if constexpr (is_float<T> && sizeof(S) < 4) {
+            return convert<T>(convert<i32>(x));
+        } else {
+            return convert<T>(x);
+        }
+    }
+}
+template <class T> INLINE T from_mask(bool m) { return (T)m; }
+template <class T, class M, int L = LANES(M)> INLINE vec<T, L> from_mask(M m) { return sel(m, bc<L>((T)1), vec<T, L>{}); }
+
+// 16-bit floats: the value, rounded to what the type can hold.
+INLINE float round_bf16(float x) {
+    u32 u = bits<u32>(x);
+    u32 r = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+    return x != x ? bits<float>(0x7fc00000u) : bits<float>(r);
+}
+template <class V, int L = LANES(V)> INLINE V round_bf16(V x) {
+    vec<u32, L> u = bits<vec<u32, L>>(x);
+    vec<u32, L> r = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+    return x != x ? bits<V>(vec<u32, L>{} + 0x7fc00000u) : bits<V>(r);
+}
+template <int L> INLINE vec<u16, L> pack_f16(vec<float, L> x) {
+#if defined(__AVX512F__) && !defined(__clang__)
+    if constexpr (L == 16) return bits<vec<u16, L>>(__builtin_ia32_vcvtps2ph512_mask(x, 8, vec<i16, 16>{}, 0xffff));
+#endif
+#if defined(__F16C__) && !defined(__clang__)
+    if constexpr (L == 8) return bits<vec<u16, L>>(__builtin_ia32_vcvtps2ph256(x, 8));
+#endif
+    vec<u16, L> r;
+    for (int k = 0; k < L; ++k) r[k] = bits<u16>((_Float16)x[k]);
+    return r;
+}
+template <int L> INLINE vec<float, L> unpack_f16(vec<u16, L> x) {
+#if defined(__AVX512F__) && !defined(__clang__)
+    if constexpr (L == 16) return __builtin_ia32_vcvtph2ps512_mask(bits<vec<i16, 16>>(x), vec<float, 16>{}, 0xffff, 4);
+#endif
+#if defined(__F16C__) && !defined(__clang__)
+    if constexpr (L == 8) return __builtin_ia32_vcvtph2ps256(bits<vec<i16, 8>>(x));
+#endif
+    vec<float, L> r;
+    for (int k = 0; k < L; ++k) r[k] = (float)bits<_Float16>((u16)x[k]);
+    return r;
+}
+INLINE float round_f16(float x) { return (float)(_Float16)x; }
+template <class V, int L = LANES(V)> INLINE V round_f16(V x) { return unpack_f16<L>(pack_f16<L>(x)); }
+
+// ------------------------------------------------------------------ memory
+template <int L, class T> INLINE vec<T, L> load(const T* p, full) {
+    vec<T, L> v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
+#if defined(__AVX512VL__) && !defined(__clang__)
+    typedef vec<T, L> V;
+    if constexpr (sizeof(T) == 4 && L == 16) return bits<V>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, 16>{}, (u16)((1u << n) - 1)));
+    if constexpr (sizeof(T) == 4 && L == 8) return bits<V>(__builtin_ia32_loaddqusi256_mask((const i32*)p, vec<i32, 8>{}, (u8)((1u << n) - 1)));
+    if constexpr (sizeof(T) == 8 && L == 8)
+        return bits<V>(__builtin_ia32_loaddqudi512_mask((const long long*)p, vec<long long, 8>{}, (u8)((1u << n) - 1)));
+#endif
+    vec<T, L> v{};
+    for (int k = 0; k < L; ++k)
+        if (k < n) v[k] = p[k];
+    return v;
+}
+template <int L, class T> INLINE void store(T* p, vec<T, L> v, full) { __builtin_memcpy(p, &v, sizeof v); }
+template <int L, class T> INLINE void store(T* p, vec<T, L> v, int n) {
+#if defined(__AVX512VL__) && !defined(__clang__)
+    if constexpr (sizeof(T) == 4 && L == 16)
+        return __builtin_ia32_storedqusi512_mask((i32*)p, bits<vec<i32, 16>>(v), (u16)((1u << n) - 1));
+    if constexpr (sizeof(T) == 4 && L == 8) return __builtin_ia32_storedqusi256_mask((i32*)p, bits<vec<i32, 8>>(v), (u8)((1u << n) - 1));
+    if constexpr (sizeof(T) == 8 && L == 8)
+        return __builtin_ia32_storedqudi512_mask((long long*)p, bits<vec<long long, 8>>(v), (u8)((1u << n) - 1));
+#endif
+    for (int k = 0; k < L; ++k)
+        if (k < n) p[k] = v[k];
+}
+
+INLINE float from_bf16(u16 x) { return bits<float>((u32)x << 16); }
+template <int L, class M> INLINE vec<float, L> load(const bf16* p, M m) {
+    return bits<vec<float, L>>(convert<u32>(load<L>((const u16*)p, m)) << 16);
+}
+template <int L, class M> INLINE vec<float, L> load(const f16* p, M m) { return unpack_f16<L>(load<L>((const u16*)p, m)); }
+template <int L, class M> INLINE vec<i8, L> load(const b8* p, M m) { return load<L>((const i8*)p, m) != 0; }
+template <int L, class M> INLINE void store(bf16* p, vec<float, L> v, M m) {
+    store<L>((u16*)p, convert<u16>(bits<vec<u32, L>>(v) >> 16), m);
+}
+template <int L, class M> INLINE void store(f16* p, vec<float, L> v, M m) { store<L>((u16*)p, pack_f16<L>(v), m); }
+template <int L, class V, class M> INLINE void store(b8* p, V v, M m) { store<L>((i8*)p, mask_for<vec<i8, L>>(v) & 1, m); }
+
+template <class T> INLINE T load1(const T* p) { return *p; }
+INLINE float load1(const bf16* p) { return from_bf16(p->v); }
+INLINE float load1(const f16* p) { return (float)bits<_Float16>(p->v); }
+INLINE bool load1(const b8* p) { return p->v != 0; }
+template <class T> INLINE void store1(T* p, T v) { *p = v; }
+INLINE void store1(bf16* p, float v) { p->v = (u16)(bits<u32>(v) >> 16); }
+INLINE void store1(f16* p, float v) { p->v = bits<u16>((_Float16)v); }
+INLINE void store1(b8* p, bool v) { p->v = v; }
+
+INLINE int alive(full, int L) { return L; }
+INLINE int alive(int n, int) { return n; }
+// Lane by lane, from wherever `at(lane)` says.
+template <class T> struct value_type { typedef T type; };
+template <> struct value_type<bf16> { typedef float type; };
+template <> struct value_type<f16> { typedef float type; };
+template <> struct value_type<b8> { typedef i8 type; };
+template <int L, class T, class F, class M> INLINE vec<typename value_type<T>::type, L> load_lanes(const T* p, M m, F at) {
+    vec<typename value_type<T>::type, L> v{};
+    const int n = alive(m, L);
+#pragma GCC unroll 16
+    for (int k = 0; k < L; ++k)
+        if (k < n) v[k] = sizeof(T) == sizeof(b8) && __is_same_as(T, b8) ? -(int)load1(p + at(k)) : load1(p + at(k));
+    return v;
+}
+template <int L, class T, class V, class F, class M> INLINE void store_lanes(T* p, V v, M m, F at) {
+    const int n = alive(m, L);
+    for (int k = 0; k < L; ++k)
+        if (k < n) store1(p + at(k), v[k]);
+}
+template <int L, class V, class F, class M> INLINE void store_lanes(b8* p, V v, M m, F at) {
+    const int n = alive(m, L);
+    for (int k = 0; k < L; ++k)
+        if (k < n) store1(p + at(k), v[k] != 0);
+}
+template <class T, int L, class F> INLINE vec<T, L> index_lanes(F at) {
+    vec<T, L> v;
+    for (int k = 0; k < L; ++k) v[k] = (T)at(k);
+    return v;
+}
+
+// ------------------------------------------------------------------ operations
+template <class V> INLINE V max_(V a, V b) { return sel(a != a, a, sel(a > b, a, b)); }
+template <class V> INLINE V min_(V a, V b) { return sel(a != a, a, sel(a < b, a, b)); }
+INLINE float abs_(float x) { return __builtin_fabsf(x); }
+INLINE double abs_(double x) { return __builtin_fabs(x); }
+template <class T> INLINE T abs_int(T x) { return (T)(x < 0 ? -x : x); }
+INLINE i8 abs_(i8 x) { return abs_int(x); }
+INLINE i16 abs_(i16 x) { return abs_int(x); }
+INLINE i32 abs_(i32 x) { return abs_int(x); }
+INLINE i64 abs_(i64 x) { return abs_int(x); }
+template <class V, int L = LANES(V)> INLINE V abs_(V x) {
+    if constexpr (is_float<elem<V>>) return bits<V>(bits<mask_of<V>>(x) & (elem<mask_of<V>>)(~0ul >> (65 - 8 * sizeof(elem<V>))));
+    else return x < 0 ? -x : x;
+}
+INLINE float copysign_(float a, float b) { return __builtin_copysignf(a, b); }
+INLINE double copysign_(double a, double b) { return __builtin_copysign(a, b); }
+template <class V, int L = LANES(V)> INLINE V copysign_(V a, V b) {
+    typedef mask_of<V> I;
+    const elem<I> low = (elem<I>)(~0ul >> (65 - 8 * sizeof(elem<V>)));
+    return bits<V>((bits<I>(a) & low) | (bits<I>(b) & ~low));
+}
+// Masks of whatever widths.
+INLINE bool mask_and(bool a, bool b) { return a & b; }
+INLINE bool mask_or(bool a, bool b) { return a | b; }
+INLINE bool mask_xor(bool a, bool b) { return a ^ b; }
+INLINE bool mask_not(bool a) { return !a; }
+INLINE bool mask_sel(bool m, bool a, bool b) { return m ? a : b; }
+template <class A, class B, int = LANES(A)> INLINE A mask_and(A a, B b) { return a & mask_for<A>(b); }
+template <class A, class B, int = LANES(A)> INLINE A mask_or(A a, B b) { return a | mask_for<A>(b); }
+template <class A, class B, int = LANES(A)> INLINE A mask_xor(A a, B b) { return a ^ mask_for<A>(b); }
+template <class A, int = LANES(A)> INLINE A mask_not(A a) { return ~a; }
+template <class M, class A, class B, int = LANES(A)> INLINE A mask_sel(M m, A a, B b) {
+    A k = mask_for<A>(m);
+    return (k & a) | (~k & mask_for<A>(b));
+}
+
+template <class V, class F> INLINE V each(V x, F f) {
+    V y;
+    for (int k = 0; k < lanes<V>; ++k) y[k] = f(x[k]);
+    return y;
+}
+template <class V, class F> INLINE V each(V a, V b, F f) {
+    V y;
+    for (int k = 0; k < lanes<V>; ++k) y[k] = f(a[k], b[k]);
+    return y;
+}
+INLINE float sqrt_(float x) { return __builtin_sqrtf(x); }
+INLINE double sqrt_(double x) { return __builtin_sqrt(x); }
+INLINE float fma_(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+INLINE double fma_(double a, double b, double c) { return __builtin_fma(a, b, c); }
+INLINE float floor_(float x) { return __builtin_floorf(x); }
+INLINE double floor_(double x) { return __builtin_floor(x); }
+INLINE float ceil_(float x) { return __builtin_ceilf(x); }
+INLINE double ceil_(double x) { return __builtin_ceil(x); }
+INLINE float trunc_(float x) { return __builtin_truncf(x); }
+INLINE double trunc_(double x) { return __builtin_trunc(x); }
+INLINE float round_(float x) { return __builtin_rintf(x); }
+INLINE double round_(double x) { return __builtin_rint(x); }
+#if defined(__AVX512F__) && !defined(__clang__)
+#define ROUNDING(name, mode)                                                                                                     \
+    INLINE vec<float, 16> name(vec<float, 16> x) { return __builtin_ia32_rndscaleps_mask(x, mode, x, 0xffff, 4); }               \
+    INLINE vec<double, 8> name(vec<double, 8> x) { return __builtin_ia32_rndscalepd_mask(x, mode, x, 0xff, 4); }                 \
+    INLINE vec<float, 8> name(vec<float, 8> x) { return __builtin_ia32_roundps256(x, mode); }                                    \
+    INLINE vec<double, 4> name(vec<double, 4> x) { return __builtin_ia32_roundpd256(x, mode); }
+INLINE vec<float, 16> sqrt_(vec<float, 16> x) { return __builtin_ia32_sqrtps512_mask(x, x, 0xffff, 4); }
+INLINE vec<double, 8> sqrt_(vec<double, 8> x) { return __builtin_ia32_sqrtpd512_mask(x, x, 0xff, 4); }
+INLINE vec<float, 16> fma_(vec<float, 16> a, vec<float, 16> b, vec<float, 16> c) {
+    return __builtin_ia32_vfmaddps512_mask(a, b, c, 0xffff, 4);
+}
+INLINE vec<double, 8> fma_(vec<double, 8> a, vec<double, 8> b, vec<double, 8> c) {
+    return __builtin_ia32_vfmaddpd512_mask(a, b, c, 0xff, 4);
+}
+#elif defined(__AVX2__) && !defined(__clang__)
+#define ROUNDING(name, mode)                                                                                                     \
+    INLINE vec<float, 8> name(vec<float, 8> x) { return __builtin_ia32_roundps256(x, mode); }                                    \
+    INLINE vec<double, 4> name(vec<double, 4> x) { return __builtin_ia32_roundpd256(x, mode); }                                  \
+    INLINE vec<float, 4> name(vec<float, 4> x) { return __builtin_ia32_roundps(x, mode); }
+#endif
+#if defined(__AVX2__) && !defined(__clang__)
+ROUNDING(round_, 8)
+ROUNDING(floor_, 9)
+ROUNDING(ceil_, 10)
+ROUNDING(trunc_, 11)
+INLINE vec<float, 8> sqrt_(vec<float, 8> x) { return __builtin_ia32_sqrtps256(x); }
+INLINE vec<double, 4> sqrt_(vec<double, 4> x) { return __builtin_ia32_sqrtpd256(x); }
+INLINE vec<float, 8> fma_(vec<float, 8> a, vec<float, 8> b, vec<float, 8> c) { return __builtin_ia32_vfmaddps256(a, b, c); }
+INLINE vec<double, 4> fma_(vec<double, 4> a, vec<double, 4> b, vec<double, 4> c) { return __builtin_ia32_vfmaddpd256(a, b, c); }
+#endif
+template <class V, int L = LANES(V)> INLINE V sqrt_(V x) { return each(x, [](elem<V> e) { return sqrt_(e); }); }
+template <class V, int L = LANES(V)> INLINE V floor_(V x) { return each(x, [](elem<V> e) { return floor_(e); }); }
+template <class V, int L = LANES(V)> INLINE V ceil_(V x) { return each(x, [](elem<V> e) { return ceil_(e); }); }
+template <class V, int L = LANES(V)> INLINE V trunc_(V x) { return each(x, [](elem<V> e) { return trunc_(e); }); }
+template <class V, int L = LANES(V)> INLINE V round_(V x) { return each(x, [](elem<V> e) { return round_(e); }); }
+template <class V, int L = LANES(V)> INLINE V fma_(V a, V b, V c) {
+    V y;
+    for (int k = 0; k < L; ++k) y[k] = fma_(a[k], b[k], c[k]);
+    return y;
+}
+
+// ------------------------------------------------------------------ reductions
+INLINE bool keep(full, bool a, bool) { return a; }
+template <class V> INLINE V keep(full, V a, V) { return a; }
+template <class V> INLINE V keep(int n, V a, V b) {
+    typedef mask_of<V> I;
+    return iota<elem<I>, lanes<V>>() < (elem<I>)n ? a : b;
+}
+template <class V, class F> INLINE elem<V> fold(V v, F f) {
+    elem<V> a[lanes<V>];
+    __builtin_memcpy(a, &v, sizeof v);
+#pragma GCC unroll 8
+    for (int w = lanes<V> / 2; w; w /= 2)
+#pragma GCC unroll 16
+        for (int k = 0; k < w; ++k) a[k] = f(a[k], a[k + w]);
+    return a[0];
+}
+// The position of the best value: better(a, b) says whether a comes before b.
+template <class V, class P, class F> INLINE i64 fold_position(V v, P p, F better, elem<V>& best) {
+    i64 at = p[0];
+    best = v[0];
+    for (int k = 1; k < lanes<V>; ++k)
+        if (better(v[k], best) || (!better(best, v[k]) && p[k] < at)) best = v[k], at = p[k];
+    return at;
+}
+
+// ------------------------------------------------------------------ loops
+template <int L, class F> INLINE void for_lanes(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    for (; i + L <= end; i += L) f(i, full());
+    if (i < end) f(i, (int)(end - i));
+}
+template <int k> struct slot { static constexpr int n = k; };
+// Four iterations at a time, each with accumulators of its own.
+template <int L, class F> INLINE void for_lanes4(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    for (; i + 4 * L <= end; i += 4 * L) f(i, full(), slot<0>()), f(i + L, full(), slot<1>()), f(i + 2 * L, full(), slot<2>()), f(i + 3 * L, full(), slot<3>());
+    for (; i + L <= end; i += L) f(i, full(), slot<0>());
+    if (i < end) f(i, (int)(end - i), slot<1>());
+}
+INLINE i64 least(i64 a, i64 b) { return a < b ? a : b; }
+
+extern "C" int omp_get_max_threads(void) noexcept;
+extern "C" int omp_get_thread_num(void) noexcept;
+extern "C" int omp_get_num_threads(void) noexcept;
+extern "C" int omp_in_parallel(void) noexcept;
+INLINE int threads_for(i64 work, i64 grain) {
+    const i64 most = work / grain;
+    if (most < 2 || omp_in_parallel()) return 1;
+    const int have = omp_get_max_threads();
+    return most < have ? (int)most : have;
+}
+// f(begin, end, thread) over parts of range(n) whose bounds are multiples of `unit`.
+template <class F> inline void parallel(i64 n, i64 unit, int threads, F f) {
+    if (threads <= 1) {
+        f((i64)0, n, 0);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    {
+        const i64 t = omp_get_thread_num(), k = omp_get_num_threads(), units = (n + unit - 1) / unit;
+        f(units * t / k * unit, least(units * (t + 1) / k * unit, n), (int)t);
+    }
+}

@@ -1,0 +1,68 @@
+"""What a well-formed nest, or kernel body, is. Run at the entry and exit of passes in tests; a fault quotes the
+nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir.ops import OPS, REDUCTIONS, SPECIAL
+
+
+class MalformedIR(AssertionError):
+    """A nest that breaks a rule of the IR."""
+
+
+def check_nest(nest: LoopNest) -> None:
+    """Raises ``MalformedIR`` if the nest breaks a rule."""
+    try:
+        _check_nest(nest)
+    except MalformedIR as e:
+        raise MalformedIR(f"{e}\n{nest.describe()}") from None
+
+
+def _check_nest(nest: LoopNest) -> None:
+    dims = set(nest.dims)
+    _require(len(dims) == len(nest.dims), "a loop variable stands twice")
+    _require(set(nest.reduced) <= dims, "a reduced variable is no loop of the nest")
+    _require(ix.free_vars(nest.index) <= dims - set(nest.reduced), "the store's index names a variable that isn't kept")
+    _require(
+        (nest.kind is None) == (not nest.reduced) or nest.kind is not None, "reduced variables without a reduction"
+    )
+    _require(nest.kind is None or nest.kind in REDUCTIONS, f"no reduction is called {nest.kind}")
+    positions = nest.kind is not None and nest.kind.startswith("arg")
+    _require(
+        nest.buffer.dtype is (torch.int64 if positions else nest.value.dtype), "the value's dtype is not the buffer's"
+    )
+    check_nodes(walk((nest.value,)), dims)
+
+
+def check_nodes(nodes: Iterable[Node], variables: Set[ix.Var]) -> None:
+    """Raises ``MalformedIR`` if a node breaks a rule; ``variables`` are the loops around."""
+    for node in nodes:
+        _require(node.vars <= variables, f"{node} names a variable of no loop: {set(node.vars) - set(variables)}")
+        _require(all(a.id < node.id for a in node.args), f"{node} comes before its operands")
+        if node.op in SPECIAL:
+            _require(node.op != "cast" or node.args[0].dtype is not node.dtype, f"{node} casts to its own dtype")
+            continue
+        info = OPS.get(node.op)
+        if info is None:
+            raise MalformedIR(f"{node} is no operation")
+        _require(len(node.args) == info.arity, f"{node} takes {info.arity} operands")
+        operands = node.args
+        if node.op == "where":
+            _require(operands[0].dtype is torch.bool, f"{node} chooses by {operands[0]}")
+            operands = operands[1:]
+        _require(len({a.dtype for a in operands}) == 1, f"{node} mixes dtypes: {list(operands)}")
+        _require(operands[0].dtype in info.dtypes, f"{node} can't be computed in {operands[0].dtype}")
+        expected = torch.bool if info.result == "bool" else operands[0].dtype
+        _require(node.dtype is expected, f"{node} should be {expected}")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise MalformedIR(message)

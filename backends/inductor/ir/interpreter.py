@@ -1,0 +1,106 @@
+"""What a loop nest means: every node evaluated with plain torch over all iterations at once. Slow and obvious; the
+reference that
+generated code is tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir.ops import HALF, OPS, REDUCTIONS
+
+Memory = dict[str, torch.Tensor]
+
+
+def run_nests(nests: Iterable[LoopNest], memory: Memory) -> None:
+    """Runs nests in order. ``memory`` holds a flat tensor for each buffer; results are put there."""
+    for nest in nests:
+        run_nest(nest, memory)
+
+
+def run_nest(nest: LoopNest, memory: Memory) -> None:
+    places = iteration_space(nest.dims)
+    shape = [_int(v.size) for v in nest.dims]
+    value = evaluate(nest.value, places, memory).expand(shape)
+    kept = [d for d, v in enumerate(nest.dims) if v not in nest.reduced]
+    if nest.kind is not None:
+        reduced = [d for d in range(len(shape)) if d not in kept]
+        value = reduce(nest.kind, value, kept, reduced)
+        if nest.kind.startswith("arg"):
+            value = _position(nest, value, places, kept, reduced)
+        places = iteration_space(nest.kept)
+    index = torch.as_tensor(ix.evaluate(nest.index, places)).expand([shape[d] for d in kept])
+    name = nest.buffer.name
+    if name not in memory:
+        extent = 1 + sum((_int(n) - 1) * _int(s) for n, s in zip(nest.buffer.size, nest.buffer.stride))
+        memory[name] = torch.zeros(max(extent, 0), dtype=nest.buffer.dtype)
+    memory[name][index.reshape(-1)] = value.reshape(-1).to(nest.buffer.dtype)
+
+
+def iteration_space(dims: tuple[ix.Var, ...]) -> dict[ix.Atom, torch.Tensor]:
+    """For each variable its values, shaped to broadcast along its own dimension."""
+    out: dict[ix.Atom, torch.Tensor] = {}
+    for d, v in enumerate(dims):
+        shape = [1] * len(dims)
+        shape[d] = -1
+        out[v] = torch.arange(_int(v.size)).reshape(shape)
+    return out
+
+
+def evaluate(root: Node, places: dict[ix.Atom, torch.Tensor], memory: Memory) -> torch.Tensor:
+    """The value of a node in every iteration."""
+    values: dict[Node, torch.Tensor] = {}
+
+    def indirect(node: Node) -> torch.Tensor:
+        return values[node]
+
+    for node in walk((root,)):
+        if node.op == "const":
+            result = torch.tensor(node.attr, dtype=node.dtype)
+        elif node.op == "index":
+            result = torch.as_tensor(ix.evaluate(node.attr, places, indirect)).to(node.dtype)
+        elif node.op == "load":
+            name, index = node.attr
+            result = memory[name][torch.as_tensor(ix.evaluate(index, places, indirect))]
+        elif node.op == "cast":
+            result = _cast(values[node.args[0]], node.dtype)
+        else:
+            result = OPS[node.op].reference(*[values[a] for a in node.args])
+        assert result.dtype is node.dtype, f"{node} computed {result.dtype}"
+        values[node] = result
+    return values[root]
+
+
+def _cast(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if x.dtype is torch.float64 and dtype in HALF:
+        x = x.float()  # eager rounds twice
+    return x.to(dtype)
+
+
+def reduce(kind: str, value: torch.Tensor, kept: list[int], reduced: list[int]) -> torch.Tensor:
+    """The reduction of the dimensions ``reduced``; sums of floats are computed in float64."""
+    flat = value.permute(*kept, *reduced).reshape(*[value.shape[d] for d in kept], -1)
+    if kind in ("sum", "prod"):
+        wide = flat.double() if flat.dtype.is_floating_point else flat
+        return REDUCTIONS[kind](wide, -1, dtype=wide.dtype).to(value.dtype)
+    return REDUCTIONS[kind](flat, -1)
+
+
+def _position(
+    nest: LoopNest, flat: torch.Tensor, places: dict[ix.Atom, Any], kept: list[int], reduced: list[int]
+) -> torch.Tensor:
+    """The nest's own numbering of the iteration that argmax found."""
+    shape = [_int(v.size) for v in nest.dims]
+    numbers = torch.as_tensor(ix.evaluate(nest.position, places)).expand(shape)
+    numbers = numbers.permute(*kept, *reduced).reshape(*[shape[d] for d in kept], -1)
+    return numbers.gather(-1, flat.unsqueeze(-1)).squeeze(-1)
+
+
+def _int(n: ix.Index) -> int:
+    assert isinstance(n, int), f"the interpreter runs nests of fixed sizes, not {n}"
+    return n

@@ -1,0 +1,63 @@
+"""Loop nests: what one buffer holds, element by element.
+
+A ``LoopNest`` runs over ``dims`` and says which value goes where. Pointwise: ``buffer[index] = value`` for every
+iteration. Reduction: for every iteration of the dimensions that are not ``reduced``, ``buffer[index]`` is the reduction
+of ``value`` over those that are.
+
+Invariants (``checker`` asserts them): ``index`` names kept dimensions only and hits no element twice; ``value`` names
+only ``dims`` and has the buffer's dtype (but for argmax and argmin, whose result is ``position``, an index).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+
+
+@dataclasses.dataclass(slots=True)
+class Buffer:
+    """A piece of memory with a layout. ``stride`` is eager's."""
+
+    name: str
+    size: tuple[ix.Index, ...]
+    stride: tuple[ix.Index, ...]
+    dtype: torch.dtype
+    device: torch.device = torch.device("cpu")
+
+    def load_index(self, indices: tuple[ix.Index, ...]) -> ix.Index:
+        return ix.dot(indices, self.stride)
+
+
+@dataclasses.dataclass(slots=True)
+class LoopNest:
+    """See the module's docstring.
+
+    Attributes:
+        kind: a key of ``ops.REDUCTIONS``, or None for a pointwise nest.
+        position: for argmax and argmin, the number of an iteration over the reduced dimensions.
+        origin: the operations it computes and the user's lines, for comments.
+    """
+
+    buffer: Buffer
+    dims: tuple[ix.Var, ...]
+    value: Node
+    index: ix.Index
+    kind: str | None = None
+    reduced: tuple[ix.Var, ...] = ()
+    position: ix.Index = 0
+    origin: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> tuple[ix.Var, ...]:
+        return tuple(v for v in self.dims if v not in self.reduced)
+
+    def describe(self) -> str:
+        """Readable text: the loops, the body, the store."""
+        from_nodes = [f"    {n}" for n in walk((self.value,))]
+        loops = ", ".join(f"{v}{'*' if v in self.reduced else ''}<{v.size}" for v in self.dims)
+        what = f"{self.kind}(n{self.value.id})" if self.kind else f"n{self.value.id}"
+        return "\n".join([f"for {loops}:", *from_nodes, f"    {self.buffer.name}[{self.index}] = {what}"])

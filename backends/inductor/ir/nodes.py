@@ -1,0 +1,216 @@
+"""Expressions of loop bodies: immutable nodes, each made once.
+
+A ``Node`` is an operation with a dtype, operands, and an attribute: for ``load`` the buffer's name and the index, for
+``const`` the value, for ``index`` the index whose value it is, for ``acc`` the name of a reduction's result. Nodes come
+from a ``Builder``, one for each graph that is compiled, which gives equal nodes one identity: comparing nodes is
+comparing objects, and a value that several outputs need is computed once. No table is shared between two compilations.
+
+Invariants: a node's operands have smaller ids than the node, so that ids order evaluation; ``node.vars`` are the loop
+variables that its value depends on, those behind indirect indices included.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.ops import OPS
+
+_NO_VARS: frozenset[ix.Var] = frozenset()
+
+
+class Node:
+    """See the module's docstring. Made by a ``Builder`` only."""
+
+    __slots__ = ("op", "dtype", "args", "attr", "id", "vars")
+
+    def __init__(
+        self, op: str, dtype: torch.dtype, args: tuple[Node, ...], attr: Any, id: int, vars: frozenset[ix.Var]
+    ):
+        self.op = op
+        self.dtype = dtype
+        self.args = args
+        self.attr = attr
+        self.id = id
+        self.vars = vars
+
+    def __repr__(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        if self.op == "load":
+            return f"n{self.id}: {dtype} = {self.attr[0]}[{self.attr[1]}]"
+        operands = ", ".join(f"n{a.id}" for a in self.args)
+        attr = "" if self.attr is None else f"{self.attr}"
+        return f"n{self.id}: {dtype} = {self.op}({operands or attr})"
+
+
+class Builder:
+    """Makes nodes, and copies them with indices replaced."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Any, Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def _node(
+        self,
+        op: str,
+        dtype: torch.dtype,
+        args: tuple[Node, ...],
+        attr: Any = None,
+        key: Any = None,
+        vars: frozenset[ix.Var] = _NO_VARS,
+    ) -> Node:
+        full = (op, dtype, tuple([a.id for a in args]), key)
+        node = self._nodes.get(full)
+        if node is None:
+            for a in args:
+                vars = a.vars if not vars or vars is a.vars else (vars | a.vars if a.vars else vars)
+            node = self._nodes[full] = Node(op, dtype, args, attr, len(self._nodes), vars)
+        return node
+
+    # ------------------------------------------------------------ leaves
+    def const(self, value: bool | int | float, dtype: torch.dtype) -> Node:
+        if dtype is torch.bool:
+            value = bool(value)
+            key: Any = value
+        elif dtype.is_floating_point:
+            value = _rounded(float(value), dtype)
+            key = struct.pack("d", value)  # tells -0.0 from 0.0, and a NaN is equal to itself
+        else:
+            key = value = int(value)
+        return self._node("const", dtype, (), value, key)
+
+    def load(self, buffer: str, index: ix.Index, dtype: torch.dtype) -> Node:
+        args = tuple(dict.fromkeys(a.node for a in ix.atoms_of(index) if isinstance(a, ix.Indirect)))
+        return self._node("load", dtype, args, (buffer, index), (buffer, index), frozenset(ix.free_vars(index)))
+
+    def index(self, value: ix.Index, dtype: torch.dtype = torch.int64) -> Node:
+        if isinstance(value, int):
+            return self.const(value, dtype)
+        args = tuple(dict.fromkeys(a.node for a in ix.atoms_of(value) if isinstance(a, ix.Indirect)))
+        return self._node("index", dtype, args, value, value, frozenset(ix.free_vars(value)))
+
+    def acc(self, name: str, dtype: torch.dtype, vars: frozenset[ix.Var]) -> Node:
+        return self._node("acc", dtype, (), name, (name, vars), vars)
+
+    # ------------------------------------------------------------ operations
+    def op(self, name: str, *args: Node) -> Node:
+        """A node of an operation in the table, with the little folding that is exact."""
+        info = OPS[name]
+        if name == "where":
+            condition, a, b = args
+            if a is b:
+                return a
+            if condition.op == "const":
+                return a if condition.attr else b
+            return self._node(name, a.dtype, args)
+        dtype = torch.bool if info.result == "bool" else args[0].dtype
+        if args[0].dtype is torch.bool:
+            folded = self._fold_bool(name, args)
+            if folded is not None:
+                return folded
+        return self._node(name, dtype, args)
+
+    def _fold_bool(self, name: str, args: tuple[Node, ...]) -> Node | None:
+        if name == "not" and args[0].op == "not":
+            return args[0].args[0]
+        if name in ("and", "or"):
+            for x, y in (args, args[::-1]):
+                if x.op == "const":
+                    return y if x.attr == (name == "and") else x
+        return None
+
+    def cast(self, x: Node, dtype: torch.dtype) -> Node:
+        if x.dtype is dtype:
+            return x
+        if x.op == "const" and (dtype.is_floating_point or not x.dtype.is_floating_point) and dtype is not torch.bool:
+            value = x.attr
+            if (
+                dtype in (torch.float64, torch.int64)
+                or isinstance(value, bool)
+                or (dtype is torch.float32 and abs(value) < 2**24 and float(value).is_integer())
+            ):
+                return self.const(value, dtype)
+        if x.op == "cast" and x.args[0].dtype is dtype and widens(dtype, x.dtype):
+            return x.args[0]
+        return self._node("cast", dtype, (x,))
+
+    # ------------------------------------------------------------ copies
+    def substitute(
+        self, node: Node, mapping: Mapping[ix.Var, ix.Index], replace: Mapping[Node, Node] | None = None
+    ) -> Node:
+        """``node`` with loop variables replaced, and nodes replaced whole (whose own variables then stay)."""
+        return self.substitute_all((node,), mapping, replace)[0]
+
+    def substitute_all(
+        self, roots: Sequence[Node], mapping: Mapping[ix.Var, ix.Index], replace: Mapping[Node, Node] | None = None
+    ) -> list[Node]:
+        done: dict[int, Node] = {old.id: new for old, new in replace.items()} if replace else {}
+
+        def moved(n: Node) -> Node:
+            return done[n.id]
+
+        for node in walk(roots, stop=done if replace else None):
+            if node.id in done:
+                continue
+            if not replace and not any(v in mapping for v in node.vars):
+                done[node.id] = node
+            elif node.op == "load":
+                done[node.id] = self.load(node.attr[0], ix.substitute(node.attr[1], mapping, moved), node.dtype)
+            elif node.op == "index":
+                done[node.id] = self.index(ix.substitute(node.attr, mapping, moved), node.dtype)
+            else:
+                done[node.id] = self.rebuild(node, tuple([done[a.id] for a in node.args]))
+        return [done[root.id] for root in roots]
+
+    def rebuild(self, node: Node, args: tuple[Node, ...]) -> Node:
+        """The same operation on other operands."""
+        if node.op in ("const", "acc") or args == node.args:
+            return node
+        if node.op == "cast":
+            return self.cast(args[0], node.dtype)
+        return self.op(node.op, *args)
+
+
+def _rounded(value: float, dtype: torch.dtype) -> float:
+    """The nearest value of the dtype."""
+    if dtype is torch.float64:
+        return value
+    if dtype is torch.float32 and abs(value) < 3e38:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    # Through float32, as eager converts a double to a 16-bit type.
+    return torch.tensor(value, dtype=torch.float32).to(dtype).item()
+
+
+def widens(narrow: torch.dtype, wide: torch.dtype) -> bool:
+    """Whether every value of ``narrow`` is one of ``wide``, so that casting there and back changes nothing."""
+    if narrow is torch.bool:
+        return True
+    if narrow.is_floating_point:
+        return wide.is_floating_point and (wide is torch.float64 or (wide is torch.float32 and narrow.itemsize == 2))
+    if wide.is_floating_point:
+        return narrow.itemsize * 8 <= {torch.float64: 32, torch.float32: 16}.get(wide, 0)
+    return wide is not torch.bool and (wide.itemsize > narrow.itemsize and (wide.is_signed or not narrow.is_signed))
+
+
+def walk(roots: Iterable[Node], stop: Mapping[int, Any] | None = None) -> list[Node]:
+    """All nodes that the roots need, in an order of evaluation. What is in ``stop`` is listed but not entered."""
+    seen: dict[int, Node] = {}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node.id in seen:
+            continue
+        seen[node.id] = node
+        if stop is None or node.id not in stop:
+            stack.extend(node.args)
+    return [seen[i] for i in sorted(seen)]
+
+
+def loads(roots: Iterable[Node]) -> list[Node]:
+    return [n for n in walk(roots) if n.op == "load"]

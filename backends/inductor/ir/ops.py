@@ -1,0 +1,133 @@
+"""The operations of loop bodies: one table row per operation, the only place that lists them.
+
+A row says how many operands an operation has, how its result's dtype follows from theirs, which dtypes it takes,
+roughly what it costs, and what it computes, as a plain torch function: that is the definition that the interpreter runs
+and that generated code is tested against. Operands of one operation have one dtype (but for ``where``'s condition);
+promotion and rounding are explicit ``cast`` nodes, put there by the lowerings.
+
+bfloat16 and float16 values are only moved, selected, compared and cast: arithmetic on them is written as casts around
+float32 operations, which is also where eager rounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+FLOAT = frozenset({torch.float32, torch.float64})
+HALF = frozenset({torch.bfloat16, torch.float16})
+INT = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+BOOL = frozenset({torch.bool})
+NUMBER = FLOAT | INT
+ANY = NUMBER | HALF | BOOL
+
+CHEAP, MEDIUM, DEAR = 1, 4, 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpInfo:
+    """One operation. ``result`` is "same" (as the operands) or "bool"; ``cost`` counts in additions."""
+
+    name: str
+    arity: int
+    dtypes: frozenset[torch.dtype]
+    reference: Callable[..., Any]
+    result: str = "same"
+    cost: int = CHEAP
+
+
+OPS: dict[str, OpInfo] = {}
+
+
+def _op(
+    name: str,
+    arity: int,
+    dtypes: frozenset[torch.dtype],
+    reference: Callable[..., Any],
+    *,
+    result: str = "same",
+    cost: int = CHEAP,
+) -> None:
+    OPS[name] = OpInfo(name, arity, dtypes, reference, result, cost)
+
+
+# ---------------------------------------------------------------- arithmetic
+_op("add", 2, NUMBER, torch.add)
+_op("sub", 2, NUMBER, torch.sub)
+_op("mul", 2, NUMBER, torch.mul)
+_op("div", 2, FLOAT, torch.true_divide, cost=MEDIUM)
+_op("fma", 3, FLOAT, lambda a, b, c: torch.add(c.double(), a.double() * b.double()).to(a.dtype), cost=CHEAP)
+_op("neg", 1, NUMBER | HALF, torch.neg)
+_op("abs", 1, NUMBER | HALF, torch.abs)
+# Integer division of C: towards zero. The divisor is never 0 (lowerings only use constants).
+_op("tdiv", 2, INT, lambda a, b: torch.div(a, b, rounding_mode="trunc"), cost=DEAR)
+_op("tmod", 2, INT, torch.fmod, cost=DEAR)
+# NaN if either is NaN, as in torch.
+_op("maximum", 2, NUMBER | HALF, torch.maximum)
+_op("minimum", 2, NUMBER | HALF, torch.minimum)
+
+# ---------------------------------------------------------------- bits; on bool these are the logical operations
+_op("and", 2, INT | BOOL, torch.bitwise_and)
+_op("or", 2, INT | BOOL, torch.bitwise_or)
+_op("xor", 2, INT | BOOL, torch.bitwise_xor)
+_op("not", 1, INT | BOOL, torch.bitwise_not)
+_op("shl", 2, INT, torch.bitwise_left_shift)
+_op("shr", 2, INT, torch.bitwise_right_shift)
+
+# ---------------------------------------------------------------- comparison and choice
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _op(_name, 2, ANY, getattr(torch, _name), result="bool")
+_op("where", 3, ANY, torch.where)
+
+# ---------------------------------------------------------------- rounding
+for _name in ("floor", "ceil", "trunc", "round"):
+    _op(_name, 1, FLOAT, getattr(torch, _name))
+
+# ---------------------------------------------------------------- functions
+_op("sqrt", 1, FLOAT, torch.sqrt, cost=MEDIUM)
+for _name in (
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+):
+    _op(_name, 1, FLOAT, getattr(torch, _name), cost=DEAR)
+_op("lgamma", 1, FLOAT, torch.lgamma, cost=DEAR)
+for _name in ("pow", "atan2", "fmod", "hypot", "copysign", "nextafter"):
+    _op(_name, 2, FLOAT, getattr(torch, _name), cost=CHEAP if _name == "copysign" else DEAR)
+
+# What is no function of its operands' values alone. "load", "const", "index" and "acc" are leaves.
+LEAVES = frozenset({"load", "const", "index", "acc"})
+SPECIAL = LEAVES | {"cast"}
+
+# ---------------------------------------------------------------- reductions
+REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "sum": torch.sum,
+    "prod": torch.prod,
+    "max": torch.amax,
+    "min": torch.amin,
+    "any": torch.any,
+    "all": torch.all,
+    "argmax": torch.argmax,
+    "argmin": torch.argmin,
+}

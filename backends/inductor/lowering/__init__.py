@@ -1,0 +1,21 @@
+"""Lowerings: from aten operators to the loop IR, one module by family of operators.
+
+``lower`` is the door; ``register_lowering`` adds an operator. Importing the package registers all families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from dynamo_lite.backends.inductor.lowering import activations, creation, pointwise, views
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering, LoweredGraph
+from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS, register_lowering
+
+__all__ = ["LOWERINGS", "LoweredGraph", "activations", "creation", "lower", "pointwise", "register_lowering", "views"]
+
+
+def lower(graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None) -> LoweredGraph:
+    """The aten graph (``aot.graph``) as loop nests, library calls and views."""
+    return GraphLowering(graph, constants or {}).run()

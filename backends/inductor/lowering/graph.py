@@ -1,0 +1,411 @@
+"""From an aten graph to operations: loop nests, library calls and views over named buffers.
+
+``GraphLowering`` walks the nodes in order. An operator with a lowering becomes an expression (``values.TensorValue``);
+when its value is needed in memory, or would be computed too often otherwise, it is *realized*: a loop nest stores it in
+a buffer. The rest becomes library calls on realized arguments. What comes out is in the order of the graph;
+``scheduler`` fuses it.
+
+Invariant: a buffer of a node of the graph has exactly the strides of the node's fake tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+import torch
+import torch.utils._pytree as pytree
+
+from dynamo_lite import log
+from dynamo_lite.backends.inductor import program as prog
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
+from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS
+from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
+from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, is_size, loop_vars, shape_vars
+
+Operation = Union[LoopNest, prog.ExternCall, prog.View, prog.CopyInto]
+
+# An expression of more nodes than this is put in a buffer: fusion usually takes the buffer out again, and no expression
+# grows without bound.
+MAX_NODES = 300
+# A value that several operations read is computed again in each if it costs at most this many additions.
+CHEAP_TO_REPEAT = 2
+
+
+@dataclasses.dataclass(slots=True)
+class LoweredGraph:
+    """What ``GraphLowering.run`` makes; the scheduler's input."""
+
+    builder: Builder
+    inputs: tuple[str, ...]
+    constants: dict[str, torch.Tensor]
+    buffers: dict[str, Buffer]
+    operations: list[Operation]
+    outputs: tuple[Union[str, prog.Literal], ...]
+    symbols: dict[str, Any]
+    metrics: dict[str, int]
+
+
+class GraphLowering:
+    """See the module's docstring. Lowerings get it as ``g`` and use ``ops``, ``realize``, ``memory_of`` and
+    ``origin``."""
+
+    def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor]):
+        self.graph = graph
+        self.constants = dict(constants)
+        self.ops = Builder()
+        self.buffers: dict[str, Buffer] = {}
+        self.operations: list[Operation] = []
+        self.symbols: dict[str, Any] = {}
+        self.env: dict[torch.fx.Node, Any] = {}
+        self.origin: tuple[str, ...] = ()
+        self.metrics = {"lowered": 0, "library": 0}
+        self._origins: dict[int, tuple[str, ...]] = {}
+        self._inputs: list[str] = []
+        self._mutations: list[tuple[str, TensorValue]] = []
+        self._view_names: dict[tuple[Any, ...], str] = {}
+        self._uses: dict[torch.fx.Node, Uses] = {}
+
+    # ------------------------------------------------------------ the walk
+    def run(self) -> LoweredGraph:
+        self._uses = find_uses(self.graph, self.has_lowering)
+        outputs: tuple[Union[str, prog.Literal], ...] = ()
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = self._placeholder(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._constant(node)
+            elif node.op == "output":
+                outputs = self._outputs(node)
+                self._mutate_inputs()
+            else:
+                assert node.op == "call_function", node.op
+                self.origin = (_origin(node),)
+                self.env[node] = self._call(node)
+        return LoweredGraph(
+            self.ops,
+            tuple(self._inputs),
+            self.constants,
+            self.buffers,
+            self.operations,
+            outputs,
+            self.symbols,
+            self.metrics,
+        )
+
+    def has_lowering(self, node: torch.fx.Node) -> bool:
+        """Whether generated code can compute the node: it has a lowering, and all tensors are of a kind that loops
+        handle."""
+        if node.target not in LOWERINGS:
+            return False
+        values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
+        return all(_supported(v) for v in values if isinstance(v, torch.Tensor))
+
+    def _placeholder(self, node: torch.fx.Node) -> Any:
+        value = node.meta["val"]
+        self._inputs.append(node.name)
+        if isinstance(value, torch.Tensor):
+            return self._memory(node.name, value)
+        if isinstance(value, torch.SymInt):
+            self.symbols[node.name] = value.node.expr
+            return ix.from_sympy(value)
+        return value
+
+    def _constant(self, node: torch.fx.Node) -> TensorValue:
+        assert isinstance(node.target, str)
+        return self._memory(node.target, node.meta["val"])
+
+    def _memory(self, name: str, fake: torch.Tensor) -> TensorValue:
+        """A buffer with the layout of a fake tensor, and the tensor that reads it."""
+        size = tuple(map(ix.from_sympy, fake.shape))
+        stride = _strides(fake)
+        buffer = self.buffers[name] = Buffer(name, size, stride, fake.dtype, fake.device)
+        return TensorValue(
+            size, fake.dtype, self.ops.load(name, buffer.load_index(shape_vars(size)), fake.dtype), stride, fake.device
+        )
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        if node.target is operator.getitem:
+            return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+        if node.target is torch.ops.aten.copy_.default:
+            destination, source = self._values(node.args[:2])
+            self._mutations.append((destination.node.attr[0], source))
+            return None
+        if self.has_lowering(node):
+            args, kwargs = self._values((node.args, node.kwargs))
+            result = LOWERINGS[node.target].fn(self, *args, **kwargs)
+            if result is not NotImplemented:
+                self.metrics["lowered"] += 1
+                return self._adopt(node, result)
+        return self._library(node)
+
+    def _values(self, tree: Any) -> Any:
+        """Arguments with nodes replaced by their values, symbolic integers by indices."""
+
+        def value(leaf: Any) -> Any:
+            if isinstance(leaf, torch.fx.Node):
+                return self.env[leaf]
+            return ix.from_sympy(leaf) if isinstance(leaf, torch.SymInt) else leaf
+
+        return torch.fx.node.map_aggregate(tree, value)
+
+    def _adopt(self, node: torch.fx.Node, result: Any) -> Any:
+        """Checks a lowering's result against what eager would give, and realizes it if that is wise."""
+        if not isinstance(result, TensorValue):
+            for part, fake in zip(result, node.meta["val"]):
+                if isinstance(part, TensorValue):
+                    self._check(node, part, fake)
+            parts = list(result)
+            for user in node.users:
+                if user.target is operator.getitem and isinstance(parts[user.args[1]], TensorValue):
+                    self._decide(user, parts[user.args[1]])
+            return tuple(parts)
+        self._check(node, result, node.meta["val"])
+        self._decide(node, result)
+        return result
+
+    def _check(self, node: torch.fx.Node, result: TensorValue, fake: torch.Tensor) -> None:
+        shape = tuple(map(ix.from_sympy, fake.shape))
+        assert result.dtype is fake.dtype, f"{node.target}: lowered to {result.dtype}, eager gives {fake.dtype}"
+        assert len(shape) == len(result.shape) and all(
+            a == b for a, b in zip(result.shape, shape) if isinstance(a, int) and isinstance(b, int)
+        ), f"{node.target}: lowered to shape {result.shape}, eager gives {shape}"
+        result.stride = _strides(fake)
+        result.device = fake.device
+        self._origins.setdefault(result.node.id, self.origin)
+
+    def _decide(self, node: torch.fx.Node, x: TensorValue) -> None:
+        uses = self._uses[node]
+        if x.node.op == "load":
+            return
+        nodes = walk((x.node,))
+        cost = sum(OPS[n.op].cost for n in nodes if n.op in OPS)
+        one_element = all(is_size(n, 1) for n in x.shape)
+        if uses.library or len(nodes) > MAX_NODES:
+            self.realize(x)
+        elif (uses.computed > 1 or uses.widened) and cost > CHEAP_TO_REPEAT and not one_element:
+            self.realize(x)
+
+    # ------------------------------------------------------------ memory
+    def new_buffer(self, size: Shape, stride: Shape, dtype: torch.dtype, device: torch.device) -> Buffer:
+        name = f"buf{len(self.buffers)}"
+        while name in self.buffers:
+            name += "_"
+        buffer = self.buffers[name] = Buffer(name, size, stride, dtype, device)
+        return buffer
+
+    def realize(self, x: TensorValue, fresh: bool = False) -> str:
+        """Puts ``x`` in memory of its own layout and makes it a load from there. Does nothing if it is a load already,
+        unless
+        ``fresh``. Returns the buffer's name."""
+        if x.node.op == "load" and not fresh:
+            return x.node.attr[0]
+        stride = x.stride if x.stride is not None and _dense(x.shape, x.stride) else ix.contiguous_strides(x.shape)
+        buffer = self.new_buffer(x.shape, stride, x.dtype, x.device)
+        variables = shape_vars(x.shape)
+        index = buffer.load_index(variables)
+        self.emit(LoopNest(buffer, loop_vars(variables), x.node, index, origin=self._origin_of(x.node)))
+        x.node = self.ops.load(buffer.name, index, x.dtype)
+        x.stride = stride
+        return buffer.name
+
+    def emit(self, operation: Operation) -> None:
+        self.operations.append(operation)
+
+    def _origin_of(self, node: Node) -> tuple[str, ...]:
+        found = dict.fromkeys(o for n in walk((node,)) for o in self._origins.get(n.id, ()))
+        return tuple(found) or self.origin
+
+    def layout_of(self, x: TensorValue) -> tuple[str, Shape, ix.Index] | None:
+        """``(buffer, strides, offset)`` if ``x`` is a strided view of a buffer of its own dtype."""
+        if x.node.op != "load":
+            return None
+        name, index = x.node.attr
+        affine = ix.affine_terms(index)
+        if affine is None or self.buffers[name].dtype is not x.dtype:
+            return None
+        terms, offset = affine
+        variables = shape_vars(x.shape)
+        stride: list[ix.Index] = []
+        for d, v in enumerate(variables):
+            if isinstance(v, int):
+                stride.append(x.stride[d] if x.stride is not None else 1)
+            else:
+                stride.append(terms.pop(next(iter(v.terms))[0], 0))  # type: ignore[arg-type]
+        if terms or any(isinstance(s, int) and s < 0 for s in stride):
+            return None
+        return name, tuple(stride), offset
+
+    def memory_of(self, x: TensorValue) -> str | None:
+        """The buffer that ``x`` is all of, in its own layout; realizes ``x`` if it is no view of one."""
+        layout = self.layout_of(x)
+        if layout is None:
+            return self.realize(x, fresh=True)
+        name, stride, offset = layout
+        buffer = self.buffers[name]
+        return name if is_size(offset, 0) and _same_layout(x.shape, stride, buffer) else None
+
+    def tensor_ref(self, x: TensorValue) -> str:
+        """A name under which a library call gets ``x``: a buffer, or a view of one."""
+        layout = self.layout_of(x)
+        if layout is None or (
+            x.stride is not None and not _same_strides(x.shape, layout[1], x.stride) and _dense(x.shape, x.stride)
+        ):
+            return self.realize(x, fresh=True)
+        base, stride, offset = layout
+        if is_size(offset, 0) and _same_layout(x.shape, stride, self.buffers[base]):
+            return base
+        key = (base, x.shape, stride, offset)
+        name = self._view_names.get(key)
+        if name is None:
+            view = self.new_buffer(x.shape, stride, x.dtype, x.device)
+            name = self._view_names[key] = view.name
+            self.emit(prog.View(name, base, self.size_expr(offset)))
+        return name
+
+    def size_expr(self, x: ix.Index) -> Any:
+        """An integer of the program: an int or a sympy expression."""
+        return (
+            x
+            if isinstance(x, int)
+            else ix.to_sympy(x, {s.name: s for e in self.symbols.values() for s in e.free_symbols})
+        )
+
+    # ------------------------------------------------------------ what isn't lowered
+    def _library(self, node: torch.fx.Node) -> Any:
+        self.metrics["library"] += 1
+        if node.target not in LOWERINGS and log.enabled("fallbacks"):
+            log.artifact("fallbacks").info("library call: %s", node.target)
+        device = _device_of(node)
+
+        def reference(leaf: Any) -> Any:
+            if isinstance(leaf, torch.fx.Node):
+                leaf = self.env[leaf]
+            if isinstance(leaf, TensorValue):
+                return prog.BufferRef(self.tensor_ref(leaf))
+            if isinstance(leaf, torch.SymInt):
+                return prog.SizeRef(leaf.node.expr)
+            return prog.SizeRef(self.size_expr(leaf)) if isinstance(leaf, ix.Expr) else leaf
+
+        args, kwargs = torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), reference)
+        leaves, spec = pytree.tree_flatten(node.meta["val"])
+        names: list[str | None] = []
+        values: list[Any] = []
+        for leaf in leaves:
+            if not isinstance(leaf, torch.Tensor):
+                names.append(None)
+                values.append(leaf)
+                continue
+            buffer = self.new_buffer(
+                tuple(map(ix.from_sympy, leaf.shape)), _strides(leaf), leaf.dtype, leaf.device or device
+            )
+            names.append(buffer.name)
+            values.append(
+                TensorValue(
+                    buffer.size,
+                    leaf.dtype,
+                    self.ops.load(buffer.name, buffer.load_index(shape_vars(buffer.size)), leaf.dtype),
+                    buffer.stride,
+                    leaf.device,
+                )
+            )
+        unpack = isinstance(node.meta["val"], (tuple, list))
+        if unpack:
+            read = {user.args[1] for user in node.users if user.target is operator.getitem}
+            names = [name if at in read else None for at, name in enumerate(names)]
+        self.emit(prog.ExternCall(node.target, tuple(args), dict(kwargs), tuple(names), ", ".join(self.origin), unpack))
+        return pytree.tree_unflatten(values, spec)
+
+    def _mutate_inputs(self) -> None:
+        """The graph's last word on its inputs, after everything that reads what they held."""
+        overwritten = {destination for destination, _ in self._mutations}
+        for destination, source in self._mutations:
+            layout = self.layout_of(source)
+            if layout is not None and layout[0] in overwritten:
+                # Another copy may come first.
+                self.realize(source, fresh=True)
+        for destination, source in self._mutations:
+            self.emit(prog.CopyInto(destination, self.tensor_ref(source)))
+
+    def _outputs(self, node: torch.fx.Node) -> tuple[Union[str, prog.Literal], ...]:
+        taken: set[str] = set()
+        out: list[Union[str, prog.Literal]] = []
+        for arg in node.args[0]:  # type: ignore[union-attr]
+            value = self.env[arg] if isinstance(arg, torch.fx.Node) else arg
+            if not isinstance(value, TensorValue):
+                out.append(prog.Literal(value))
+                continue
+            value = TensorValue(value.shape, value.dtype, value.node, _strides(arg.meta["val"]), value.device)
+            layout = self.layout_of(value)
+            # A buffer of somebody else's (an input, another output) can't be handed out, nor a view of one.
+            own = (
+                layout is not None
+                and layout[0] not in taken
+                and layout[0] not in self._inputs
+                and (layout[0] not in self.constants)
+                and is_size(layout[2], 0)
+                and (_same_layout(value.shape, layout[1], self.buffers[layout[0]]))
+                and (_same_strides(value.shape, layout[1], value.stride))
+            )
+            name = layout[0] if own and layout is not None else self.realize(value, fresh=True)
+            taken.add(name)
+            out.append(name)
+        return tuple(out)
+
+
+def _supported(value: torch.Tensor) -> bool:
+    return (
+        value.device.type == "cpu" and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
+    )
+
+
+def _device_of(node: torch.fx.Node) -> torch.device:
+    for value in pytree.tree_leaves(node.meta.get("val")):
+        if isinstance(value, torch.Tensor):
+            return value.device
+    return torch.device("cpu")
+
+
+def _strides(fake: torch.Tensor) -> Shape:
+    return (
+        tuple(map(ix.from_sympy, fake.stride())) if fake.layout is torch.strided else ix.contiguous_strides(fake.shape)
+    )
+
+
+def _same_strides(shape: Shape, a: Sequence[ix.Index], b: Sequence[ix.Index] | None) -> bool:
+    return b is not None and all(x == y for n, x, y in zip(shape, a, b) if not is_size(n, 1))
+
+
+def _same_layout(shape: Shape, stride: Shape, buffer: Buffer) -> bool:
+    return shape == buffer.size and _same_strides(shape, stride, buffer.stride)
+
+
+def _dense(shape: Shape, stride: Shape) -> bool:
+    """Whether the layout hits every element of its memory once."""
+    if not all(isinstance(n, int) and isinstance(s, int) for n, s in zip(shape, stride)):
+        return True
+    expected = 1
+    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
+        if s != expected:
+            return any(n == 0 for n in shape)
+        expected *= n  # type: ignore[assignment, operator]
+    return True
+
+
+def _origin(node: torch.fx.Node) -> str:
+    """The operation and the user's line, for comments."""
+    name = str(node.target).removeprefix("aten.")
+    name = name[: name.rindex(".")] if "." in name else name
+    trace = node.meta.get("stack_trace") or getattr(node, "stack_trace", None)
+    origin = node.meta.get("origin")
+    if not trace and isinstance(origin, torch.fx.Node):
+        trace = origin.stack_trace
+    if not trace:
+        return name
+    lines = [line.strip() for line in trace.strip().splitlines()]
+    return f"{name} <- {lines[-1]}"

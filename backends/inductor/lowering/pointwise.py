@@ -1,0 +1,499 @@
+"""Arithmetic, comparisons, bit operations, functions: operators whose result at one place depends on the operands
+there.
+
+Each is written once on IR nodes, with eager's own formula, so that rounding, NaN and signed zeros come out the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
+from dynamo_lite.backends.inductor.lowering.promotion import Operand, elementwise, result_type, to_float
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+Make = Callable[..., Node]
+
+
+# ---------------------------------------------------------------- building blocks on nodes
+def like(ops: Builder, x: Node, value: Number) -> Node:
+    return ops.const(value, x.dtype)
+
+
+def reciprocal(ops: Builder, x: Node) -> Node:
+    return ops.op("div", like(ops, x, 1), x)
+
+
+def rsqrt(ops: Builder, x: Node) -> Node:
+    return reciprocal(ops, ops.op("sqrt", x))
+
+
+def sigmoid(ops: Builder, x: Node) -> Node:
+    one = like(ops, x, 1)
+    return ops.op("div", one, ops.op("add", one, ops.op("exp", ops.op("neg", x))))
+
+
+def clamp_min(ops: Builder, x: Node, low: Node) -> Node:
+    """``max`` that keeps x's NaN, and x itself (its -0.0) when equal."""
+    return ops.op("where", ops.op("gt", low, x), low, x)
+
+
+def clamp_max(ops: Builder, x: Node, high: Node) -> Node:
+    return ops.op("where", ops.op("lt", high, x), high, x)
+
+
+def is_nan(ops: Builder, x: Node) -> Node:
+    return ops.op("ne", x, x)
+
+
+def sign(ops: Builder, x: Node) -> Node:
+    zero, one = like(ops, x, 0), like(ops, x, 1)
+    up = ops.op("where", ops.op("lt", zero, x), one, zero)
+    return ops.op("sub", up, ops.op("where", ops.op("lt", x, zero), one, zero))
+
+
+def remainder(ops: Builder, a: Node, b: Node) -> Node:
+    """Python's ``%``: the sign of the divisor."""
+    zero = like(ops, a, 0)
+    m = ops.op("fmod" if a.dtype.is_floating_point else "tmod", a, b)
+    wrong = ops.op("and", ops.op("ne", m, zero), ops.op("xor", ops.op("lt", b, zero), ops.op("lt", m, zero)))
+    return ops.op("where", wrong, ops.op("add", m, b), m)
+
+
+def floor_divide(ops: Builder, a: Node, b: Node) -> Node:
+    zero = like(ops, a, 0)
+    if not a.dtype.is_floating_point:
+        q = ops.op("tdiv", a, b)
+        if not a.dtype.is_signed:
+            return q
+        inexact = ops.op("ne", ops.op("tmod", a, b), zero)
+        down = ops.op("and", inexact, ops.op("xor", ops.op("lt", a, zero), ops.op("lt", b, zero)))
+        return ops.op("where", down, ops.op("sub", q, like(ops, q, 1)), q)
+    quotient = ops.op("div", a, b)
+    m = ops.op("fmod", a, b)
+    div = ops.op("div", ops.op("sub", a, m), b)
+    wrong = ops.op("and", ops.op("ne", m, zero), ops.op("xor", ops.op("lt", b, zero), ops.op("lt", m, zero)))
+    div = ops.op("where", wrong, ops.op("sub", div, like(ops, a, 1)), div)
+    low = ops.op("floor", div)
+    low = ops.op(
+        "where", ops.op("gt", ops.op("sub", div, low), like(ops, a, 0.5)), ops.op("add", low, like(ops, a, 1)), low
+    )
+    result = ops.op("where", ops.op("ne", div, zero), low, ops.op("copysign", zero, quotient))
+    return ops.op("where", ops.op("eq", b, zero), quotient, result)
+
+
+def power(ops: Builder, x: Node, exponent: Number) -> Node:
+    """``pow(x, number)``; small exponents as eager special-cases them."""
+    if not x.dtype.is_floating_point:
+        result = like(ops, x, 1)
+        base, n = x, int(exponent)
+        while n:
+            if n & 1:
+                result = base if result.op == "const" else ops.op("mul", result, base)
+            n >>= 1
+            if n:
+                base = ops.op("mul", base, base)
+        return result
+    if exponent == 0.5:
+        return ops.op("sqrt", x)
+    if exponent == -0.5:
+        return rsqrt(ops, x)
+    if exponent == 1:
+        return x
+    if exponent == 0:
+        return like(ops, x, 1)
+    if exponent == -1:
+        return reciprocal(ops, x)
+    if exponent in (2, -2):
+        square = ops.op("mul", x, x)
+        return square if exponent == 2 else reciprocal(ops, square)
+    if exponent == 3:
+        return ops.op("mul", ops.op("mul", x, x), x)
+    return ops.op("pow", x, like(ops, x, exponent))
+
+
+# ---------------------------------------------------------------- unary
+def _unary_float(target: Any, make: Make) -> None:
+    """A function of real numbers: integers become floats."""
+
+    def lower(g: GraphLowering, self: TensorValue) -> TensorValue:
+        return elementwise(g, lambda x: make(g.ops, x), self, dtype=to_float(self.dtype))
+
+    register_lowering(target)(lower)
+
+
+def _table(name: str) -> Make:
+    return lambda ops, *args: ops.op(name, *args)
+
+
+for _name in (
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "atanh",
+    "erf",
+    "erfc",
+    "lgamma",
+):
+    _unary_float(getattr(aten, _name).default, _table(_name))
+_unary_float(aten.reciprocal.default, reciprocal)
+_unary_float(aten.rsqrt.default, rsqrt)
+_unary_float(aten.sigmoid.default, sigmoid)
+
+
+def _unary_wide(name: str) -> None:
+    """A function whose float32 form in Sleef overflows too early: computed in float64."""
+
+    def make(ops: Builder, x: Node) -> Node:
+        return ops.cast(ops.op(name, ops.cast(x, torch.float64)), x.dtype)
+
+    _unary_float(getattr(aten, name).default, make)
+
+
+for _name in ("asinh", "acosh"):
+    _unary_wide(_name)
+
+
+def _unary_same(target: Any, make: Make, *, integer: bool = True, boolean: bool = False) -> None:
+    """An operation within the dtype. ``integer`` and ``boolean`` say whether ``make`` is meant for those dtypes too."""
+
+    def lower(g: GraphLowering, self: TensorValue) -> Any:
+        if self.dtype is torch.bool and not boolean:
+            return NotImplemented
+        if not integer and not self.dtype.is_floating_point:
+            return TensorValue(self.shape, self.dtype, self.node)  # rounding an integer
+        return elementwise(g, lambda x: make(g.ops, x), self)
+
+    register_lowering(target)(lower)
+
+
+for _name in ("floor", "ceil", "trunc", "round"):
+    _unary_same(getattr(aten, _name).default, _table(_name), integer=False)
+_unary_same(aten.neg.default, _table("neg"))
+_unary_same(aten.bitwise_not.default, _table("not"), boolean=True)
+_unary_same(aten.relu.default, lambda ops, x: clamp_min(ops, x, like(ops, x, 0)))
+_unary_same(aten.frac.default, lambda ops, x: ops.op("sub", x, ops.op("trunc", x)))
+_unary_same(aten.sign.default, sign)
+_unary_same(aten.sgn.default, sign)
+
+
+@register_lowering(aten.abs.default)
+def abs_(g: GraphLowering, self: TensorValue) -> TensorValue:
+    if not self.dtype.is_signed:
+        return TensorValue(self.shape, self.dtype, self.node)
+    return elementwise(g, lambda x: g.ops.op("abs", x), self)
+
+
+def _predicate(target: Any, make: Make) -> None:
+    def lower(g: GraphLowering, self: TensorValue) -> TensorValue:
+        return elementwise(g, lambda x: make(g.ops, x), self, result=torch.bool)
+
+    register_lowering(target)(lower)
+
+
+def _is_inf(ops: Builder, x: Node) -> Node:
+    if not x.dtype.is_floating_point:
+        return ops.const(False, torch.bool)
+    return ops.op("eq", ops.op("abs", x), like(ops, x, math.inf))
+
+
+_predicate(aten.isnan.default, is_nan)
+_predicate(aten.isinf.default, _is_inf)
+_predicate(aten.logical_not.default, lambda ops, x: ops.op("not", ops.cast(x, torch.bool)))
+
+
+# ---------------------------------------------------------------- binary arithmetic
+def _scaled(g: GraphLowering, alpha: Number, add: str, dtype: torch.dtype) -> Callable[[Node, Node], Node]:
+    def make(a: Node, b: Node) -> Node:
+        if a.dtype is torch.bool:
+            return g.ops.op("or", a, b)
+        if alpha == 1:
+            return g.ops.op(add, a, b)
+        scale = g.ops.cast(g.ops.const(-alpha if add == "sub" else alpha, dtype), b.dtype)
+        if a.dtype.is_floating_point:
+            return g.ops.op("fma", b, scale, a)
+        return g.ops.op("add", a, g.ops.op("mul", b, scale))
+
+    return make
+
+
+@register_lowering(aten.add.Tensor, aten.add.Scalar)
+def add(g: GraphLowering, self: Operand, other: Operand, alpha: Number = 1) -> TensorValue:
+    return elementwise(g, _scaled(g, alpha, "add", result_type((self, other))), self, other)
+
+
+@register_lowering(aten.sub.Tensor, aten.sub.Scalar)
+def sub(g: GraphLowering, self: Operand, other: Operand, alpha: Number = 1) -> TensorValue:
+    return elementwise(g, _scaled(g, alpha, "sub", result_type((self, other))), self, other)
+
+
+@register_lowering(aten.rsub.Tensor, aten.rsub.Scalar)
+def rsub(g: GraphLowering, self: Operand, other: Operand, alpha: Number = 1) -> TensorValue:
+    make = _scaled(g, alpha, "sub", result_type((self, other)))
+    return elementwise(g, lambda a, b: make(b, a), self, other)
+
+
+@register_lowering(aten.mul.Tensor, aten.mul.Scalar)
+def mul(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
+    return elementwise(
+        g, lambda a, b: g.ops.op("and" if a.dtype is torch.bool else "mul", a, b), self, other, exact_scalar=True
+    )
+
+
+@register_lowering(aten.div.Tensor, aten.div.Scalar)
+def div(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
+    return elementwise(
+        g,
+        lambda a, b: g.ops.op("div", a, b),
+        self,
+        other,
+        dtype=to_float(result_type((self, other))),
+        exact_scalar=True,
+    )
+
+
+def _safe_divisor(x: Operand, dtype: torch.dtype) -> bool:
+    """Integer division by zero is an error that only the library raises."""
+    return dtype.is_floating_point or (dtype is not torch.bool and not isinstance(x, TensorValue) and x != 0)
+
+
+@register_lowering(aten.div.Tensor_mode, aten.div.Scalar_mode)
+def div_mode(g: GraphLowering, self: Operand, other: Operand, rounding_mode: str | None = None) -> Any:
+    dtype = result_type((self, other))
+    if rounding_mode is None:
+        return div(g, self, other)
+    if not _safe_divisor(other, dtype) or other == -1:
+        return NotImplemented
+    if rounding_mode == "floor":
+        return elementwise(g, lambda a, b: floor_divide(g.ops, a, b), self, other, exact_scalar=True)
+    if not dtype.is_floating_point:
+        return elementwise(g, lambda a, b: g.ops.op("tdiv", a, b), self, other, exact_scalar=True)
+    return elementwise(g, lambda a, b: g.ops.op("trunc", g.ops.op("div", a, b)), self, other, exact_scalar=True)
+
+
+@register_lowering(aten.floor_divide.default, aten.floor_divide.Scalar)
+def floor_divide_(g: GraphLowering, self: Operand, other: Operand) -> Any:
+    return div_mode(g, self, other, rounding_mode="floor")
+
+
+@register_lowering(aten.remainder.Tensor, aten.remainder.Scalar)
+def remainder_(g: GraphLowering, self: Operand, other: Operand) -> Any:
+    if not _safe_divisor(other, result_type((self, other))) or other == -1:
+        return NotImplemented
+    return elementwise(g, lambda a, b: remainder(g.ops, a, b), self, other)
+
+
+@register_lowering(aten.fmod.Tensor, aten.fmod.Scalar)
+def fmod(g: GraphLowering, self: Operand, other: Operand) -> Any:
+    dtype = result_type((self, other))
+    if not _safe_divisor(other, dtype) or other == -1:
+        return NotImplemented
+    name = "fmod" if dtype.is_floating_point else "tmod"
+    return elementwise(g, lambda a, b: g.ops.op(name, a, b), self, other)
+
+
+def _binary(
+    *targets: Any,
+    make: Make,
+    to: Callable[[torch.dtype], torch.dtype] = lambda d: d,
+    result: torch.dtype | None = None,
+    float_only: bool = False,
+) -> None:
+    def lower(g: GraphLowering, self: Operand, other: Operand) -> Any:
+        dtype = to(result_type((self, other)))
+        if float_only and not dtype.is_floating_point:
+            return NotImplemented
+        return elementwise(g, lambda a, b: make(g.ops, a, b), self, other, dtype=dtype, result=result)
+
+    register_lowering(*targets)(lower)
+
+
+def _extreme(name: str) -> Make:
+    def make(ops: Builder, a: Node, b: Node) -> Node:
+        if a.dtype is torch.bool:
+            return ops.op("or" if name == "maximum" else "and", a, b)
+        return ops.op(name, a, b)
+
+    return make
+
+
+def _ignoring_nan(compare: str) -> Make:
+    """fmax, fmin: the other one if one is NaN."""
+
+    def make(ops: Builder, a: Node, b: Node) -> Node:
+        if a.dtype is torch.bool:
+            return ops.op("or" if compare == "ge" else "and", a, b)
+        take_a = (
+            ops.op("or", is_nan(ops, b), ops.op(compare, a, b)) if a.dtype.is_floating_point else ops.op(compare, a, b)
+        )
+        return ops.op("where", take_a, a, b)
+
+    return make
+
+
+_binary(aten.maximum.default, make=_extreme("maximum"))
+_binary(aten.minimum.default, make=_extreme("minimum"))
+_binary(aten.fmax.default, make=_ignoring_nan("ge"))
+_binary(aten.fmin.default, make=_ignoring_nan("le"))
+_binary(aten.atan2.default, make=_table("atan2"), to=to_float)
+_binary(aten.hypot.default, make=_table("hypot"), float_only=True)
+_binary(aten.copysign.Tensor, aten.copysign.Scalar, make=_table("copysign"), to=to_float)
+
+for _name in ("and", "or", "xor"):
+    _packet = getattr(aten, f"bitwise_{_name}")
+    _binary(_packet.Tensor, _packet.Scalar, make=_table(_name))
+    _dunder = getattr(aten, f"__{_name}__")
+    _binary(_dunder.Tensor, _dunder.Scalar, make=_table(_name))
+
+    def _logical(ops: Builder, a: Node, b: Node, name: str = _name) -> Node:
+        return ops.op(name, ops.cast(a, torch.bool), ops.cast(b, torch.bool))
+
+    _binary(getattr(aten, f"logical_{_name}").default, make=_logical, result=torch.bool)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    _packet = getattr(aten, _name)
+    _binary(_packet.Tensor, _packet.Scalar, make=_table(_name), result=torch.bool)
+
+
+@register_lowering(aten.pow.Tensor_Scalar)
+def pow_tensor_scalar(g: GraphLowering, self: TensorValue, exponent: Number) -> Any:
+    dtype = result_type((self, exponent))
+    if dtype is torch.bool or (not dtype.is_floating_point and exponent < 0):
+        return NotImplemented
+    rounded = g.ops.const(exponent, dtype).attr
+    if dtype is torch.float16:
+        return elementwise(g, lambda x: g.ops.op("pow", x, like(g.ops, x, rounded)), self, dtype=dtype)
+    if dtype is torch.bfloat16 and rounded in (3, -2):
+        # Eager rounds the square, too.
+        square = elementwise(g, lambda x: g.ops.op("mul", x, x), self, dtype=dtype)
+        if rounded == -2:
+            return elementwise(g, lambda x: reciprocal(g.ops, x), square)
+        return elementwise(g, lambda a, b: g.ops.op("mul", a, b), square, self, dtype=dtype)
+    return elementwise(g, lambda x: power(g.ops, x, rounded), self, dtype=dtype)
+
+
+@register_lowering(aten.pow.Tensor_Tensor, aten.pow.Scalar)
+def pow_tensor_tensor(g: GraphLowering, self: Operand, exponent: Operand) -> Any:
+    dtype = result_type((self, exponent))
+    if not dtype.is_floating_point:
+        return NotImplemented
+    if self == 2 and isinstance(exponent, TensorValue):
+        return elementwise(g, lambda x: g.ops.op("exp2", x), exponent, dtype=dtype)
+    return elementwise(g, lambda a, b: g.ops.op("pow", a, b), self, exponent, dtype=dtype)
+
+
+# ---------------------------------------------------------------- choice
+@register_lowering(aten.where.self)
+def where(g: GraphLowering, condition: TensorValue, self: TensorValue, other: TensorValue) -> Any:
+    if condition.dtype is not torch.bool:
+        return NotImplemented
+    dtype = result_type((self, other))
+    shape = broadcast_shapes(condition.shape, self.shape, other.shape)
+    picked = g.ops.op(
+        "where",
+        expanded(g.ops, condition, shape),
+        *[g.ops.cast(expanded(g.ops, x, shape), dtype) for x in (self, other)],
+    )
+    return TensorValue(shape, dtype, picked)
+
+
+@register_lowering(aten.hardtanh.default)
+def hardtanh(g: GraphLowering, self: TensorValue, min_val: Number = -1, max_val: Number = 1) -> TensorValue:
+    return clamp(g, self, min_val, max_val)
+
+
+@register_lowering(aten.clamp.default)
+def clamp(g: GraphLowering, self: TensorValue, min: Number | None = None, max: Number | None = None) -> TensorValue:
+    bounds = [b for b in (min, max) if b is not None]
+    dtype = result_type((self, *bounds))
+
+    def make(x: Node) -> Node:
+        if min is not None and max is not None and dtype.is_floating_point and (math.isnan(min) or math.isnan(max)):
+            return like(g.ops, x, math.nan)
+        if min is not None:
+            x = clamp_min(g.ops, x, like(g.ops, x, min))
+        return x if max is None else clamp_max(g.ops, x, like(g.ops, x, max))
+
+    return elementwise(g, make, self, dtype=dtype)
+
+
+@register_lowering(aten.clamp_min.default)
+def clamp_min_(g: GraphLowering, self: TensorValue, min: Number) -> TensorValue:
+    return clamp(g, self, min, None)
+
+
+@register_lowering(aten.clamp_max.default)
+def clamp_max_(g: GraphLowering, self: TensorValue, max: Number) -> TensorValue:
+    return clamp(g, self, None, max)
+
+
+@register_lowering(aten.clamp.Tensor)
+def clamp_tensor(
+    g: GraphLowering, self: TensorValue, min: TensorValue | None = None, max: TensorValue | None = None
+) -> Any:
+    if min is not None:
+        self = elementwise(g, lambda a, b: _extreme("maximum")(g.ops, a, b), self, min)
+    if max is not None:
+        self = elementwise(g, lambda a, b: _extreme("minimum")(g.ops, a, b), self, max)
+    return self
+
+
+# ---------------------------------------------------------------- three operands
+@register_lowering(aten.lerp.Scalar, aten.lerp.Tensor)
+def lerp(g: GraphLowering, self: TensorValue, end: TensorValue, weight: Operand) -> Any:
+    dtype = result_type((self, end))
+    if not dtype.is_floating_point:
+        return NotImplemented
+
+    def make(a: Node, b: Node, w: Node) -> Node:
+        near = g.ops.op("lt", g.ops.op("abs", w), like(g.ops, w, 0.5))
+        by = g.ops.op("where", near, w, g.ops.op("sub", w, like(g.ops, w, 1)))
+        return g.ops.op("fma", by, g.ops.op("sub", b, a), g.ops.op("where", near, a, b))
+
+    return elementwise(g, make, self, end, weight, dtype=dtype, exact_scalar=True)
+
+
+@register_lowering(aten.addcmul.default)
+def addcmul(g: GraphLowering, self: TensorValue, tensor1: TensorValue, tensor2: TensorValue, value: Number = 1) -> Any:
+    if not self.dtype.is_floating_point:
+        return NotImplemented
+
+    def make(a: Node, b: Node, c: Node) -> Node:
+        scaled = b if value == 1 else g.ops.op("mul", like(g.ops, b, value), b)
+        return g.ops.op("fma", scaled, c, a)
+
+    return elementwise(g, make, self, tensor1, tensor2)
+
+
+@register_lowering(aten.addcdiv.default)
+def addcdiv(g: GraphLowering, self: TensorValue, tensor1: TensorValue, tensor2: TensorValue, value: Number = 1) -> Any:
+    if not self.dtype.is_floating_point:
+        return NotImplemented
+
+    def make(a: Node, b: Node, c: Node) -> Node:
+        scaled = b if value == 1 else g.ops.op("mul", like(g.ops, b, value), b)
+        return g.ops.op("add", a, g.ops.op("div", scaled, c))
+
+    return elementwise(g, make, self, tensor1, tensor2)

@@ -1,0 +1,100 @@
+"""Dtypes of results, and where rounding happens.
+
+Eager computes an operator in the promoted dtype of its operands, bfloat16 and float16 in float32 with one rounding at
+the end of the operator. ``elementwise`` writes exactly that into the loop body, so that a fused chain gives eager's
+numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import torch
+
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+Operand = Union[TensorValue, Number]
+
+
+def _category(dtype: torch.dtype) -> int:
+    return 0 if dtype is torch.bool else 1 if not dtype.is_floating_point else 2
+
+
+def result_type(operands: Sequence[Operand]) -> torch.dtype:
+    """As ``torch.result_type``: tensors with dimensions first, then 0-dim tensors, then numbers, by category."""
+    ranked: list[torch.dtype | None] = [None, None, None]
+    for x in operands:
+        if isinstance(x, TensorValue):
+            rank, dtype = (0 if x.ndim else 1), x.dtype
+        elif isinstance(x, bool):
+            rank, dtype = 2, torch.bool
+        elif isinstance(x, int):
+            rank, dtype = 2, torch.int64
+        else:
+            rank, dtype = 2, torch.get_default_dtype()
+        old = ranked[rank]
+        ranked[rank] = dtype if old is None else torch.promote_types(old, dtype)
+    best: torch.dtype | None = None
+    for at, dtype_ in enumerate(ranked):
+        if dtype_ is None:
+            continue
+        if best is None:
+            best = dtype_
+        elif _category(dtype_) > _category(best):
+            best = dtype_ if at < 2 or _category(dtype_) != 2 else torch.get_default_dtype()
+    assert best is not None
+    return best
+
+
+def opmath(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that eager computes in."""
+    return torch.float32 if dtype in HALF else dtype
+
+
+def to_float(dtype: torch.dtype) -> torch.dtype:
+    """The result of a function of real numbers (exp, true division)."""
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
+def operand(
+    g: GraphLowering, x: Operand, dtype: torch.dtype, compute: torch.dtype, shape: Any, exact_scalar: bool
+) -> Node:
+    """One operand in the dtype of the computation, as TensorIterator would convert it."""
+    if not isinstance(x, TensorValue):
+        if not exact_scalar and dtype is not compute:
+            return g.ops.cast(g.ops.cast(g.ops.const(x, torch.float64), dtype), compute)
+        return g.ops.const(x, compute)
+    node = expanded(g.ops, x, shape)
+    if exact_scalar and not x.ndim and x.dtype is not torch.float64:
+        return g.ops.cast(node, compute)
+    return g.ops.cast(g.ops.cast(node, dtype), compute)
+
+
+def elementwise(
+    g: GraphLowering,
+    fn: Callable[..., Node],
+    *operands: Operand,
+    dtype: torch.dtype | None = None,
+    result: torch.dtype | None = None,
+    exact_scalar: bool = False,
+) -> TensorValue:
+    """``fn`` of the operands' elements, broadcast.
+
+    Args:
+        fn: takes nodes in the computation's dtype, returns one.
+        dtype: what operands are converted to; their promoted dtype if not given.
+        result: the result's dtype; ``dtype`` if not given.
+        exact_scalar: numbers and 0-dim tensors are not rounded to a 16-bit ``dtype`` first (eager's mul and div).
+    """
+    dtype = dtype or result_type(operands)
+    compute = opmath(dtype)
+    shape = broadcast_shapes(*[x.shape for x in operands if isinstance(x, TensorValue)])
+    node = fn(*[operand(g, x, dtype, compute, shape, exact_scalar) for x in operands])
+    result = result or dtype
+    return TensorValue(shape, result, g.ops.cast(node, result))

@@ -1,0 +1,57 @@
+"""Which operators have a lowering, and how a lowering is registered.
+
+A lowering is a function ``(g, *args, **kwargs)``: ``g`` is the ``GraphLowering`` in progress, the rest are the
+operator's arguments by its schema, tensors as ``TensorValue``. It returns a ``TensorValue`` (or a tuple of them), or
+``NotImplemented`` for a case that it leaves to the library. Registration checks that the function's parameters are
+those of the operator's schema, so a lowering can't drift from the operator that it stands for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lowering:
+    """One operator's lowering. ``view`` marks those whose result is another look at their first argument."""
+
+    target: Any
+    fn: Callable[..., Any]
+    view: bool = False
+
+
+LOWERINGS: dict[Any, Lowering] = {}
+
+
+def register_lowering(*targets: Any, view: bool = False) -> Callable[[F], F]:
+    """Decorator: ``fn`` lowers each of ``targets`` (``OpOverload``s, custom ones too). The latest registration
+    holds."""
+
+    def register(fn: F) -> F:
+        for target in targets:
+            _check_parameters(target, fn)
+            LOWERINGS[target] = Lowering(target, fn, view)
+        return fn
+
+    return register
+
+
+def _check_parameters(target: Any, fn: Callable[..., Any]) -> None:
+    if not isinstance(target, torch._ops.OpOverload):
+        raise TypeError(f"a lowering is registered for an OpOverload such as torch.ops.aten.add.Tensor, not {target!r}")
+    parameters = list(inspect.signature(fn).parameters.values())[1:]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
+        return
+    have = [p.name for p in parameters]
+    want = [a.name for a in target._schema.arguments]
+    if have != want:
+        raise TypeError(
+            f"the lowering of {target} takes ({', '.join(have)}); the operator's schema says ({', '.join(want)})"
+        )

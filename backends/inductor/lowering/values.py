@@ -1,0 +1,93 @@
+"""What a lowering computes with: tensors whose elements are expressions.
+
+A ``TensorValue`` of shape ``(n0, n1, ...)`` is an IR node over the variables ``i0 < n0, i1 < n1, ...``: the value of
+the element at that place. Dimensions of size 1 have no variable. Elementwise operators combine nodes, views replace
+variables, and nothing is stored until somebody asks for memory (``GraphLowering.realize``), whereupon the node becomes
+a load.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Union
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
+
+Number = Union[bool, int, float]
+Shape = tuple[ix.Index, ...]
+
+
+@functools.lru_cache(maxsize=4096)
+def dim_var(dim: int, size: ix.Index) -> ix.Index:
+    """The index of dimension ``dim``."""
+    return ix.var(f"i{dim}", size)
+
+
+def shape_vars(shape: Sequence[ix.Index]) -> tuple[ix.Index, ...]:
+    return tuple([dim_var(d, n) for d, n in enumerate(shape)])
+
+
+def loop_vars(indices: Sequence[ix.Index]) -> tuple[ix.Var, ...]:
+    """The ``Var`` atoms of indices made by ``shape_vars``, those of size 1 left out."""
+    return tuple(v for i in indices for v in ix.free_vars(i))
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class TensorValue:
+    """See the module's docstring. ``stride`` is eager's, where known; it decides the layout if the value is
+    realized."""
+
+    shape: Shape
+    dtype: torch.dtype
+    node: Node
+    stride: Shape | None = None
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> ix.Index:
+        return ix.product(self.shape)
+
+
+def is_size(n: ix.Index, k: int) -> bool:
+    return isinstance(n, int) and n == k
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """As torch broadcasts. Two symbolic sizes that aren't the same expression are equal: the graph's guards say so."""
+    rank = max(map(len, shapes))
+    out: list[ix.Index] = [1] * rank
+    for shape in shapes:
+        for at, n in enumerate(shape, rank - len(shape)):
+            if is_size(out[at], 1):
+                out[at] = n
+            elif isinstance(out[at], int) and isinstance(n, int) and n != 1 and n != out[at]:
+                raise ValueError(f"shapes {shapes} don't broadcast")
+    return tuple(out)
+
+
+def reindexed(builder: Builder, x: TensorValue, indices: Sequence[ix.Index]) -> Node:
+    """The element of ``x`` at ``indices`` (one for each of its dimensions)."""
+    mapping = {}
+    for d, (n, new) in enumerate(zip(x.shape, indices)):
+        if not is_size(n, 1):
+            old = dim_var(d, n)
+            if old is not new and old != new:
+                mapping[next(iter(old.terms))[0]] = new  # type: ignore[union-attr]
+    return builder.substitute(x.node, mapping) if mapping else x.node
+
+
+def expanded(builder: Builder, x: TensorValue, shape: Shape) -> Node:
+    """``x``'s element for each place of a shape that it broadcasts to."""
+    lead = len(shape) - len(x.shape)
+    if lead == 0:
+        return x.node
+    return reindexed(builder, x, [0 if is_size(n, 1) else dim_var(d + lead, n) for d, n in enumerate(x.shape)])

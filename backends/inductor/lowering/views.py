@@ -1,0 +1,253 @@
+"""Operators that look at the same elements in another arrangement. None copies: they replace loop variables.
+
+Where memory is needed (a library call's argument, an output), ``GraphLowering`` finds out whether what came out is a
+plain strided view, and copies only if it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import (
+    Shape,
+    TensorValue,
+    dim_var,
+    expanded,
+    is_size,
+    reindexed,
+    shape_vars,
+)
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+def wrap(dim: int, rank: int) -> int:
+    return dim + max(rank, 1) if dim < 0 else dim
+
+
+def make_view(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], indices: Sequence[ix.Index]) -> TensorValue:
+    """A tensor of ``shape`` whose element is ``x``'s at ``indices`` (in terms of ``shape_vars(shape)``)."""
+    return TensorValue(tuple(shape), x.dtype, reindexed(g.ops, x, indices), device=x.device)
+
+
+@register_lowering(aten.expand.default, view=True)
+def expand(g: GraphLowering, self: TensorValue, size: Sequence[ix.Index], implicit: bool = False) -> TensorValue:
+    lead = len(size) - self.ndim
+    shape = tuple(self.shape[d - lead] if is_size(n, -1) else n for d, n in enumerate(size))
+    return TensorValue(shape, self.dtype, expanded(g.ops, self, shape), device=self.device)
+
+
+@register_lowering(aten.permute.default, view=True)
+def permute(g: GraphLowering, self: TensorValue, dims: Sequence[int]) -> TensorValue:
+    order = [wrap(d, self.ndim) for d in dims]
+    shape = tuple(self.shape[d] for d in order)
+    indices: list[ix.Index] = [0] * self.ndim
+    for new, old in enumerate(order):
+        indices[old] = dim_var(new, shape[new])
+    return make_view(g, self, shape, indices)
+
+
+@register_lowering(aten.t.default, view=True)
+def t(g: GraphLowering, self: TensorValue) -> TensorValue:
+    return permute(g, self, (1, 0) if self.ndim == 2 else range(self.ndim))
+
+
+@register_lowering(aten.transpose.int, view=True)
+def transpose(g: GraphLowering, self: TensorValue, dim0: int, dim1: int) -> TensorValue:
+    if not self.ndim:
+        return self
+    order = list(range(self.ndim))
+    a, b = wrap(dim0, self.ndim), wrap(dim1, self.ndim)
+    order[a], order[b] = order[b], order[a]
+    return permute(g, self, order)
+
+
+def infer_shape(size: Sequence[ix.Index], numel: ix.Index) -> Shape:
+    """``size`` with its -1 filled in."""
+    if not any(is_size(n, -1) for n in size):
+        return tuple(size)
+    rest = ix.product(n for n in size if not is_size(n, -1))
+    return tuple(ix.floordiv(numel, rest) if is_size(n, -1) else n for n in size)
+
+
+def reshaped(g: GraphLowering, x: TensorValue, size: Sequence[ix.Index]) -> TensorValue:
+    shape = infer_shape(size, x.numel)
+    if shape == x.shape:
+        return TensorValue(shape, x.dtype, x.node, device=x.device)
+    vars_ = shape_vars(shape)
+    if tuple(n for n in shape if not is_size(n, 1)) == tuple(n for n in x.shape if not is_size(n, 1)):
+        rest = iter([v for v, n in zip(vars_, shape) if not is_size(n, 1)])
+        return make_view(g, x, shape, [0 if is_size(n, 1) else next(rest) for n in x.shape])
+    if any(is_size(n, 0) for n in shape):
+        return make_view(g, x, shape, [0] * x.ndim)
+    flat = ix.dot(vars_, ix.contiguous_strides(shape))
+    return make_view(g, x, shape, ix.unflatten(flat, x.shape))
+
+
+@register_lowering(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, view=True)
+def view(g: GraphLowering, self: TensorValue, size: Sequence[ix.Index], *_: Any) -> TensorValue:
+    return reshaped(g, self, size)
+
+
+@register_lowering(aten.reshape.default, view=True)
+def reshape(g: GraphLowering, self: TensorValue, shape: Sequence[ix.Index]) -> TensorValue:
+    return reshaped(g, self, shape)
+
+
+@register_lowering(aten.unsqueeze.default, view=True)
+def unsqueeze(g: GraphLowering, self: TensorValue, dim: int) -> TensorValue:
+    at = wrap(dim, self.ndim + 1)
+    return reshaped(g, self, (*self.shape[:at], 1, *self.shape[at:]))
+
+
+@register_lowering(aten.squeeze.default, view=True)
+def squeeze(g: GraphLowering, self: TensorValue) -> TensorValue:
+    return reshaped(g, self, [n for n in self.shape if not is_size(n, 1)])
+
+
+@register_lowering(aten.squeeze.dim, aten.squeeze.dims, view=True)
+def squeeze_dims(g: GraphLowering, self: TensorValue, dim: Any) -> TensorValue:
+    gone = {wrap(d, self.ndim) for d in (dim if isinstance(dim, (list, tuple)) else (dim,))}
+    return reshaped(g, self, [n for d, n in enumerate(self.shape) if d not in gone or not is_size(n, 1)])
+
+
+@register_lowering(aten.slice.Tensor, view=True)
+def slice_(g: GraphLowering, self: TensorValue, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    dim = wrap(dim, self.ndim)
+    size = self.shape[dim]
+    if start is None:
+        start = 0
+    if end is None:
+        end = size
+    if not isinstance(size, int) or not isinstance(start, int) or not isinstance(end, int):
+        if start == 0 and (end == size or (isinstance(end, int) and end >= 2**62)) and step == 1:
+            return self
+        return NotImplemented
+    start, end, step = slice(start, end, step).indices(size)
+    length = max(0, -(-(end - start) // step))
+    shape = (*self.shape[:dim], length, *self.shape[dim + 1 :])
+    indices = list(shape_vars(shape))
+    indices[dim] = ix.add(ix.mul(indices[dim], step), start)
+    return make_view(g, self, shape, indices)
+
+
+@register_lowering(aten.select.int, view=True)
+def select(g: GraphLowering, self: TensorValue, dim: int, index: ix.Index) -> TensorValue:
+    dim = wrap(dim, self.ndim)
+    if isinstance(index, int) and index < 0:
+        index = ix.add(self.shape[dim], index)
+    shape = (*self.shape[:dim], *self.shape[dim + 1 :])
+    indices = list(shape_vars(shape))
+    indices.insert(dim, index)
+    return make_view(g, self, shape, indices)
+
+
+@register_lowering(aten.split_with_sizes.default, view=True)
+def split_with_sizes(
+    g: GraphLowering, self: TensorValue, split_sizes: Sequence[ix.Index], dim: int = 0
+) -> tuple[TensorValue, ...]:
+    dim = wrap(dim, self.ndim)
+    out = []
+    start: ix.Index = 0
+    for n in split_sizes:
+        shape = (*self.shape[:dim], n, *self.shape[dim + 1 :])
+        indices = list(shape_vars(shape))
+        indices[dim] = ix.add(indices[dim], start)
+        out.append(make_view(g, self, shape, indices))
+        start = ix.add(start, n)
+    return tuple(out)
+
+
+@register_lowering(aten.split.Tensor, view=True)
+def split(g: GraphLowering, self: TensorValue, split_size: int, dim: int = 0) -> Any:
+    size = self.shape[wrap(dim, self.ndim)]
+    if not isinstance(size, int) or not split_size:
+        return NotImplemented
+    return split_with_sizes(g, self, [min(split_size, size - at) for at in range(0, max(size, 1), split_size)], dim)
+
+
+@register_lowering(aten.unbind.int, view=True)
+def unbind(g: GraphLowering, self: TensorValue, dim: int = 0) -> Any:
+    dim = wrap(dim, self.ndim)
+    size = self.shape[dim]
+    return tuple(select(g, self, dim, at) for at in range(size)) if isinstance(size, int) else NotImplemented
+
+
+@register_lowering(aten.diagonal.default, view=True)
+def diagonal(g: GraphLowering, self: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    a, b = wrap(dim1, self.ndim), wrap(dim2, self.ndim)
+    rows, columns = self.shape[a], self.shape[b]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return NotImplemented
+    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    rest = [n for d, n in enumerate(self.shape) if d not in (a, b)]
+    shape = (*rest, length)
+    variables = shape_vars(shape)
+    others = iter(variables[:-1])
+    indices: list[ix.Index] = []
+    for d in range(self.ndim):
+        if d == a:
+            indices.append(ix.add(variables[-1], max(-offset, 0)))
+        elif d == b:
+            indices.append(ix.add(variables[-1], max(offset, 0)))
+        else:
+            indices.append(next(others))
+    return make_view(g, self, shape, indices)
+
+
+@register_lowering(aten.alias.default, aten.detach.default, view=True)
+def alias(g: GraphLowering, self: TensorValue) -> TensorValue:
+    return TensorValue(self.shape, self.dtype, self.node, device=self.device)
+
+
+@register_lowering(aten.as_strided.default, view=True)
+def as_strided(
+    g: GraphLowering,
+    self: TensorValue,
+    size: Sequence[ix.Index],
+    stride: Sequence[ix.Index],
+    storage_offset: ix.Index | None = None,
+) -> Any:
+    """Reads the memory of ``self``, so it needs one. The offset counts from the storage's start, which an input may not
+    have at
+    its first element: only offsets of tensors that we lay out ourselves are known."""
+    base = g.memory_of(self)
+    if base is None or storage_offset not in (None, 0):
+        return NotImplemented
+    index = ix.dot(shape_vars(size), stride)
+    return TensorValue(tuple(size), self.dtype, g.ops.load(base, index, self.dtype), device=self.device)
+
+
+# ---------------------------------------------------------------- rearrangements that eager copies for
+@register_lowering(aten.flip.default)
+def flip(g: GraphLowering, self: TensorValue, dims: Sequence[int]) -> TensorValue:
+    indices = list(shape_vars(self.shape))
+    for d in dims:
+        d = wrap(d, self.ndim) if self.ndim else 0
+        if self.ndim:
+            indices[d] = ix.add(ix.add(self.shape[d], -1), ix.mul(indices[d], -1))
+    return make_view(g, self, self.shape, indices)
+
+
+@register_lowering(aten.repeat.default)
+def repeat(g: GraphLowering, self: TensorValue, repeats: Sequence[ix.Index]) -> TensorValue:
+    lead = len(repeats) - self.ndim
+    padded: Shape = (*(1,) * lead, *self.shape)
+    shape = tuple(ix.mul(n, k) for n, k in zip(padded, repeats))
+    variables = shape_vars(shape)
+    return make_view(
+        g,
+        self,
+        shape,
+        [ix.mod(v, n) if not is_size(n, 1) else 0 for v, n in zip(variables[lead:], self.shape)]
+        if not any(is_size(n, 0) for n in shape)
+        else [0] * self.ndim,
+    )

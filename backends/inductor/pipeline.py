@@ -1,0 +1,89 @@
+"""The way from an aten graph to a program, as a list of passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from dynamo_lite import log
+from dynamo_lite.backends.inductor import program as prog
+from dynamo_lite.backends.inductor.codegen.cpp import write_source
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import Buffer
+from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
+from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
+
+
+def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None, simd: str) -> prog.Program:
+    """The program of an aten graph (``aot.graph``).
+
+    Args:
+        constants: the tensors that the graph's ``get_attr`` nodes name.
+        simd: "avx512", "avx2" or "scalar".
+    """
+    with log.phase("lowering"):
+        lowered = lower(graph, constants)
+    with log.phase("scheduling"):
+        scheduled = schedule(lowered)
+    kernels = [step for step in scheduled.steps if isinstance(step, Kernel)]
+    if log.enabled("schedule"):
+        for kernel in kernels:
+            log.artifact("schedule").info("%s", kernel.describe())
+    with log.phase("cpp_codegen"):
+        source, symbols = write_source(kernels, simd)
+    names = iter(symbols)
+    steps: list[prog.Step] = [
+        _call(step, next(names)) if isinstance(step, Kernel) else step for step in scheduled.steps
+    ]
+    program = prog.Program(
+        lowered.inputs,
+        lowered.constants,
+        lowered.symbols,
+        {name: _spec(lowered, buffer) for name, buffer in _used(lowered, steps).items()},
+        steps,
+        lowered.outputs,
+        source,
+        {**scheduled.metrics, "kernels": len(kernels)},
+    )
+    if __debug__:
+        program.check()
+    return program
+
+
+def _used(lowered: LoweredGraph, steps: list[prog.Step]) -> dict[str, Buffer]:
+    """Buffers that exist when the program runs: not those that fusion took out."""
+    names = dict.fromkeys((*(n for n in lowered.inputs if n in lowered.buffers), *lowered.constants))
+    for step in steps:
+        names.update(dict.fromkeys((*prog.step_reads(step), *prog.step_writes(step))))
+    return {name: lowered.buffers[name] for name in names}
+
+
+def _spec(lowered: LoweredGraph, buffer: Buffer) -> prog.BufferSpec:
+    def size(n: ix.Index) -> prog.Expr:
+        return (
+            n
+            if isinstance(n, int)
+            else ix.to_sympy(n, {s.name: s for e in lowered.symbols.values() for s in e.free_symbols})
+        )
+
+    return prog.BufferSpec(
+        buffer.name, tuple(map(size, buffer.size)), tuple(map(size, buffer.stride)), buffer.dtype, buffer.device
+    )
+
+
+def _call(kernel: Kernel, symbol: str) -> prog.KernelCall:
+    work = max((b.size for b in kernel.buffers.values()), key=_volume, default=())
+    return prog.KernelCall(
+        symbol,
+        tuple(kernel.buffers),
+        kernel.outputs,
+        work=_volume(work),
+        origin=", ".join(dict.fromkeys(o.partition(" <- ")[0] for o in kernel.origin)),
+        inplace=kernel.inplace,
+    )
+
+
+def _volume(size: tuple[ix.Index, ...]) -> int:
+    volume = ix.product(size)
+    return volume if isinstance(volume, int) else 1 << 20

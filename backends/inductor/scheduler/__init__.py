@@ -1,0 +1,63 @@
+"""Scheduling: which loop nests share a kernel, in which order everything runs, how each kernel's loops are arranged.
+
+``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, ``arrange`` puts its loops in
+form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Union
+
+from dynamo_lite.backends.inductor import program as prog
+from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph
+from dynamo_lite.backends.inductor.scheduler.arrange import arrange
+from dynamo_lite.backends.inductor.scheduler.build import build_kernel
+from dynamo_lite.backends.inductor.scheduler.fusion import Fuser, Group
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+
+__all__ = ["Kernel", "Schedule", "schedule"]
+
+Step = Union[Kernel, prog.ExternCall, prog.View, prog.CopyInto]
+
+
+@dataclasses.dataclass(slots=True)
+class Schedule:
+    """Kernels and other steps in the order in which they run."""
+
+    steps: list[Step]
+    metrics: dict[str, int]
+
+
+def schedule(lowered: LoweredGraph) -> Schedule:
+    """Groups, kernels, order."""
+    groups = Fuser(lowered).run()
+    needed = _read_outside(lowered, groups)
+    steps: list[Step] = []
+    nests = 0
+    for group in groups:
+        if group.operation is not None:
+            assert not isinstance(group.operation, LoopNest)
+            steps.append(group.operation)
+        elif not needed[group.number].isdisjoint(group.writes()):
+            nests += len(group.members)
+            kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers)
+            steps.append(arrange(lowered.builder, kernel))
+    return Schedule(steps, {**lowered.metrics, "nests": nests})
+
+
+def _read_outside(lowered: LoweredGraph, groups: list[Group]) -> dict[int, set[str]]:
+    """For each group the buffers it writes that something else reads, dead groups read nothing."""
+    outputs = {o for o in lowered.outputs if isinstance(o, str)}
+    needed: dict[int, set[str]] = {}
+    wanted = set(outputs)
+    for group in reversed(groups):
+        if group.operation is not None:
+            wanted.update(prog.step_reads(group.operation))  # type: ignore[arg-type]
+            continue
+        needed[group.number] = {name for name in group.writes() if name in wanted}
+        if needed[group.number]:
+            inside = set(group.writes())
+            wanted.update(name for m in group.members for name in m.reads if name not in inside)
+    return needed

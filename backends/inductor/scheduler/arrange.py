@@ -1,0 +1,193 @@
+"""The loops of a kernel put in the best form: divisions taken apart, a loop chosen for the vector registers, neighbours
+merged.
+
+Every step keeps the set of iterations; none changes a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Store
+
+# A loop is split so that an index has no division if the inner part keeps at least this many iterations.
+MIN_SPLIT = 4
+
+
+def arrange(builder: Builder, kernel: Kernel) -> Kernel:
+    """The kernel with its loops in final order and form."""
+    _split_divisions(builder, kernel)
+    _choose_vector(kernel)
+    _collapse(builder, kernel)
+    return kernel
+
+
+def all_indices(kernel: Kernel) -> list[ix.Index]:
+    """Every index that the kernel computes."""
+    out: dict[ix.Index, None] = {}
+    for s in kernel.statements():
+        if isinstance(s, Store):
+            out[s.index] = None
+        elif isinstance(s, Accumulate):
+            out[s.position] = None
+    for n in walk([s.value for s in kernel.statements()]):
+        if n.op == "load":
+            out[n.attr[1]] = None
+        elif n.op == "index":
+            out[n.attr] = None
+    return list(out)
+
+
+def rewrite(
+    builder: Builder, kernel: Kernel, mapping: Mapping[ix.Var, ix.Index], replaced: Mapping[ix.Var, tuple[ix.Var, ...]]
+) -> None:
+    """Replaces variables by expressions of others, which take their places among the loops."""
+    statements = kernel.statements()
+    values = builder.substitute_all([s.value for s in statements], mapping)
+    renamed = {}
+    for old in walk([s.value for s in statements]):
+        if old.op == "acc" and any(v in mapping for v in old.vars):
+            renamed[old] = builder.acc(old.attr, old.dtype, frozenset(_replace(old.vars, replaced)))
+    if renamed:
+        values = builder.substitute_all(values, {}, renamed)
+    for s, value in zip(statements, values):
+        s.value = value
+        if isinstance(s, Store):
+            s.index = ix.substitute(s.index, mapping)
+        else:
+            s.position = ix.substitute(s.position, mapping)
+    kernel.outer = tuple(_replace(kernel.outer, replaced))
+    for stage in kernel.stages:
+        stage.inner = tuple(_replace(stage.inner, replaced))
+
+
+def _replace(loops: Iterable[ix.Var], replaced: Mapping[ix.Var, tuple[ix.Var, ...]]) -> list[ix.Var]:
+    return [w for v in loops for w in replaced.get(v, (v,))]
+
+
+# ---------------------------------------------------------------- divisions
+def _split_divisions(builder: Builder, kernel: Kernel) -> None:
+    for _ in range(8):
+        found = _division(kernel)
+        if found is None:
+            return
+        v, divisor = found
+        assert isinstance(v.size, int)
+        high = ix.var(f"{v.name}h", v.size // divisor)
+        low = ix.var(f"{v.name}l", divisor)
+        parts = (*_atom(high), *_atom(low))
+        rewrite(builder, kernel, {v: ix.add(ix.mul(high, divisor), low)}, {v: parts})
+
+
+def _atom(i: ix.Index) -> tuple[ix.Var, ...]:
+    return tuple(ix.free_vars(i))
+
+
+def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
+    """A loop variable that some index divides, and by what."""
+    best: tuple[ix.Var, int] | None = None
+    for index in all_indices(kernel):
+        for a in ix.atoms_of(index):
+            if not isinstance(a, (ix.FloorDiv, ix.Mod)) or not isinstance(a.divisor, int):
+                continue
+            terms = list(a.expr.terms.items())
+            if len(terms) != 1 or a.expr.const or terms[0][1] != 1 or len(terms[0][0]) != 1:
+                continue
+            v = terms[0][0][0]
+            if not isinstance(v, ix.Var) or not isinstance(v.size, int) or v.size % a.divisor or a.divisor < MIN_SPLIT:
+                continue
+            if a.divisor < v.size and (best is None or a.divisor < best[1]):
+                best = v, a.divisor
+    return best
+
+
+# ---------------------------------------------------------------- the vector loop
+def _choose_vector(kernel: Kernel) -> None:
+    """The loop with most accesses of stride 1. Of the reduced loops it becomes the last, else one of the outer ones."""
+    inner = next((s.inner for s in kernel.stages if s.inner), ())
+    pure = not any(isinstance(s, Accumulate) for s in kernel.statements()) and not inner
+    candidates = [*kernel.outer, *inner]
+    if not candidates:
+        return
+    scores = {v: _score(kernel, v) for v in candidates}
+    # Among equals the last one: it is the innermost of the order that the nests were given.
+    best = max(range(len(candidates)), key=lambda k: (*scores[candidates[k]], k))
+    v = candidates[best]
+    kernel.vector = v
+    if pure:
+        kernel.outer = tuple(w for w in kernel.outer if w is not v)
+        for stage in kernel.stages:
+            stage.inner = (v,)
+    elif v in inner:
+        for stage in kernel.stages:
+            if stage.inner:
+                stage.inner = (*(w for w in stage.inner if w is not v), v)
+    else:
+        kernel.outer = (*(w for w in kernel.outer if w is not v), v)
+
+
+def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
+    contiguous = strided = 0
+    for s in kernel.statements():
+        if isinstance(s, Store) and s.buffer not in kernel.scratch:
+            c = ix.coefficient(s.index, v)
+            contiguous += 2 * (c == 1)
+            strided += 2 * (c not in (0, 1))
+    for n in walk([s.value for s in kernel.statements()]):
+        if n.op == "load" and n.attr[0] not in kernel.scratch:
+            c = ix.coefficient(n.attr[1], v)
+            contiguous += c == 1
+            strided += c not in (0, 1)
+    size = v.size if isinstance(v.size, int) else 1 << 20
+    return (contiguous - strided if size >= 8 else -1000, size if contiguous == 0 else 0)
+
+
+# ---------------------------------------------------------------- merging
+def _collapse(builder: Builder, kernel: Kernel) -> None:
+    """Merges neighbouring loops that every index walks through as if they were one."""
+    changed = True
+    while changed:
+        changed = False
+        inner = next((s.inner for s in kernel.stages if s.inner), ())
+        indices = all_indices(kernel)
+        for loops in (kernel.outer, inner):
+            for a, b in zip(loops, loops[1:]):
+                if b is kernel.vector and loops is kernel.outer or not _mergeable(indices, a, b):
+                    continue
+                merged = ix.Var(f"{a.name}_{b.name.lstrip('x')}", ix.mul(a.size, b.size))
+                rewrite(builder, kernel, {a: 0, b: ix.atom(merged)}, {a: (), b: (merged,)})
+                if kernel.vector is b:
+                    kernel.vector = merged
+                changed = True
+                break
+            if changed:
+                break
+        else:
+            # A pure kernel's vector loop is apart from the others; it can still swallow the last of them.
+            if (
+                _is_pure(kernel)
+                and kernel.outer
+                and kernel.vector is not None
+                and _mergeable(indices, kernel.outer[-1], kernel.vector)
+            ):
+                a, b = kernel.outer[-1], kernel.vector
+                merged = ix.Var(f"{a.name}_{b.name.lstrip('x')}", ix.mul(a.size, b.size))
+                rewrite(builder, kernel, {a: 0, b: ix.atom(merged)}, {a: (), b: (merged,)})
+                kernel.vector = merged
+                changed = True
+
+
+def _is_pure(kernel: Kernel) -> bool:
+    return all(s.inner == (kernel.vector,) for s in kernel.stages) and not any(
+        isinstance(s, Accumulate) for s in kernel.statements()
+    )
+
+
+def _mergeable(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
+    for index in indices:
+        ca, cb = ix.coefficient(index, a), ix.coefficient(index, b)
+        if ca is None or cb is None or ca != ix.mul(cb, b.size):
+            return False
+    return True

@@ -1,0 +1,274 @@
+"""Which loop nests become one kernel.
+
+Operations are taken in the graph's order and put in groups. A nest joins the group of a producer, or of a nest that
+reads the same buffer, if their iteration spaces fit (``space``), every value that passes between them inside the group
+is read where it was written, and no other operation has to run in between. A library call is a group of its own.
+
+A group is a list of members over one space of ``dims``, of which some are ``reduced``. A member is *full* (it runs over
+all dims) or *kept* (over those that are not reduced: what happens once per row).
+
+Invariant: the graph of groups has no cycle; ``ancestors`` holds, as a bit mask by group number, all groups that must
+run first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from dynamo_lite.backends.inductor import program as prog
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import loads
+from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph, Operation
+from dynamo_lite.backends.inductor.scheduler.order import ordered_dims
+from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, combine, refine
+
+MAX_MEMBERS = 64
+MAX_BUFFERS = 48
+# How many groups that read the same buffer are tried for fusion side by side.
+MAX_SIBLINGS = 4
+
+
+@dataclasses.dataclass(slots=True)
+class Member:
+    """A nest in a group."""
+
+    nest: LoopNest
+    order: int
+    dims: tuple[ix.Var, ...]
+    reads: dict[str, set[ix.Index]]
+    full: bool = True
+
+    @property
+    def sizes(self) -> Sizes:
+        return tuple(v.size for v in self.dims)
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Group:
+    """See the module's docstring. ``operation`` is the library call, view or copy of a group that is no kernel."""
+
+    number: int
+    members: list[Member] = dataclasses.field(default_factory=list)
+    dims: Sizes = ()
+    reduced: tuple[bool, ...] = ()
+    ancestors: int = 0
+    operation: Operation | None = None
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(self.reduced)
+
+    def kept_dims(self) -> Sizes:
+        return tuple(n for n, r in zip(self.dims, self.reduced) if not r)
+
+    def writes(self) -> Iterator[str]:
+        for m in self.members:
+            yield m.nest.buffer.name
+
+    def mapping(
+        self, member: Member, dims: Sizes | None = None, reduced: Sequence[bool] | None = None, full: bool | None = None
+    ) -> dict[ix.Var, ix.Index] | None:
+        """The member's variables in terms of the group's, ``x0`` and so on."""
+        dims = self.dims if dims is None else dims
+        reduced = self.reduced if reduced is None else reduced
+        full = member.full if full is None else full
+        positions = [d for d in range(len(dims)) if full or not reduced[d]]
+        parts = blocks(member.sizes, [dims[d] for d in positions])
+        if parts is None:
+            return None
+        return {
+            v: combine([group_var(positions[p], dims) for p in part], [dims[positions[p]] for p in part])
+            for v, part in zip(member.dims, parts)
+        }
+
+
+def group_var(d: int, dims: Sizes) -> ix.Index:
+    return ix.var(f"x{d}", dims[d])
+
+
+def make_member(nest: LoopNest, order: int) -> Member:
+    reads: dict[str, set[ix.Index]] = {}
+    for n in loads((nest.value,)):
+        reads.setdefault(n.attr[0], set()).add(n.attr[1])
+    return Member(nest, order, ordered_dims(nest), reads)
+
+
+class Fuser:
+    """Builds the groups of one graph."""
+
+    def __init__(self, lowered: LoweredGraph):
+        self.lowered = lowered
+        self.groups: list[Group] = []
+        self._writer: dict[str, Group] = {}
+        self._readers: dict[str, list[Group]] = {}
+
+    def run(self) -> list[Group]:
+        """All groups, in an order in which they can run."""
+        for order, operation in enumerate(self.lowered.operations):
+            if isinstance(operation, LoopNest):
+                self._place(make_member(operation, order))
+            else:
+                self._alone(operation)
+        return self._sorted()
+
+    # ------------------------------------------------------------ placing
+    def _new_group(self) -> Group:
+        group = Group(len(self.groups))
+        self.groups.append(group)
+        return group
+
+    def _alone(self, operation: Operation) -> None:
+        assert not isinstance(operation, LoopNest)
+        group = self._new_group()
+        group.operation = operation
+        if isinstance(operation, prog.CopyInto):
+            # It overwrites an input: everything that was emitted before it has to have run.
+            group.ancestors = (1 << group.number) - 1
+        for name in prog.step_reads(operation):
+            self._depend(group, name)
+        for name in prog.step_writes(operation):
+            self._writer[name] = group
+
+    def _depend(self, group: Group, name: str) -> None:
+        writer = self._writer.get(name)
+        if writer is not None and writer is not group:
+            self._add_ancestors(group, writer.ancestors | 1 << writer.number)
+
+    def _add_ancestors(self, group: Group, mask: int) -> None:
+        if mask | group.ancestors == group.ancestors:
+            return
+        group.ancestors |= mask
+        for other in self.groups:
+            if other.ancestors >> group.number & 1:
+                other.ancestors |= group.ancestors
+
+    def _place(self, member: Member) -> None:
+        group = next((g for g in self._candidates(member) if self._join(g, member)), None)
+        if group is None:
+            group = self._new_group()
+            group.dims = member.sizes
+            group.reduced = tuple(v in member.nest.reduced for v in member.dims)
+            group.members.append(member)
+        for name in member.reads:
+            self._depend(group, name)
+            readers = self._readers.setdefault(name, [])
+            if group not in readers:
+                readers.append(group)
+        self._writer[member.nest.buffer.name] = group
+
+    def _candidates(self, member: Member) -> Iterator[Group]:
+        seen: set[int] = set()
+        producers = [self._writer[name] for name in member.reads if name in self._writer]
+        siblings = [g for name in member.reads for g in self._readers.get(name, ())[-MAX_SIBLINGS:]]
+        for group in [*sorted(producers, key=lambda g: -g.number), *sorted(siblings, key=lambda g: -g.number)]:
+            if group.operation is None and group.number not in seen:
+                seen.add(group.number)
+                yield group
+
+    # ------------------------------------------------------------ joining
+    def _join(self, group: Group, member: Member) -> bool:
+        """Puts the member in the group if that is legal."""
+        if len(group.members) >= MAX_MEMBERS or self._must_wait(group, member) or self._too_many_buffers(group, member):
+            return False
+        for full in (True, False):
+            fitted = self._fit(group, member, full)
+            if fitted is None:
+                continue
+            dims, reduced = fitted
+            if self._values_pass(group, member, dims, reduced, full):
+                group.dims, group.reduced, member.full = dims, reduced, full
+                group.members.append(member)
+                return True
+        return False
+
+    def _must_wait(self, group: Group, member: Member) -> bool:
+        """Whether an operation outside the group has to run after the group and before the member."""
+        for name in member.reads:
+            writer = self._writer.get(name)
+            if writer is not None and writer is not group and writer.ancestors >> group.number & 1:
+                return True
+        return False
+
+    def _too_many_buffers(self, group: Group, member: Member) -> bool:
+        names = {name for m in group.members for name in (*m.reads, m.nest.buffer.name)}
+        return len(names | set(member.reads)) + 1 > MAX_BUFFERS
+
+    def _fit(self, group: Group, member: Member, full: bool) -> tuple[Sizes, tuple[bool, ...]] | None:
+        """The group's dims and reduced flags with the member in it."""
+        if full:
+            dims = refine(group.dims, member.sizes)
+            if dims is None:
+                return None
+            flags = _spread(group.dims, group.reduced, dims)
+            mine = _spread(member.sizes, [v in member.nest.reduced for v in member.dims], dims)
+            if flags is None or mine is None:
+                return None
+            if any(mine):
+                if any(flags) and flags != mine:
+                    return None
+                flags = mine
+            return dims, flags
+        if not group.has_reduction or member.nest.kind is not None:
+            return None
+        kept = refine(group.kept_dims(), member.sizes)
+        parts = None if kept is None else blocks(group.kept_dims(), kept)
+        if kept is None or parts is None:
+            return None
+        dims_: list[ix.Index] = []
+        reduced: list[bool] = []
+        following = iter(parts)
+        for n, r in zip(group.dims, group.reduced):
+            sizes = [n] if r else [kept[p] for p in next(following)]
+            dims_.extend(sizes)
+            reduced.extend([r] * len(sizes))
+        return tuple(dims_), tuple(reduced)
+
+    def _values_pass(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...], full: bool) -> bool:
+        """Whether every element that the member reads of the group's buffers is the one written in the same
+        iteration."""
+        shared = [m for m in group.members if m.nest.buffer.name in member.reads]
+        if not shared:
+            return True
+        mapping = group.mapping(member, dims, reduced, full)
+        if mapping is None:
+            return False
+        for producer in shared:
+            theirs = group.mapping(producer, dims, reduced)
+            if theirs is None or (producer.full and producer.nest.kind is None and not full):
+                return False
+            written = ix.substitute(producer.nest.index, theirs)
+            for index in member.reads[producer.nest.buffer.name]:
+                if ix.substitute(index, mapping) != written:
+                    return False
+        return True
+
+    # ------------------------------------------------------------ the order of groups
+    def _sorted(self) -> list[Group]:
+        """By first member, but never before an ancestor."""
+        done = 0
+        out: list[Group] = []
+        waiting = list(self.groups)
+        while waiting:
+            left = []
+            for group in waiting:
+                if group.ancestors & ~done:
+                    left.append(group)
+                else:
+                    done |= 1 << group.number
+                    out.append(group)
+            assert len(left) < len(waiting), "a cycle among groups"
+            waiting = left
+        return out
+
+
+def _spread(coarse: Sizes, flags: Sequence[bool], fine: Sizes) -> tuple[bool, ...] | None:
+    parts = blocks(coarse, fine)
+    if parts is None:
+        return None
+    out = [False] * len(fine)
+    for flag, part in zip(flags, parts):
+        for p in part:
+            out[p] = flag
+    return tuple(out)

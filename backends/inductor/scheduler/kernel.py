@@ -1,0 +1,86 @@
+"""A kernel: loops around stages, each a list of stores and accumulations. What code generators read.
+
+``outer`` loops run around everything; inside, the stages run one after the other, each with loops of its own
+(``inner``; none
+for what happens once per outer iteration). A reduction accumulates in a stage and its result is an ``acc`` node from
+the next stage on. ``vector`` is the loop to run in vector registers: the last inner variable of every stage, or an
+outer one.
+
+Invariants (``ir.checker`` asserts them): a node names only variables of the loops around it; an ``acc`` is read only
+after the stage that makes it; a scratch buffer is written in an earlier stage than it is read, over the same inner
+loops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Union
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import Buffer
+from dynamo_lite.backends.inductor.ir.nodes import Node
+
+
+@dataclasses.dataclass(slots=True)
+class Store:
+    """``buffer[index] = value``."""
+
+    buffer: str
+    index: ix.Index
+    value: Node
+
+
+@dataclasses.dataclass(slots=True)
+class Accumulate:
+    """``acc = kind(acc, value)``. For argmax and argmin ``acc`` is the position of the best value."""
+
+    acc: str
+    kind: str
+    value: Node
+    position: ix.Index = 0
+
+
+Statement = Union[Store, Accumulate]
+
+
+@dataclasses.dataclass(slots=True)
+class Stage:
+    inner: tuple[ix.Var, ...]
+    statements: list[Statement]
+
+
+@dataclasses.dataclass(slots=True)
+class Kernel:
+    """See the module's docstring.
+
+    Attributes:
+        buffers: what the kernel reads and writes, in the order of its arguments.
+        outputs: names of those that it writes.
+        scratch: rows that live in the kernel only, by name.
+        origin: the operations computed, for comments.
+    """
+
+    outer: tuple[ix.Var, ...]
+    stages: list[Stage]
+    vector: ix.Var | None
+    buffers: dict[str, Buffer]
+    outputs: tuple[str, ...]
+    scratch: dict[str, Buffer]
+    origin: tuple[str, ...]
+    inplace: tuple[tuple[str, str], ...] = ()
+
+    def statements(self) -> list[Statement]:
+        return [s for stage in self.stages for s in stage.statements]
+
+    def describe(self) -> str:
+        """Readable text for the log ``ir``."""
+        from_outer = ", ".join(f"{v}<{v.size}" for v in self.outer)
+        lines = [f"kernel over {from_outer or 'nothing'}; vector {self.vector}; {'; '.join(self.origin)}"]
+        for stage in self.stages:
+            lines.append("  stage " + ", ".join(f"{v}<{v.size}" for v in stage.inner))
+            for s in stage.statements:
+                if isinstance(s, Store):
+                    lines.append(f"    {s.buffer}[{s.index}] = {s.value}")
+                else:
+                    lines.append(f"    {s.acc} = {s.kind} of {s.value}")
+        return "\n".join(lines)

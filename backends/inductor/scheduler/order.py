@@ -1,0 +1,22 @@
+"""The order of a nest's loops: by the strides of what it touches, largest first."""
+
+from __future__ import annotations
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import loads
+
+
+def ordered_dims(nest: LoopNest) -> tuple[ix.Var, ...]:
+    """The nest's variables, outermost first: by the stride of the store, or of a reduction's largest load."""
+    index = nest.index
+    if nest.kind is not None:
+        candidates = [n.attr[1] for n in loads((nest.value,))]
+        if candidates:
+            index = max(candidates, key=lambda i: len(ix.free_vars(i)))
+    strides = [ix.coefficient(index, v) for v in nest.dims]
+    if not all(isinstance(s, int) and s > 0 for s in strides):
+        # A dimension that is broadcast, or a symbolic stride, has no place by itself: keep the tensor's order.
+        return nest.dims
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])  # type: ignore[operator]
+    return tuple(nest.dims[d] for d in order)

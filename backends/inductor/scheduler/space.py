@@ -1,0 +1,64 @@
+"""Iteration spaces: when the loops of two nests can be one nest.
+
+A space is the ordered list of a nest's loop sizes. Two spaces of equal volume can share loops if both are coarser forms
+of one list: (512, 768) and (4, 128, 768) are, by (4, 128, 768). Both are then loops over that list, and each nest's own
+variables are combinations of its variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynamo_lite.backends.inductor.ir import index as ix
+
+Sizes = tuple[ix.Index, ...]
+
+
+def refine(a: Sequence[ix.Index], b: Sequence[ix.Index]) -> Sizes | None:
+    """The coarsest list of sizes that both can be split into, or None."""
+    if tuple(a) == tuple(b):
+        return tuple(a)
+    out: list[ix.Index] = []
+    left, right = list(a), list(b)
+    while left and right:
+        x, y = left.pop(), right.pop()
+        if x == y:
+            out.append(x)
+            continue
+        if not isinstance(x, int) or not isinstance(y, int):
+            return None
+        if x > y:
+            x, y = y, x
+            left, right = right, left
+        if x == 0 or y % x:
+            return None
+        out.append(x)
+        right.append(y // x)
+    rest = left or right
+    if any(not (isinstance(n, int) and n == 1) for n in rest):
+        return None
+    return tuple(reversed(out))
+
+
+def blocks(coarse: Sequence[ix.Index], fine: Sequence[ix.Index]) -> list[list[int]] | None:
+    """For each size of ``coarse``, the positions in ``fine`` that it consists of; None if ``fine`` is no refinement."""
+    out: list[list[int]] = []
+    at = len(fine) - 1
+    for size in reversed(coarse):
+        block: list[int] = []
+        volume: ix.Index = 1
+        while volume != size:
+            if at < 0:
+                return None
+            volume = ix.mul(volume, fine[at])
+            block.append(at)
+            at -= 1
+            if isinstance(volume, int) and isinstance(size, int) and volume > size:
+                return None
+        out.append(block[::-1])
+    return out[::-1] if at < 0 else None
+
+
+def combine(variables: Sequence[ix.Index], sizes: Sequence[ix.Index]) -> ix.Index:
+    """The variable that runs over all of ``sizes`` at once."""
+    return ix.dot(variables, ix.contiguous_strides(sizes))
