@@ -288,7 +288,19 @@ def test_calls_leave_reference_counts_as_they_were(monkeypatch):
     assert [sys.getrefcount(w) for w in watched] == before
 
 
-# ---------------------------------------------------------------- living with another evaluation function
+# ---------------------------------------------------------------- a whole process
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["skip", "guards", "copy"])
+def test_pythons_own_tests_pass_with_every_frame_hooked(how):
+    pytest.importorskip("test.libregrtest", reason="this Python comes without its tests")
+    modules = "generators coroutines exceptions with contextlib weakref call functools asyncgen raise super enum"
+    script = os.path.join(os.path.dirname(__file__), "hooked_cpython.py")
+    command = [sys.executable, script, how, *("test_" + m for m in modules.split())]
+    p = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert p.returncode == 0 and "Result: SUCCESS" in p.stdout, p.stdout[-4000:] + p.stderr[-2000:]
+    assert int(p.stdout.split("frames asked for:")[1]) > 1000
+
+
 def test_the_evaluation_function_is_installed_only_while_needed():
     """Specialized calls of Python functions take no C stack; with an evaluation function installed they do."""
     code = """
