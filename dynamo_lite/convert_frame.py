@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from . import config, exc, log, trace_rules
-from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, Continuation, GuardedCode, entries
+from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, Continuation, GuardedCode, entries, set_active, skip
 from ._guards import current_global_state
 from .bytecode.emit import Emitter
 from .bytecode.instructions import decode
@@ -297,6 +297,8 @@ class _FrameCompiler:
                 return self._run_original(tx, state)
         graph, inputs = finished if finished is not None else (None, [])
         compiled = self._call_backend(graph, inputs) if graph is not None else None
+        if compiled is not None and break_index is not None:
+            compiled = _outside_hook(compiled)
         emitter, plan, resumes = self._emit(
             tx, plan, len(inputs), returned, break_index, dry=False, compiled=compiled, changes=changes
         )
@@ -472,6 +474,20 @@ def _restoring(output: OutputGraph) -> Iterator[None]:
         yield
     finally:
         output.restore_state()
+
+
+def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """The compiled graph as code with breaks calls it: that code runs with the hook active, the graph's must not be captured."""
+
+    def call_graph(*inputs: Any) -> Any:
+        previous = set_active(None)
+        try:
+            return compiled(*inputs)
+        finally:
+            set_active(previous)
+
+    skip(call_graph.__code__, None, True)
+    return call_graph
 
 
 def _emit_graph_call(

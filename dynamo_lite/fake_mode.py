@@ -83,6 +83,8 @@ class TraceFakeMode(FakeTensorMode):
         self.nt_tensor_id_initial_count = 0
         self.nt_tensor_id_counter = 0
 
+        # Set when an operator that changes memory or draws random numbers is dispatched; whoever asks clears it first.
+        self.effects_seen = False
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
 
@@ -134,8 +136,24 @@ class TraceFakeMode(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self.effects_seen:
+            self.effects_seen = _has_effects(func)
         with _config_stand_in():
             return _raw_dispatch(self, func, types, args, kwargs or {})
+
+
+@functools.cache
+def _has_effects(func: Any) -> bool:
+    if func in _UNDECLARED_MUTATION:
+        return True
+    return func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags
+
+
+# Operators that update running statistics, or draw random numbers, without saying so in their schema.
+_UNDECLARED_MUTATION = frozenset({
+    torch.ops.aten.native_batch_norm.default, torch.ops.aten.cudnn_batch_norm.default,
+    torch.ops.aten.miopen_batch_norm.default,
+})
 
 
 @contextlib.contextmanager

@@ -34,6 +34,11 @@ class Source:
         """The guard program's instruction that loads this value into register `dst`."""
         raise NotImplementedError
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the value can't have changed, so that nothing of it needs a guard."""
+        return all(parent.is_frozen for parent in self.parents()) if self.parents() else False
+
     def __hash__(self) -> int:
         return hash(self.key)
 
@@ -130,6 +135,15 @@ class ConstSource(Source):
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
         return ("load_const", dst, self.value)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class FrozenSource(ConstSource):
+    """An object that was made while compiling and that the cache entry holds, such as a function's signature."""
+
+    @property
+    def is_frozen(self) -> bool:
+        return True
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

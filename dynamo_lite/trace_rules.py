@@ -8,6 +8,7 @@ Invariant: the decision depends on the function alone, so that it is the same at
 """
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import types
@@ -122,6 +123,7 @@ MODULES: dict[str, Decision] = {
 # Functions by identity, where their module's row does not fit.
 FUNCTIONS: dict[Any, Decision] = {
     torch.nn.functional.multi_head_attention_forward: _INLINE,
+    collections.namedtuple: Decision(Rule.CONSTANT),
     torch.compiler.is_compiling: _GRAPH,
     torch.compiler.is_dynamo_compiling: _GRAPH,
     torch.compiler.is_exporting: _GRAPH,

@@ -6,7 +6,8 @@ from typing import Any
 from ..variables.base import MISSING
 from ..variables.functions import CellVariable
 from .registry import opcode, refuse
-from .translator import NULL, Returned, Translator
+from ..variables.constant import ConstantVariable
+from .translator import NULL, Returned, StackMark, Translator
 
 refuse("an async construct", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "ASYNC_GEN_WRAP", "GET_AWAITABLE")
 refuse("it belongs to class bodies and modules", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_CLASSDEREF",
@@ -33,7 +34,11 @@ def _push_null(tx: Translator, i: Any) -> None:
 
 @opcode("COPY")
 def _copy(tx: Translator, i: Any) -> None:
-    tx.push(tx.stack[-i.arg])
+    value = tx.stack[-i.arg]
+    if isinstance(value, StackMark) and value.what != "lasti":
+        # Part of a handler's clean-up: the copy is what POP_EXCEPT takes, the original is only thrown away.
+        tx.stack[-i.arg] = ConstantVariable(None)
+    tx.push(value)
 
 
 @opcode("SWAP")

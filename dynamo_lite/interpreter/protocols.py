@@ -338,6 +338,9 @@ class Protocols(Wrapping, Errors, Construction):
 
     def identity_number(self, value: VariableTracker) -> VariableTracker:
         """id(value) or its identity hash: known only where the object itself is guarded."""
+        if isinstance(value, FunctionVariable) and value.source is not None:
+            self.guard(value.source, "is", value.value)
+            return ConstantVariable(id(value.value))
         unsupported("unsupported_builtin", f"id() or hash() of {value.describe()}")
 
 

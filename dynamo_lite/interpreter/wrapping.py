@@ -12,10 +12,10 @@ import torch
 
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
-from ..source import ConstSource, SlotSource, Source
+from ..source import ConstSource, FrozenSource, SlotSource, Source
 from ..trace_rules import Rule, decide
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
-from ..variables.builtins import BuiltinVariable
+from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.constant import ConstantVariable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
 from ..variables.mappings import DictVariable, SetVariable
@@ -39,7 +39,8 @@ class Wrapping:
 
     def guard(self, source: Source, kind: str, *expected: Any) -> None:
         """Requires something of the value at a source."""
-        self.output.guards.add(source, kind, *expected)
+        if not source.is_frozen:
+            self.output.guards.add(source, kind, *expected)
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
         """The value at a source, not looked at yet."""
@@ -71,6 +72,10 @@ class Wrapping:
             trusted: whether the identity of the function at the source is guarded already.
         """
         decision = decide(value)
+        if decision.rule is Rule.INLINE and has_handler(value):
+            if not trusted:
+                self.guard(source, "is", value)
+            return BuiltinVariable(value, source)
         if decision.rule is Rule.INLINE:
             if not trusted:
                 return user_function(self, value, source)
@@ -148,6 +153,19 @@ class Wrapping:
         if isinstance(value, SetVariable):
             return {self.as_plain(m) for m in value.members.values()}
         unsupported("unsupported_builtin", f"a builtin function on {value.describe()}")
+
+    def frozen(self, value: Any) -> VariableTracker:
+        """The tracker of an object that Python made while tracing and that nobody changes."""
+        return self.wrap_now(value, FrozenSource(value, type(value).__name__))
+
+    def real_function(self, value: VariableTracker) -> Any:
+        """The real function or bound method behind a tracker, None if there is none."""
+        if isinstance(value, FunctionVariable):
+            return value.value
+        if isinstance(value, MethodVariable):
+            inner = self.real_function(value.function)
+            return None if inner is None else types.MethodType(inner, object())
+        return value.constant() if value.is_constant() else None
 
     def as_real(self, value: VariableTracker) -> Any:
         """The real object behind a tracker: a value from outside as it is, or a constant."""

@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from .._guards import MISSING
 from ..exc import Unsupported
 from ..source import Source
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
-MISSING: Any = type("_Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
+
+__all__ = ["MISSING", "LazyVariable", "ObservedException", "VariableTracker", "realized", "unsupported", "wrap_value",
+           "wraps_if", "wraps_type"]
 
 
 class ObservedException(Exception):

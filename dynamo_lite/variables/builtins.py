@@ -7,6 +7,7 @@ Invariant: a function is folded only if it is listed as pure.
 from __future__ import annotations
 
 import builtins
+import inspect
 import itertools
 import math
 import operator
@@ -18,6 +19,7 @@ from .. import polyfills
 from ..source import Source
 from .base import MISSING, VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
+from .functions import FunctionVariable
 from .iterators import CallIteratorVariable
 from .objects import ClassVariable, ObjectVariable
 from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
@@ -131,6 +133,21 @@ def is_pure(value: Any) -> bool:
 def _wrap_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return BuiltinVariable(value, source)
+
+
+def has_handler(value: Any) -> bool:
+    """Whether calls of this Python function are answered here rather than inlined."""
+    return value in _HANDLERS
+
+
+@handles(inspect.signature)
+def _signature(tx: Any, function: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    real = tx.real_function(function)
+    if real is None or kwargs:
+        unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
+    if isinstance(function, FunctionVariable) and function.source is not None:
+        tx.guard(function.source, "code_is", real.__code__)
+    return tx.frozen(tx.run_python(inspect.signature, real))
 
 
 # ---------------------------------------------------------------- values and their kinds

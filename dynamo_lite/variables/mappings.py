@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..source import DictItemSource, DictKeySource, Source
+from ..source import DictItemSource, DictKeySource, FrozenSource, Source
 from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable, is_constant_value
 from .sequences import BoundMethodVariable, ListVariable, SequenceVariable, TupleVariable
@@ -664,7 +664,13 @@ def _wrap_set(tx: Any, value: Any, source: Source) -> VariableTracker:
 
 @wraps_if(lambda value: type(value) is MappingProxyType, rank=4)
 def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
-    unsupported("unsupported_value", f"{source.name}, a mapping proxy")
+    if not source.is_frozen:
+        unsupported("unsupported_value", f"{source.name}, a mapping proxy")
+    entries: dict[Any, tuple[VariableTracker, VariableTracker]] = {}
+    for key, item in value.items():
+        key_variable = tx.from_result(key, "key")
+        entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, FrozenSource(item, str(key))))
+    return DictVariable(entries, source, MappingProxyType)
 
 
 def is_sequence(value: VariableTracker) -> bool:

@@ -82,9 +82,8 @@ class NNModuleVariable(ObjectVariable):
         if any(getattr(module_state, name) for name in _GLOBAL_HOOK_TABLES):
             return False
         assert self.source is not None
-        tx.guard(InstanceDictSource(self.source), "no_hooks", _HOOK_TABLES)
-        space = ConstSource(vars(module_state), "torch.nn.modules.module")
-        tx.guard(space, "no_hooks", _GLOBAL_HOOK_TABLES)
+        tx.guard(self.source, "no_hooks", _HOOK_TABLES)
+        tx.guard(ConstSource(module_state, "torch.nn.modules.module"), "no_hooks", _GLOBAL_HOOK_TABLES)
         return True
 
 
