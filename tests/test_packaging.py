@@ -1,4 +1,4 @@
-"""The package builds and installs as users do it: from a clean tree, as a wheel, in editable form, without a compiler."""
+"""The package builds and installs as users do it: from a clean tree, as a wheel, in place, without a compiler."""
 import os
 import pathlib
 import shutil
