@@ -474,6 +474,7 @@ def _restoring(output: OutputGraph) -> Iterator[None]:
         yield
     finally:
         output.restore_state()
+        output.fake_mode.forget_inputs()
 
 
 def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:

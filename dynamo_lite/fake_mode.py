@@ -104,6 +104,11 @@ class TraceFakeMode(FakeTensorMode):
             known = self._inputs[id(tensor)] = (tensor, self._make_twin(tensor))
         return known[1]
 
+    def forget_inputs(self) -> None:
+        """Lets go of the real tensors. To be called when the trace has ended; a graph keeps its mode."""
+        self._inputs.clear()
+        self._storages.clear()
+
     def _make_twin(self, tensor: torch.Tensor) -> FakeTensor:
         storage = tensor.untyped_storage()
         elements = storage.nbytes() // tensor.itemsize

@@ -136,6 +136,8 @@ class Construction:
             content = ListVariable([])
         elif issubclass(base, dict):
             content = DictVariable({}, cls=base)
+        elif base is tuple and is_named_tuple(value):
+            return NamedTupleVariable(list(args[0].iterate(tx)) if args else [], None, value)
         elif base is tuple:
             content = TupleVariable(list(args[0].iterate(tx)) if args else [])
         elif base is set:

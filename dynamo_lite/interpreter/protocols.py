@@ -148,6 +148,10 @@ class Protocols(Wrapping, Errors, Construction):
             self.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
         if isinstance(attribute, types.FunctionType):
             return MethodVariable(self.library_function(attribute), owner)
+        if isinstance(attribute, classmethod) and isinstance(attribute.__func__, types.FunctionType):
+            return MethodVariable(self.library_function(attribute.__func__), self.from_result(cls, "class"))
+        if isinstance(attribute, staticmethod) and isinstance(attribute.__func__, types.FunctionType):
+            return self.library_function(attribute.__func__)
         if isinstance(attribute, property) and isinstance(attribute.fget, types.FunctionType):
             return self.call(self.library_function(attribute.fget), [owner], {})
         if callable(attribute) or isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):

@@ -134,6 +134,8 @@ class Wrapping:
         if isinstance(value, types.MethodType):
             owner = self.from_result(value.__self__, what)
             return MethodVariable(self.from_result(value.__func__, what), owner)
+        if isinstance(value, (classmethod, staticmethod)):
+            return OpaqueVariable(value)
         if isinstance(value, _BUILTIN_CALLABLES):
             return BuiltinVariable(value)
         if isinstance(value, _OPAQUE) or type(value).__module__ == "typing":

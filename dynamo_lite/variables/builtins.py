@@ -115,6 +115,8 @@ class BuiltinVariable(VariableTracker):
         if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
             return tx.call_unbound(self.value, args, kwargs)
         bound = getattr(self.value, "__self__", None)
+        if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
+            return tx.new_object(args[0], args[1:], kwargs)
         if bound is not None and not isinstance(bound, (types.ModuleType, type)):
             return tx.call_method_of_value(bound, self.value, args, kwargs)
         kind = _BREAKS.get(self.value)
