@@ -2,8 +2,12 @@
  *
  * A generated function is `void f(void **pointers, const int64_t *sizes)`. An Entry is a Python callable for one of
  * them: called with its tensors and then its integers, it reads each tensor's data pointer through the DLPack exchange
- * API of torch (or, where the API has no answer, by asking the tensor), and calls the function, without the GIL if the
- * work is large.
+ * API of torch (or, where the API has no answer, by asking the tensor), makes the tensors that the function writes and
+ * nobody made before, calls the function, without the GIL if the work is large, and returns the new tensors.
+ *
+ * Tensors are made by libtorch_cpu's C interface (aoti_torch_empty_strided) and wrapped by libtorch_python, which
+ * together cost a third of torch.empty_strided. Where a torch lacks these symbols, `can_allocate` says so, and the
+ * wrapper makes them in Python.
  *
  * Invariant: a library stays loaded as long as the process lives, since its code may be running, or its thread team be
  * parked in it.
@@ -20,18 +24,38 @@
 
 typedef void (*kernel_fn)(void **pointers, const int64_t *sizes);
 
+/* The layout of a tensor that an entry makes. */
+typedef struct {
+    int64_t *sizes; /* ndim sizes, then ndim strides */
+    int64_t ndim;
+    int32_t dtype;
+} Layout;
+
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
+    PyObject *dict;
     kernel_fn fn;
     PyObject *name;
     Py_ssize_t n_tensors;
     Py_ssize_t n_sizes;
+    Py_ssize_t n_new;
+    Layout *layouts;
     int release_gil;
 } Entry;
 
 static const DLPackExchangeAPI *exchange;
 static PyObject *str_data_ptr;
+
+/* libtorch_cpu's C interface; a handle is the address of an at::Tensor. */
+typedef void *TensorHandle;
+static int32_t (*empty_strided)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                                int32_t device_type, int32_t device_index, TensorHandle *result);
+static int32_t (*delete_tensor)(TensorHandle tensor);
+static int32_t (*get_data_ptr)(TensorHandle tensor, void **result);
+/* PyObject *THPVariable_Wrap(const at::TensorBase &), by the name that C++ gives it */
+static PyObject *(*wrap_tensor)(const void *tensor);
+#define WRAP_TENSOR "_Z16THPVariable_WrapRKN2at10TensorBaseE"
 
 /* ---------------------------------------------------------------- pointers */
 static int
@@ -55,12 +79,31 @@ data_pointer(PyObject *tensor, void **out)
     return *out == NULL && PyErr_Occurred() ? -1 : 0;
 }
 
+/* ---------------------------------------------------------------- new tensors */
+static PyObject *
+new_tensor(const Layout *layout, void **pointer)
+{
+    TensorHandle handle;
+    PyObject *result = NULL;
+    if (empty_strided(layout->ndim, layout->sizes, layout->sizes + layout->ndim, layout->dtype, 0, 0, &handle) != 0) {
+        return PyErr_NoMemory();
+    }
+    if (get_data_ptr(handle, pointer) == 0) {
+        result = wrap_tensor(handle);
+    } else {
+        PyErr_SetString(PyExc_RuntimeError, "a new tensor has no data pointer");
+    }
+    delete_tensor(handle);
+    return result;
+}
+
 /* ---------------------------------------------------------------- Entry */
 static PyObject *
 entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Entry *entry = (Entry *)self;
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), total = entry->n_tensors + entry->n_sizes;
+    Py_ssize_t n_pointers = entry->n_tensors + entry->n_new;
     if (n != total || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) != 0)) {
         return PyErr_Format(PyExc_TypeError, "%U takes %zd tensors and %zd integers, not %zd arguments", entry->name,
                             entry->n_tensors, entry->n_sizes, n);
@@ -70,8 +113,8 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
     void **pointers = few_pointers;
     int64_t *sizes = few_sizes;
     PyObject *result = NULL;
-    if (entry->n_tensors > MAX_ON_STACK) {
-        pointers = PyMem_Malloc((size_t)entry->n_tensors * sizeof(void *));
+    if (n_pointers > MAX_ON_STACK) {
+        pointers = PyMem_Malloc((size_t)n_pointers * sizeof(void *));
     }
     if (entry->n_sizes > MAX_ON_STACK) {
         sizes = PyMem_Malloc((size_t)entry->n_sizes * sizeof(int64_t));
@@ -91,6 +134,22 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
             goto done;
         }
     }
+    if (entry->n_new == 0) {
+        result = Py_NewRef(Py_None);
+    } else {
+        result = PyTuple_New(entry->n_new);
+        for (Py_ssize_t i = 0; result != NULL && i < entry->n_new; i++) {
+            PyObject *tensor = new_tensor(&entry->layouts[i], &pointers[entry->n_tensors + i]);
+            if (tensor == NULL) {
+                Py_CLEAR(result);
+                break;
+            }
+            PyTuple_SET_ITEM(result, i, tensor);
+        }
+        if (result == NULL) {
+            goto done;
+        }
+    }
     if (entry->release_gil) {
         /* The caller's references keep the tensors alive meanwhile. */
         Py_BEGIN_ALLOW_THREADS
@@ -99,7 +158,6 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
     } else {
         entry->fn(pointers, sizes);
     }
-    result = Py_NewRef(Py_None);
 done:
     if (pointers != few_pointers) {
         PyMem_Free(pointers);
@@ -114,9 +172,31 @@ static void
 entry_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(((Entry *)self)->name);
+    Entry *entry = (Entry *)self;
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(entry->name);
+    Py_XDECREF(entry->dict);
+    for (Py_ssize_t i = 0; i < entry->n_new; i++) {
+        PyMem_Free(entry->layouts[i].sizes);
+    }
+    PyMem_Free(entry->layouts);
     type->tp_free(self);
     Py_DECREF(type);
+}
+
+static int
+entry_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Entry *)self)->dict);
+    return 0;
+}
+
+static int
+entry_clear(PyObject *self)
+{
+    Py_CLEAR(((Entry *)self)->dict);
+    return 0;
 }
 
 static PyObject *
@@ -129,11 +209,16 @@ entry_repr(PyObject *self)
 
 static PyMemberDef entry_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Entry, vectorcall), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Entry, dict), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyType_Slot entry_slots[] = {
     {Py_tp_dealloc, entry_dealloc},
+    {Py_tp_traverse, entry_traverse},
+    {Py_tp_clear, entry_clear},
+    {Py_tp_getattro, PyObject_GenericGetAttr},
+    {Py_tp_setattro, PyObject_GenericSetAttr},
     {Py_tp_repr, entry_repr},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_members, entry_members},
@@ -143,7 +228,7 @@ static PyType_Slot entry_slots[] = {
 static PyType_Spec entry_spec = {
     .name = "dynamo_lite.backends.inductor._runtime.Entry",
     .basicsize = sizeof(Entry),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = entry_slots,
 };
 
@@ -166,15 +251,60 @@ load_library(PyObject *module, PyObject *path_object)
     return PyLong_FromVoidPtr(handle);
 }
 
+/* layouts: a tuple of (sizes, strides, dtype code) */
+static int
+set_layouts(Entry *entry, PyObject *layouts)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(layouts);
+    entry->layouts = PyMem_Calloc((size_t)(n ? n : 1), sizeof(Layout));
+    if (entry->layouts == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *parts[2];
+        int dtype;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(layouts, i), "O!O!i:layout", &PyTuple_Type, &parts[0], &PyTuple_Type,
+                              &parts[1], &dtype)) {
+            return -1;
+        }
+        Py_ssize_t ndim = PyTuple_GET_SIZE(parts[0]);
+        if (PyTuple_GET_SIZE(parts[1]) != ndim) {
+            PyErr_SetString(PyExc_ValueError, "a stride for each size");
+            return -1;
+        }
+        Layout *layout = &entry->layouts[i];
+        layout->sizes = PyMem_Malloc((size_t)(ndim ? 2 * ndim : 1) * sizeof(int64_t));
+        if (layout->sizes == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        entry->n_new = i + 1;
+        layout->ndim = ndim;
+        layout->dtype = dtype;
+        for (Py_ssize_t k = 0; k < 2 * ndim; k++) {
+            layout->sizes[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(parts[k / ndim], k % ndim));
+            if (layout->sizes[k] == -1 && PyErr_Occurred()) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
 static PyObject *
 make_entry(PyObject *module, PyObject *args)
 {
-    PyObject *handle_object, *name;
+    PyObject *handle_object, *name, *layouts;
     Py_ssize_t n_tensors, n_sizes;
     int release_gil;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OUnnp:entry", &handle_object, &name, &n_tensors, &n_sizes, &release_gil)) {
+    if (!PyArg_ParseTuple(args, "OUnnO!p:entry", &handle_object, &name, &n_tensors, &n_sizes, &PyTuple_Type, &layouts,
+                          &release_gil)) {
         return NULL;
+    }
+    if (PyTuple_GET_SIZE(layouts) != 0 && wrap_tensor == NULL) {
+        return PyErr_Format(PyExc_RuntimeError, "this torch does not let tensors be made from C");
     }
     void *handle = PyLong_AsVoidPtr(handle_object);
     if (handle == NULL) {
@@ -198,7 +328,38 @@ make_entry(PyObject *module, PyObject *args)
     entry->n_tensors = n_tensors;
     entry->n_sizes = n_sizes;
     entry->release_gil = release_gil;
+    if (set_layouts(entry, layouts) < 0) {
+        Py_DECREF(entry);
+        return NULL;
+    }
     return (PyObject *)entry;
+}
+
+static int
+can_allocate_now(void)
+{
+    void *cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (cpu == NULL || python == NULL) {
+        return 0;
+    }
+    *(void **)&empty_strided = dlsym(cpu, "aoti_torch_empty_strided");
+    *(void **)&delete_tensor = dlsym(cpu, "aoti_torch_delete_tensor_object");
+    *(void **)&get_data_ptr = dlsym(cpu, "aoti_torch_get_data_ptr");
+    void *wrap = dlsym(python, WRAP_TENSOR);
+    if (empty_strided == NULL || delete_tensor == NULL || get_data_ptr == NULL || wrap == NULL) {
+        return 0;
+    }
+    *(void **)&wrap_tensor = wrap;
+    return 1;
+}
+
+static PyObject *
+can_allocate(PyObject *module, PyObject *ignored)
+{
+    (void)module;
+    (void)ignored;
+    return PyBool_FromLong(wrap_tensor != NULL || can_allocate_now());
 }
 
 static PyObject *
@@ -236,7 +397,10 @@ data_pointer_of(PyObject *module, PyObject *tensor)
 
 static PyMethodDef methods[] = {
     {"load", load_library, METH_O, "load(path) -> int\n\nLoads a shared library for good; its handle."},
-    {"entry", make_entry, METH_VARARGS, "entry(library, symbol, n_tensors, n_sizes, release_gil) -> Entry"},
+    {"entry", make_entry, METH_VARARGS,
+     "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil) -> Entry\n\n"
+     "A layout is (sizes, strides, dtype code) of a tensor to make; their pointers follow those of the arguments."},
+    {"can_allocate", can_allocate, METH_NOARGS, "can_allocate() -> bool\n\nWhether entries can make tensors."},
     {"use_tensor_type", use_tensor_type, METH_O,
      "use_tensor_type(torch.Tensor) -> bool\n\nReads pointers through that type's DLPack exchange API from now on, "
      "if it has one."},

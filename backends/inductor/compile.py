@@ -80,7 +80,7 @@ def inductor_lite(
 def _compile(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
     program = lower_and_schedule(aten.graph, aten.constants, codecache.simd()) if native else library_program(aten)
     with log.phase("codegen"):
-        wrapper = write_wrapper(program, aten.outputs, **scopes)
+        wrapper = write_wrapper(program, aten.outputs, allocate=_runtime.can_allocate(), **scopes)
     source = program.source + wrapper.entries
     library = codecache.shared_library(source) if wrapper.entry_specs else None
     with log.phase("load"):
@@ -99,7 +99,10 @@ def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]
     if library is not None:
         handle = _runtime.load(str(library))
         for spec in wrapper.entry_specs:
-            namespace[spec.symbol] = _runtime.entry(handle, spec.symbol, spec.tensors, spec.sizes, spec.release_gil)
+            namespace[spec.symbol] = _runtime.entry(
+                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil)
+        if wrapper.direct:
+            return namespace[wrapper.entry_specs[0].symbol]
     filename = f"<dynamo_lite wrapper {next(_numbers)}>"
     # Tracebacks through the wrapper show its lines.
     linecache.cache[filename] = (len(wrapper.python), None, wrapper.python.splitlines(keepends=True), filename)

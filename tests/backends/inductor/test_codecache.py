@@ -41,7 +41,7 @@ def value_of(path):
     import torch
 
     out = torch.zeros(1)
-    _runtime.entry(_runtime.load(str(path)), "run0", 1, 0, False)(out)
+    _runtime.entry(_runtime.load(str(path)), "run0", 1, 0, (), False)(out)
     return out.item()
 
 

@@ -65,8 +65,8 @@ def test_a_run_of_kernels_is_one_entry_and_reuses_memory():
     call, wrapper = build(p)
     a = torch.randn(4)
     assert torch.equal(call(a)[0], a * 64)
-    assert wrapper.python.count("empty_strided(") == 1 and len(wrapper.entry_specs) == 1
-    assert wrapper.entry_specs[0].tensors == 2
+    assert len(wrapper.entry_specs) == 1 and wrapper.direct
+    assert wrapper.entry_specs[0].tensors == 1 and len(wrapper.entry_specs[0].layouts) == 1
 
 
 def test_memory_of_inputs_and_results_is_never_reused():
@@ -158,6 +158,34 @@ def test_sizes_are_passed_to_kernels():
         assert torch.equal(call(a, size)[0], a * size)
 
 
+def test_without_tensors_made_in_c():
+    steps = [KernelCall("twice4", ("a", "x"), ("x",)), KernelCall("add4", ("a", "x", "o"), ("o",))]
+    p = program("a", steps, ["o"], [spec(n, 4) for n in "axo"])
+    call, wrapper = build(p, allocate=False)
+    a = torch.randn(4)
+    assert torch.equal(call(a)[0], a * 3) and "empty_strided" in wrapper.python and not wrapper.direct
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
+                                   torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128])
+def test_tensors_made_in_c_are_as_torch_makes_them(dtype):
+    layouts = [((4,), (1,)), ((2, 3), (1, 2)), ((), ()), ((0, 3), (3, 1)), ((2, 2), (8, 2))]
+    specs = [BufferSpec(f"o{i}", size, stride, dtype) for i, (size, stride) in enumerate(layouts)]
+    names = tuple(s.name for s in specs)
+    p = program([], [KernelCall("nothing", names, names)], names, specs)
+    p.source = 'extern "C" void nothing(void *, void *, void *, void *, void *) {}\n'
+    call, wrapper = build(p)
+    assert wrapper.direct
+    for out, (size, stride) in zip(call(), layouts):
+        want = torch.empty_strided(size, stride, dtype=dtype)
+        assert (out.shape, out.stride(), out.dtype, out.device) == (want.shape, want.stride(), dtype, want.device)
+        assert type(out) is torch.Tensor and not out.requires_grad and out._version == 0
+        assert out.untyped_storage().nbytes() == want.untyped_storage().nbytes() and not out.is_inference()
+        out.resize_(7).zero_()
+    with torch.inference_mode():
+        assert call()[0].is_inference()
+
+
 def test_several_results_and_names_that_are_keywords():
     steps = [
         ExternCall(aten.max.dim, (BufferRef("class"), 0), {"keepdim": True}, ("values", None), unpack=True),
@@ -185,7 +213,7 @@ def test_many_tensors_and_large_work():
     steps = [KernelCall("twice4", (f"a{i}", f"o{i}"), (f"o{i}",), work=10**6) for i in range(count)]
     specs = [spec(f"{n}{i}", 4) for n in "ao" for i in range(count)]
     call, wrapper = build(program([f"a{i}" for i in range(count)], steps, [f"o{i}" for i in range(count)], specs))
-    assert wrapper.entry_specs[0].release_gil and wrapper.entry_specs[0].tensors == 2 * count
+    assert wrapper.entry_specs[0].release_gil and wrapper.entry_specs[0].tensors == count
     inputs = [torch.randn(4) for _ in range(count)]
     assert all(torch.equal(o, 2 * a) for o, a in zip(call(*inputs), inputs))
 
@@ -205,13 +233,13 @@ def test_entries_check_their_arguments():
     p = program("ab", [KernelCall("add4", ("a", "b", "o"), ("o",))], ["o"], [spec(n, 4) for n in "abo"])
     _, wrapper = build(p)
     library = _runtime.load(str(codecache.shared_library(p.source + wrapper.entries)))
-    entry = _runtime.entry(library, "run0", 3, 0, False)
+    entry = _runtime.entry(library, "run0", 3, 0, (), False)
     with pytest.raises(TypeError, match="3 tensors"):
         entry(torch.ones(4))
     with pytest.raises(AttributeError):
         entry(1, 2, 3)
     with pytest.raises(OSError, match="nosuch"):
-        _runtime.entry(library, "nosuch", 1, 0, False)
+        _runtime.entry(library, "nosuch", 1, 0, (), False)
     with pytest.raises(OSError):
         _runtime.load("/nosuch/file.so")
 

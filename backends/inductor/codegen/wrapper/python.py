@@ -46,13 +46,26 @@ GIL_WORK = 100_000
 """Element operations from which on a call releases the GIL: some 20 us, next to which letting go costs nothing."""
 
 
+# c10::ScalarType, whose numbers are part of torch's serialized formats.
+_DTYPE_CODES = {
+    torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5, torch.float32: 6,
+    torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class EntrySpec:
-    """A generated C entry: its symbol and how it is to be called."""
+    """A generated C entry: its symbol and how it is to be called.
+
+    Attributes:
+        tensors, sizes: how many of each it is called with.
+        layouts: (sizes, strides, dtype code) of each tensor that it makes and returns.
+        release_gil: whether its work is large.
+    """
 
     symbol: str
     tensors: int
     sizes: int
+    layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
     release_gil: bool
 
 
@@ -65,17 +78,19 @@ class WrapperSource:
         entries: C source to append to the program's own.
         entry_specs: the entries in it.
         namespace: names that the Python source reads: operations, dtypes, constants.
+        direct: whether the first entry, called with the graph's inputs, does by itself what ``call`` does.
     """
 
     python: str
     entries: str
     entry_specs: list[EntrySpec]
     namespace: dict[str, Any]
+    direct: bool = False
 
 
 def write_wrapper(
     program: Program, recipes: tuple[OutputRecipe, ...], *, no_grad: bool = False, no_autocast: bool = False,
-    inference: bool = False,
+    inference: bool = False, allocate: bool = True,
 ) -> WrapperSource:
     """The wrapper's source.
 
@@ -85,12 +100,13 @@ def write_wrapper(
         no_grad: switch autograd off meanwhile: some input requires grad, though no result does.
         no_autocast: switch autocast off meanwhile: its casts are in the program already.
         inference: make results under inference mode.
+        allocate: whether entries can make the tensors that they write.
     """
-    return _Writer(program, recipes).write(no_grad, no_autocast, inference)
+    return _Writer(program, recipes, allocate).write(no_grad, no_autocast, inference)
 
 
 class _Writer:
-    def __init__(self, program: Program, recipes: tuple[OutputRecipe, ...]) -> None:
+    def __init__(self, program: Program, recipes: tuple[OutputRecipe, ...], allocate: bool) -> None:
         self._program = program
         self._recipes = recipes
         self._plan: Plan = plan_memory(program)
@@ -101,7 +117,8 @@ class _Writer:
         self._names: dict[str, str] = {}
         self._variables: set[str] = set()
         self._bound: set[str] = set(program.inputs) | set(program.constants)
-        self._allocated: set[str] = set()
+        self._allocate_in_entries = allocate
+        self._direct = False
         self._views = {step.name: step for step in program.steps if isinstance(step, View)}
         self._last_use: dict[str, int] = {}
         for index, step in enumerate(program.steps):
@@ -138,7 +155,7 @@ class _Writer:
             index += 1
         self._results()
         return WrapperSource(self._source(no_grad, no_autocast, inference), "\n".join(self._entries), self._specs,
-                             self._namespace)
+                             self._namespace, self._direct and not (no_grad or no_autocast or inference))
 
     # ------------------------------------------------------------ names
     def _slot(self, name: str) -> str:
@@ -207,23 +224,30 @@ class _Writer:
         """A run of kernels (and views between them) as one C entry."""
         program = self._program
         calls = [s for s in program.steps[start:end] if isinstance(s, KernelCall)]
-        pointers: dict[str, int] = {}
+        made = self._made_by_entry(calls)
+        used = {self._variable(self._resolve(name)[0]) for call in calls for name in call.args}
+        whole = start == 0 and end == len(program.steps) and not program.symbols
+        # The inputs come first and in order, so that a graph that is one run may be called through its entry alone.
+        pointers = {v: i for i, v in enumerate(
+            v for v in map(self._variable, program.inputs) if whole or v in used)}
+        for variable in sorted(used - set(made), key=lambda v: v in pointers):
+            pointers.setdefault(variable, len(pointers))
+        tensors = list(pointers)
+        for variable in made:
+            pointers[variable] = len(pointers)
         sizes: dict[str, int] = {}
         body, overwritten = [], []
         for call in calls:
             self._line(f"# {call.origin}" if call.origin else f"# {call.symbol}")
-            for name in call.outputs:
-                self._allocate(name)
-                if name in program.inputs:
-                    overwritten.append(name)
+            overwritten += [name for name in call.outputs if name in program.inputs]
             arguments = []
             for name in call.args:
                 base, offset = self._resolve(name)
-                index = pointers.setdefault(self._variable(base), len(pointers))
-                size = program.buffers[base].dtype.itemsize
-                arguments.append(f"p[{index}]" if offset == 0 else f"(char *)p[{index}] + {_c_text(offset, size)}")
+                index = pointers[self._variable(base)]
+                itemsize = program.buffers[base].dtype.itemsize
+                arguments.append(f"p[{index}]" if offset == 0 else f"(char *)p[{index}] + {_c_text(offset, itemsize)}")
             for expr in call.sizes:
-                arguments.append(f"s[{sizes.setdefault(str(expr), len(sizes))}]")
+                arguments.append(f"s[{sizes.setdefault(_text(expr), len(sizes))}]")
             body.append(f"    {call.symbol}({', '.join(arguments)});")
         symbol = f"run{len(self._specs)}"
         self._entries.append("\n".join([
@@ -231,12 +255,35 @@ class _Writer:
             f"void {symbol}(void **p, const __INT64_TYPE__ *s)",
             "{", "    (void)s;", *body, "}", ""]))
         work = sum(call.work for call in calls)
-        self._specs.append(EntrySpec(symbol, len(pointers), len(sizes), work >= GIL_WORK))
-        self._line(f"{symbol}({', '.join([*pointers, *sizes])})")
+        self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(made.values()), work >= GIL_WORK))
+        target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
+        self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
         for name in dict.fromkeys(overwritten):
             bump = self._bind("increment_version", torch.autograd.graph.increment_version)
             self._line(f"{bump}({self._variable(name)})")
+        results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
+        self._direct = whole and not overwritten and bool(made) and list(made) == [
+            self._variable(name) if isinstance(name, str) and name not in self._views else None for name in results]
         self._drop(start, end)
+
+    def _made_by_entry(self, calls: list[KernelCall]) -> dict[str, Any]:
+        """Variables for the memory that the run writes first: layouts for the entry to make, the others made here."""
+        made = {}
+        for call in calls:
+            for name in call.outputs:
+                slot = self._slot(name)
+                if slot in self._bound:
+                    if slot != name:
+                        self._line(f"# {name} takes over the memory of {slot}")
+                    continue
+                self._bound.add(slot)
+                spec = self._program.buffers[name]
+                layout = _static_layout(spec) if self._allocate_in_entries else None
+                if layout is None:
+                    self._line(f"{self._variable(name)} = {self._empty(spec)}")
+                else:
+                    made[self._variable(name)] = layout
+        return made
 
     def _resolve(self, name: str) -> tuple[str, Expr]:
         """The memory and the offset in elements that a name stands for."""
@@ -248,15 +295,6 @@ class _Writer:
             offset = offset + view.offset
             name = view.base
         return name, offset
-
-    def _allocate(self, name: str) -> None:
-        slot = self._slot(name)
-        if slot in self._bound:
-            if slot != name:
-                self._line(f"# {name} takes over the memory of {slot}")
-            return
-        self._bound.add(slot)
-        self._line(f"{self._variable(name)} = {self._empty(self._program.buffers[name])}")
 
     def _empty(self, spec: BufferSpec) -> str:
         empty = self._bind("empty_strided", torch._C._VariableFunctions.empty_strided)
@@ -354,6 +392,14 @@ class _Writer:
             lines.append(f"{indent}with {', '.join(scopes)}:")
             indent *= 2
         return "\n".join([*lines, *(indent + line for line in self._lines), ""])
+
+
+def _static_layout(spec: BufferSpec) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """The layout as an entry takes it, if it is one that entries can make."""
+    code = _DTYPE_CODES.get(spec.dtype)
+    if code is None or spec.device.type != "cpu" or not all(isinstance(n, int) for n in (*spec.size, *spec.stride)):
+        return None
+    return tuple(map(int, spec.size)), tuple(map(int, spec.stride)), code
 
 
 def _same(a: Any, b: Any) -> bool:
