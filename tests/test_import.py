@@ -1,0 +1,46 @@
+"""`import dynamo_lite` is cheap: what a phase needs is imported when it first runs."""
+import subprocess
+import sys
+
+# Each takes a tenth of a second or more.
+HEAVY = ["sympy", "networkx", "torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "triton",
+         "matplotlib", "torch.fx.experimental.symbolic_shapes", "dynamo_lite.backends.inductor.compile"]
+
+
+def run(code):
+    p = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr
+    return p.stdout
+
+
+def test_nothing_heavy_is_imported():
+    loaded = run("import torch, sys; before = set(sys.modules); import dynamo_lite; "
+                 "print(*sorted(set(sys.modules) - before))").split()
+    assert not set(HEAVY) & set(loaded)
+    # Others come with our own modules only if the standard library has them.
+    foreign = {name.split(".")[0] for name in loaded} - {"dynamo_lite", "torch"} - set(sys.stdlib_module_names)
+    assert not foreign
+
+
+def test_competitors_stay_out_of_a_compiled_call():
+    out = run("""
+import sys, torch, dynamo_lite
+
+class M(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = torch.softmax(self.b(self.a(x)), -1)
+        dynamo_lite.graph_break()
+        return torch.nn.functional.layer_norm(y, (4,)) if y.sum() > 0 else y.reshape(-1)
+
+m = M().eval()
+f = dynamo_lite.compile(m)
+assert torch.allclose(f(torch.ones(2, 4)), m(torch.ones(2, 4)))
+dynamo_lite.explain(m)(torch.ones(2, 4))
+print("LOADED", [n for n in sys.modules if n.startswith(("torch._dynamo", "torch._inductor", "functorch.compile"))])
+""")
+    assert "LOADED []" in out
