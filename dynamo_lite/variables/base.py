@@ -99,6 +99,9 @@ class VariableTracker:
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         """value.name; raises AttributeError as an ObservedException."""
+        cls = self.python_type()
+        if not hasattr(cls, name) and cls.__dictoffset__ == 0:
+            tx.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
         unsupported("unsupported_attribute", f"{self.describe()}.{name}")
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
