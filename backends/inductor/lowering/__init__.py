@@ -9,11 +9,22 @@ from collections.abc import Mapping
 
 import torch
 
-from dynamo_lite.backends.inductor.lowering import activations, creation, pointwise, views
+from dynamo_lite.backends.inductor.lowering import activations, creation, normalization, pointwise, reduction, views
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering, LoweredGraph
 from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS, register_lowering
 
-__all__ = ["LOWERINGS", "LoweredGraph", "activations", "creation", "lower", "pointwise", "register_lowering", "views"]
+__all__ = [
+    "LOWERINGS",
+    "LoweredGraph",
+    "activations",
+    "creation",
+    "lower",
+    "normalization",
+    "pointwise",
+    "reduction",
+    "register_lowering",
+    "views",
+]
 
 
 def lower(graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None) -> LoweredGraph:

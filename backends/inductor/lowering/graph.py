@@ -26,7 +26,15 @@ from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
 from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
-from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, is_size, loop_vars, shape_vars
+from dynamo_lite.backends.inductor.lowering.values import (
+    Shape,
+    TensorValue,
+    dim_var,
+    is_size,
+    loop_vars,
+    reindexed,
+    shape_vars,
+)
 
 Operation = Union[LoopNest, prog.ExternCall, prog.View, prog.CopyInto]
 
@@ -64,6 +72,7 @@ class GraphLowering:
         self.symbols: dict[str, Any] = {}
         self.env: dict[torch.fx.Node, Any] = {}
         self.origin: tuple[str, ...] = ()
+        self._node: torch.fx.Node | None = None
         self.metrics = {"lowered": 0, "library": 0}
         self._origins: dict[int, tuple[str, ...]] = {}
         self._inputs: list[str] = []
@@ -86,6 +95,7 @@ class GraphLowering:
             else:
                 assert node.op == "call_function", node.op
                 self.origin = (_origin(node),)
+                self._node = node
                 self.env[node] = self._call(node)
         return LoweredGraph(
             self.ops,
@@ -162,8 +172,9 @@ class GraphLowering:
                     self._check(node, part, fake)
             parts = list(result)
             for user in node.users:
-                if user.target is operator.getitem and isinstance(parts[user.args[1]], TensorValue):
-                    self._decide(user, parts[user.args[1]])
+                part: Any = user.args[1] if user.target is operator.getitem else None
+                if part is not None and isinstance(parts[part], TensorValue):
+                    self._decide(user, parts[part])
             return tuple(parts)
         self._check(node, result, node.meta["val"])
         self._decide(node, result)
@@ -184,12 +195,16 @@ class GraphLowering:
         if x.node.op == "load":
             return
         nodes = walk((x.node,))
-        cost = sum(OPS[n.op].cost for n in nodes if n.op in OPS)
         one_element = all(is_size(n, 1) for n in x.shape)
         if uses.library or len(nodes) > MAX_NODES:
             self.realize(x)
-        elif (uses.computed > 1 or uses.widened) and cost > CHEAP_TO_REPEAT and not one_element:
+        elif (uses.computed > 1 or uses.widened) and self._cost(x) > CHEAP_TO_REPEAT and not one_element:
             self.realize(x)
+
+    @staticmethod
+    def _cost(x: TensorValue) -> int:
+        """What one element costs, in additions."""
+        return sum(OPS[n.op].cost for n in walk((x.node,)) if n.op in OPS)
 
     # ------------------------------------------------------------ memory
     def new_buffer(self, size: Shape, stride: Shape, dtype: torch.dtype, device: torch.device) -> Buffer:
@@ -213,6 +228,61 @@ class GraphLowering:
         x.node = self.ops.load(buffer.name, index, x.dtype)
         x.stride = stride
         return buffer.name
+
+    def realize_if_dear(self, x: TensorValue) -> None:
+        """Realizes a value that several loops of a lowering read, unless computing it again costs next to nothing."""
+        if self._cost(x) > CHEAP_TO_REPEAT:
+            self.realize(x)
+
+    def reduce(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
+        """The reduction of ``x`` over ``dims``, in memory. ``kind`` is a key of ``ir.ops.REDUCTIONS``."""
+        shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims)
+        dtype = torch.int64 if kind.startswith("arg") else x.dtype
+        variables = shape_vars(x.shape)
+        reduced = loop_vars([variables[d] for d in dims])
+        kept = [0 if d in dims else v for d, v in enumerate(variables) if keepdim or d not in dims]
+        if not reduced:
+            node = self.ops.const(0, dtype) if kind.startswith("arg") else self.without_ones(x, () if keepdim else dims)
+            return TensorValue(shape, dtype, node, device=x.device)
+        stride = self._wanted_stride(shape) or ix.contiguous_strides(shape)
+        buffer = self.new_buffer(shape, stride, dtype, x.device)
+        position = ix.dot([variables[d] for d in dims], ix.contiguous_strides([x.shape[d] for d in dims]))
+        self.emit(
+            LoopNest(
+                buffer,
+                loop_vars(variables),
+                x.node,
+                ix.dot(kept, stride),
+                kind,
+                reduced,
+                position if kind.startswith("arg") else 0,
+                self._origin_of(x.node),
+            )
+        )
+        return TensorValue(
+            shape, dtype, self.ops.load(buffer.name, ix.dot(shape_vars(shape), stride), dtype), stride, x.device
+        )
+
+    def without_ones(self, x: TensorValue, dims: Sequence[int]) -> Node:
+        """``x``'s element as of a tensor that lacks ``dims``, which are of size 1."""
+        indices: list[ix.Index] = []
+        at = 0
+        for d, n in enumerate(x.shape):
+            indices.append(0 if d in dims else dim_var(at, n))
+            at += d not in dims
+        return reindexed(self.ops, x, indices)
+
+    def result_dtypes(self) -> list[torch.dtype]:
+        """The dtypes of the results that the operator being lowered has in eager."""
+        assert self._node is not None
+        return [v.dtype for v in pytree.tree_leaves(self._node.meta["val"]) if isinstance(v, torch.Tensor)]
+
+    def _wanted_stride(self, shape: Shape) -> Shape | None:
+        """Eager's strides of the operator being lowered, if its result has this shape."""
+        value = self._node.meta["val"] if self._node is not None else None
+        if isinstance(value, torch.Tensor) and tuple(map(ix.from_sympy, value.shape)) == shape:
+            return _strides(value)
+        return None
 
     def emit(self, operation: Operation) -> None:
         self.operations.append(operation)
@@ -241,14 +311,13 @@ class GraphLowering:
             return None
         return name, tuple(stride), offset
 
-    def memory_of(self, x: TensorValue) -> str | None:
-        """The buffer that ``x`` is all of, in its own layout; realizes ``x`` if it is no view of one."""
+    def memory_of(self, x: TensorValue) -> tuple[str, ix.Index]:
+        """The buffer that holds ``x`` in eager's layout, and where in it the first element is; realizes ``x`` if need
+        be."""
         layout = self.layout_of(x)
-        if layout is None:
-            return self.realize(x, fresh=True)
-        name, stride, offset = layout
-        buffer = self.buffers[name]
-        return name if is_size(offset, 0) and _same_layout(x.shape, stride, buffer) else None
+        if layout is None or not _same_strides(x.shape, layout[1], x.stride):
+            return self.realize(x, fresh=True), 0
+        return layout[0], layout[2]
 
     def tensor_ref(self, x: TensorValue) -> str:
         """A name under which a library call gets ``x``: a buffer, or a view of one."""
@@ -324,7 +393,7 @@ class GraphLowering:
     def _mutate_inputs(self) -> None:
         """The graph's last word on its inputs, after everything that reads what they held."""
         overwritten = {destination for destination, _ in self._mutations}
-        for destination, source in self._mutations:
+        for _, source in self._mutations:
             layout = self.layout_of(source)
             if layout is not None and layout[0] in overwritten:
                 # Another copy may come first.
@@ -335,7 +404,8 @@ class GraphLowering:
     def _outputs(self, node: torch.fx.Node) -> tuple[Union[str, prog.Literal], ...]:
         taken: set[str] = set()
         out: list[Union[str, prog.Literal]] = []
-        for arg in node.args[0]:  # type: ignore[union-attr]
+        values: Any = node.args[0]
+        for arg in values:
             value = self.env[arg] if isinstance(arg, torch.fx.Node) else arg
             if not isinstance(value, TensorValue):
                 out.append(prog.Literal(value))

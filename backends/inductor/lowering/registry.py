@@ -44,6 +44,8 @@ def register_lowering(*targets: Any, view: bool = False) -> Callable[[F], F]:
 
 
 def _check_parameters(target: Any, fn: Callable[..., Any]) -> None:
+    if inspect.isfunction(target):
+        return  # an operation of the recorder's own
     if not isinstance(target, torch._ops.OpOverload):
         raise TypeError(f"a lowering is registered for an OpOverload such as torch.ops.aten.add.Tensor, not {target!r}")
     parameters = list(inspect.signature(fn).parameters.values())[1:]

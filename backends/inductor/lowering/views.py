@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from dynamo_lite.backends.aot import ops as recorded
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import (
@@ -208,22 +209,19 @@ def alias(g: GraphLowering, self: TensorValue) -> TensorValue:
     return TensorValue(self.shape, self.dtype, self.node, device=self.device)
 
 
-@register_lowering(aten.as_strided.default, view=True)
+@register_lowering(recorded.as_strided, view=True)
 def as_strided(
-    g: GraphLowering,
-    self: TensorValue,
-    size: Sequence[ix.Index],
-    stride: Sequence[ix.Index],
-    storage_offset: ix.Index | None = None,
+    g: GraphLowering, x: TensorValue, size: Sequence[ix.Index], stride: Sequence[ix.Index], offset: ix.Index
 ) -> Any:
-    """Reads the memory of ``self``, so it needs one. The offset counts from the storage's start, which an input may not
-    have at
-    its first element: only offsets of tensors that we lay out ourselves are known."""
-    base = g.memory_of(self)
-    if base is None or storage_offset not in (None, 0):
-        return NotImplemented
-    index = ix.dot(shape_vars(size), stride)
-    return TensorValue(tuple(size), self.dtype, g.ops.load(base, index, self.dtype), device=self.device)
+    """Reads the memory of ``x``, so it needs one; ``offset`` counts from its first element."""
+    name, start = g.memory_of(x)
+    index = ix.add(ix.dot(shape_vars(size), stride), ix.add(start, offset))
+    return TensorValue(tuple(size), x.dtype, g.ops.load(name, index, x.dtype), device=x.device)
+
+
+@register_lowering(recorded.copy_strided)
+def copy_strided(g: GraphLowering, x: TensorValue, stride: Sequence[ix.Index]) -> TensorValue:
+    return TensorValue(x.shape, x.dtype, x.node, device=x.device)
 
 
 # ---------------------------------------------------------------- rearrangements that eager copies for

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 
-import torch
-
-from dynamo_lite.backends.inductor.codegen.cpp import reductions
+from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, const_text, index_text, operation_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import FUNCTIONS
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -27,8 +25,8 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 GRAIN = 65536
 # Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is.
 MIN_OUTER_PARALLEL = 8
-# Sums longer than this are made of partial sums, for accuracy.
-CHUNK = 4096
+# Longer sums are cascades of sums of so many vectors, the length that eager's have.
+CHAIN = 16
 # A body that calls functions is not worth four copies.
 MAX_UNROLLED_COST = 16
 
@@ -81,10 +79,6 @@ class CppKernel:
     def _in_vector(self, node: Node) -> bool:
         return node.id in self._vectors
 
-    def _acc(self, s: Accumulate) -> str:
-        """The accumulator's name in the text; by order of appearance, so that equal kernels have equal texts."""
-        return self._acc_names.setdefault(s.acc, f"r{len(self._acc_names)}")
-
     def _has_positions(self) -> bool:
         return any(isinstance(s, Accumulate) and s.kind.startswith("arg") for s in self.kernel.statements())
 
@@ -99,6 +93,14 @@ class CppKernel:
     def close(self, text: str = "}") -> None:
         self.indent -= 1
         self.line(text)
+
+    def open_lanes(self, call: str, parameters: str) -> None:
+        """A loop over vectors: its body is a lambda."""
+        self.open(f"{call}, [&]({parameters}) __attribute__((always_inline))")
+
+    def text(self, lines: list[str]) -> None:
+        for line in lines:
+            self.line(line)
 
     def fresh(self, prefix: str) -> str:
         self._counter += 1
@@ -213,11 +215,11 @@ class CppKernel:
         v = self.kernel.vector
         assert v is not None
         name = self._name(v)
+        begin, end = "0", self._size(v)
         if parallel_inner:
-            self.open(f"parallel({self._size(v)}, L, threads, [&](i64 begin, i64 end, int)")
-            self.open(f"for_lanes<L>(begin, end, [&](const i64 {name}, auto m) __attribute__((always_inline))")
-        else:
-            self.open(f"for_lanes<L>(0, {self._size(v)}, [&](const i64 {name}, auto m) __attribute__((always_inline))")
+            self.open(f"parallel({end}, L, threads, [&](i64 begin, i64 end, int)")
+            begin, end = "begin", "end"
+        self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
         self._vector_now = True
         self._stages(False)
         self._vector_now = False
@@ -230,158 +232,87 @@ class CppKernel:
         kept = dict(self.emitted)
         lanes = " * L" if self.vector_outer else ""
         for name, buffer in self.kernel.scratch.items():
-            self.line(
-                f"alignas(64) {STORAGE[buffer.dtype]} {self._pointer(name)}[{index_text(ix.product(buffer.size), {})}{lanes}];"
-            )
+            size = index_text(ix.product(buffer.size), {})
+            self.line(f"alignas(64) {STORAGE[buffer.dtype]} {self._pointer(name)}[{size}{lanes}];")
         for stage in self.kernel.stages:
             if stage.inner:
                 self._loop_stage(stage, parallel_inner and not self.kernel.scratch)
             else:
-                self._emit_all(stage, frozenset())
+                self._emit(stage, frozenset())
                 for s in stage.statements:
                     assert isinstance(s, Store)
                     self._store(s)
         self.emitted = kept
 
     def _loop_stage(self, stage: Stage, parallel: bool) -> None:
-        inner = frozenset(stage.inner)
-        # What doesn't depend on the inner loops.
-        self._emit_all(stage, inner, outside=True)
-        accumulators = [s for s in stage.statements if isinstance(s, Accumulate)]
-        vector = not self.vector_outer and self.kernel.vector in inner
+        self._emit(stage, frozenset(stage.inner))
         outside = dict(self.emitted)
-        if not parallel:
-            self._accumulation(stage, accumulators, vector, None)
-            for s in accumulators:
-                self._finish(s, vector)
+        along = not self.vector_outer and self.kernel.vector in stage.inner
+        accumulators = self._accumulators(stage, along)
+        if parallel:
+            self._parallel_stage(stage, accumulators, along)
         else:
-            self._parallel_stage(stage, accumulators, vector)
+            self._accumulation(stage, accumulators, along, None)
         self.emitted = outside
-        for s in accumulators:
-            self.emitted[self._acc_node(s)] = Emitted(f"{self._acc(s)}_result", self.vector_outer)
+        for a in accumulators:
+            for n in self.nodes:
+                if n.op == "acc" and n.attr == a.statement.acc:
+                    self.emitted[n] = Emitted(a.result, self.vector_outer)
 
-    def _acc_node(self, s: Accumulate) -> Node:
-        for n in self.nodes:
-            if n.op == "acc" and n.attr == s.acc:
-                return n
-        return s.value  # nobody reads the result
-
-    def _parallel_stage(self, stage: Stage, accumulators: list[Accumulate], vector: bool) -> None:
-        first = stage.inner[0]
-        unit = "L" if vector and len(stage.inner) == 1 else "1"
-        for s in accumulators:
-            self.line(f"{self._scalar_type(s)} {self._acc(s)}_part[threads];")
-            if s.kind.startswith("arg"):
-                self.line(f"i64 {self._acc(s)}_part_at[threads];")
-        if accumulators:
-            # A thread that gets nothing to do leaves the value that changes nothing.
-            self.open("for (int t = 0; t < threads; ++t)")
-            for s in accumulators:
-                self.line(f"{self._acc(s)}_part[t] = {reductions.start(s.kind, s.value.dtype)};")
-                if s.kind.startswith("arg"):
-                    self.line(f"{self._acc(s)}_part_at[t] = 0x7fffffffffffffffl;")
-            self.close()
-        self.open(f"parallel({self._size(first)}, {unit}, threads, [&](i64 begin, i64 end, int thread)")
-        self._accumulation(stage, accumulators, vector, ("begin", "end"))
-        for s in accumulators:
-            self._finish(s, vector)
-            self.line(
-                f"{self._acc(s)}_part[thread] = {self._acc(s)}_{'best' if s.kind.startswith('arg') else 'result'};"
-            )
-            if s.kind.startswith("arg"):
-                self.line(f"{self._acc(s)}_part_at[thread] = {self._acc(s)}_result;")
-        self.close("});")
-        for s in accumulators:
-            self._join_parts(s)
-
-    def _join_parts(self, s: Accumulate) -> None:
-        kind, dtype = s.kind, s.value.dtype
-        if kind.startswith("arg"):
-            self.line(
-                f"auto {self._acc(s)}_best = {self._acc(s)}_part[0]; i64 {self._acc(s)}_result = {self._acc(s)}_part_at[0];"
-            )
-            test = reductions.better(kind, dtype, f"{self._acc(s)}_part[t]", f"{self._acc(s)}_best")
-            self.line(
-                f"for (int t = 1; t < threads; ++t) if ({test}) {self._acc(s)}_best = {self._acc(s)}_part[t], "
-                f"{self._acc(s)}_result = {self._acc(s)}_part_at[t];"
-            )
-            return
-        self.line(f"{self._scalar_type(s)} {self._acc(s)}_result = {self._acc(s)}_part[0];")
-        joined = reductions.join(kind, dtype, f"{self._acc(s)}_result", f"{self._acc(s)}_part[t]")
-        self.line(f"for (int t = 1; t < threads; ++t) {self._acc(s)}_result = {joined};")
-
-    def _scalar_type(self, s: Accumulate) -> str:
-        return VALUE[s.value.dtype]
-
-    # ------------------------------------------------------------ accumulation
-    def _acc_type(self, s: Accumulate, vector: bool) -> str:
-        kind = VALUE[s.value.dtype]
-        if not vector and not self.vector_outer:
-            return kind
-        return f"vec<{'i32' if s.value.dtype is torch.bool else kind}, L>"
-
-    def _accumulation(
-        self, stage: Stage, accumulators: list[Accumulate], vector: bool, bounds: tuple[str, str] | None
-    ) -> None:
-        """The loops of a stage with their accumulators declared before them."""
-        copies = 4 if vector and accumulators and self._is_light(stage) else 1
-        lanes = vector or self.vector_outer
+    def _accumulators(self, stage: Stage, along: bool) -> list[Accumulator]:
+        statements = [s for s in stage.statements if isinstance(s, Accumulate)]
+        copies = 4 if along and statements and self._is_light(stage) else 1
         volume = ix.product(v.size for v in stage.inner)
-        chunked = [
-            s
-            for s in accumulators
-            if s.kind == "sum" and s.value.dtype.is_floating_point and (not isinstance(volume, int) or volume > CHUNK)
-        ]
-        for s in accumulators:
-            self._declare(s, f"{self._acc(s)}_v", copies, lanes)
-            if s in chunked:
-                self._declare(s, f"{self._acc(s)}_total", 1, lanes)
-        self._inner_loops(stage, stage.inner, vector, copies, chunked, bounds)
-        for s in accumulators:
-            if copies == 4:
-                dtype = s.value.dtype
-                if s.kind.startswith("arg"):
-                    for k in (1, 2, 3):
-                        self._join_positions(s, f"{self._acc(s)}_v[{k}]", f"{self._acc(s)}_at[{k}]")
-                else:
-                    left = reductions.join(s.kind, dtype, f"{self._acc(s)}_v[0]", f"{self._acc(s)}_v[1]")
-                    right = reductions.join(s.kind, dtype, f"{self._acc(s)}_v[2]", f"{self._acc(s)}_v[3]")
-                    self.line(f"{self._acc(s)}_v[0] = {reductions.join(s.kind, dtype, f'({left})', f'({right})')};")
-            if s in chunked:
-                self.line(f"{self._acc(s)}_v[0] = {self._acc(s)}_v[0] + {self._acc(s)}_total[0];")
-
-    def _join_positions(self, s: Accumulate, value: str, position: str) -> None:
-        """A later accumulator's best into the first one's, the smaller position first among equals."""
-        v, at = f"{self._acc(s)}_v[0]", f"{self._acc(s)}_at[0]"
-        ahead = reductions.better(s.kind, s.value.dtype, value, v)
-        behind = reductions.better(s.kind, s.value.dtype, v, value)
-        self.line(
-            f"{{ auto take = mask_or({ahead}, mask_and(mask_not({behind}), {position} < {at})); "
-            f"{v} = sel(take, {value}, {v}); {at} = sel(take, {position}, {at}); }}"
-        )
-
-    def _declare(self, s: Accumulate, name: str, copies: int, lanes: bool) -> None:
-        value = reductions.start(s.kind, s.value.dtype)
-        value = f"bc<L>({value})" if lanes else value
-        kind = self._acc_type(s, lanes)
-        self.line(f"{kind} {name}[{copies}] = {{{', '.join([value] * copies)}}};")
-        if s.kind.startswith("arg"):
-            at = "bc<L>(0x7fffffffffffffffl)" if lanes else "0x7fffffffffffffffl"
-            self.line(
-                f"{'vec<i64, L>' if lanes else 'i64'} {self._acc(s)}_at[{copies}] = {{{', '.join([at] * copies)}}};"
+        limit = self._chunk(along, copies)
+        long = not isinstance(volume, int) or volume > limit
+        return [
+            Accumulator(
+                s,
+                self._acc_names.setdefault(s.acc, f"r{len(self._acc_names)}"),
+                along,
+                along or self.vector_outer,
+                copies,
+                long,
             )
+            for s in statements
+        ]
+
+    def _chunk(self, along: bool, copies: int) -> int:
+        """How many iterations of the last loop go into one piece of a long sum."""
+        return CHAIN * copies * self.L if along else CHAIN
 
     def _is_light(self, stage: Stage) -> bool:
         nodes = walk([s.value for s in stage.statements])
         return sum(OPS[n.op].cost for n in nodes if n.op in OPS) <= MAX_UNROLLED_COST
 
+    def _parallel_stage(self, stage: Stage, accumulators: list[Accumulator], along: bool) -> None:
+        unit = "L" if along and len(stage.inner) == 1 else "1"
+        for a in accumulators:
+            self.text(a.declare_parts())
+        self.open(f"parallel({self._size(stage.inner[0])}, {unit}, threads, [&](i64 begin, i64 end, int thread)")
+        self._accumulation(stage, accumulators, along, ("begin", "end"))
+        for a in accumulators:
+            self.text(a.save_part())
+        self.close("});")
+        for a in accumulators:
+            self.text(a.join_parts())
+
+    def _accumulation(
+        self, stage: Stage, accumulators: list[Accumulator], along: bool, bounds: tuple[str, str] | None
+    ) -> None:
+        """The loops of a stage; accumulators are declared before them and finished after."""
+        for a in accumulators:
+            self.text(a.declare())
+        self._inner_loops(stage, stage.inner, accumulators, along, bounds)
+        for a in accumulators:
+            self.text(a.finish())
+
     def _inner_loops(
         self,
         stage: Stage,
         loops: tuple[ix.Var, ...],
-        vector: bool,
-        copies: int,
-        chunked: list[Accumulate],
+        accumulators: list[Accumulator],
+        along: bool,
         bounds: tuple[str, str] | None,
     ) -> None:
         v, rest = loops[0], loops[1:]
@@ -390,126 +321,63 @@ class CppKernel:
             name = self._name(v)
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
             before = dict(self.emitted)
-            self._emit_level(stage, loops[:1], rest)
-            self._inner_loops(stage, rest, vector, copies, chunked, None)
+            self._emit(stage, frozenset(rest))
+            self._inner_loops(stage, rest, accumulators, along, None)
             self.emitted = before
             self.close()
             return
-        if chunked:
-            piece = CHUNK if vector else CHUNK // 16
-            self.open(f"for (i64 chunk = {begin}; chunk < {end}; chunk += {piece})")
-            begin, end = "chunk", f"least(chunk + {piece}, {end})"
-        self._last_loop(stage, v, vector, copies, begin, end)
-        if chunked:
-            for s in chunked:
-                parts = [f"{self._acc(s)}_v[{k}]" for k in range(copies)]
-                total = parts[0] if copies == 1 else f"(({parts[0]} + {parts[1]}) + ({parts[2]} + {parts[3]}))"
-                zero = reductions.start(s.kind, s.value.dtype)
-                zero = f"bc<L>({zero})" if vector or self.vector_outer else zero
-                self.line(f"{self._acc(s)}_total[0] = {self._acc(s)}_total[0] + {total};")
-                self.line(" ".join(f"{p} = {zero};" for p in parts))
-            self.close()
+        if not any(a.cascade for a in accumulators):
+            self._last_loop(stage, v, accumulators, along, begin, end)
+            return
+        piece = self._chunk(along, accumulators[0].copies)
+        self.open(f"for (i64 chunk = {begin}; chunk < {end}; chunk += {piece})")
+        self._last_loop(stage, v, accumulators, along, "chunk", f"least(chunk + {piece}, {end})")
+        for a in accumulators:
+            self.text(a.end_of_chunk())
+        self.close()
 
-    def _last_loop(self, stage: Stage, v: ix.Var, vector: bool, copies: int, begin: str, end: str) -> None:
+    def _last_loop(
+        self, stage: Stage, v: ix.Var, accumulators: list[Accumulator], along: bool, begin: str, end: str
+    ) -> None:
         name = self._name(v)
         before = dict(self.emitted)
-        if vector:
-            if copies == 4:
-                self.open(
-                    f"for_lanes4<L>({begin}, {end}, [&](const i64 {name}, auto m, auto k) __attribute__((always_inline))"
-                )
-            else:
-                self.open(f"for_lanes<L>({begin}, {end}, [&](const i64 {name}, auto m) __attribute__((always_inline))")
-            self._vector_now = True
+        slot = "0"
+        if along and accumulators and accumulators[0].copies == 4:
+            self.open_lanes(f"for_lanes4<L>({begin}, {end}", f"const i64 {name}, auto m, auto k")
+            slot = "k.n"
+        elif along:
+            self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
         else:
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
-        self._emit_all(stage, frozenset())
+        self._vector_now = self._vector_now or along
+        self._emit(stage, frozenset())
+        following = iter(accumulators)
         for s in stage.statements:
             if isinstance(s, Store):
                 self._store(s)
             else:
-                self._accumulate(s, vector, "k.n" if copies == 4 else "0")
-        if vector:
+                a = next(following)
+                position = self._position(s.position, a.lanes) if a.positions else ""
+                self.line(a.take(self._as(s.value, a.lanes), position, slot))
+        if along:
             self._vector_now = False
-            self.close("});")
-        else:
-            self.close()
+        self.close("});" if along else "}")
         self.emitted = before
 
-    def _accumulate(self, s: Accumulate, vector: bool, slot: str) -> None:
-        lanes = vector or self.vector_outer
-        value = self._as(s.value, lanes)
-        target = f"{self._acc(s)}_v[{slot}]"
-        if s.kind.startswith("arg"):
-            at = f"{self._acc(s)}_at[{slot}]"
-            position = self._position(s.position, lanes)
-            test = reductions.better(s.kind, s.value.dtype, value, target)
-            # The first element counts even if it is the worst there is.
-            test = f"mask_or({test}, {at} == 0x7fffffffffffffffl)"
-            if vector:
-                test = f"keep(m, mask_for<vec<i64, L>>({test}), vec<i64, L>{{}})"
-            self.line(
-                f"{{ auto take = {test}; {target} = sel(take, {value}, {target}); {at} = sel(take, {position}, {at}); }}"
-            )
-            return
-        joined = reductions.join(s.kind, s.value.dtype, target, value)
-        self.line(f"{target} = keep(m, {joined}, {target});" if vector else f"{target} = {joined};")
-
     def _position(self, position: ix.Index, lanes: bool) -> str:
-        text = index_text(position, self.var_names)
+        text = f"(i64)({index_text(position, self.var_names)})"
         if not lanes:
-            return f"(i64)({text})"
-        c = ix.coefficient(position, self.kernel.vector) if self.kernel.vector is not None else 0
-        return f"bc<L>((i64)({text})) + iota<i64, L>() * {index_text(c if c is not None else 0, {})}l"
-
-    def _finish(self, s: Accumulate, vector: bool) -> None:
-        """The result of a reduction from its accumulator."""
-        v = f"{self._acc(s)}_v[0]"
-        if s.kind.startswith("arg"):
-            if vector:
-                kind = VALUE[s.value.dtype]
-                test = reductions.better(s.kind, s.value.dtype, "a", "b")
-                self.line(f"{kind} {self._acc(s)}_best;")
-                self.line(
-                    f"const i64 {self._acc(s)}_result = fold_position({v}, {self._acc(s)}_at[0], []({kind} a, {kind} b) {{ return {test}; }}, "
-                    f"{self._acc(s)}_best);"
-                )
-            else:
-                self.line(
-                    f"const auto {self._acc(s)}_result = {self._acc(s)}_at[0]; const auto {self._acc(s)}_best = {v};"
-                )
-            return
-        if vector:
-            if s.value.dtype is torch.bool:
-                self.line(
-                    f"const bool {self._acc(s)}_result = fold({v}, [](i32 a, i32 b) {{ return a {'|' if s.kind == 'any' else '&'} b; }}) "
-                    "!= 0;"
-                )
-                return
-            kind = VALUE[s.value.dtype]
-            joined = reductions.join(s.kind, s.value.dtype, "a", "b")
-            self.line(
-                f"const {kind} {self._acc(s)}_result = fold({v}, []({kind} a, {kind} b) {{ return ({kind})({joined}); }});"
-            )
-        else:
-            self.line(f"const auto {self._acc(s)}_result = {v};")
+            return text
+        v = self.kernel.vector
+        c = ix.coefficient(position, v) if v is not None else 0
+        assert c is not None
+        return f"bc<L>({text}) + iota<i64, L>() * {index_text(c, {})}l" if c != 0 else f"bc<L>({text})"
 
     # ------------------------------------------------------------ nodes
-    def _emit_all(self, stage: Stage, inner: frozenset[ix.Var], outside: bool = False) -> None:
-        """Emits what the stage needs; only what is free of ``inner`` if ``outside``."""
+    def _emit(self, stage: Stage, changing: frozenset[ix.Var]) -> None:
+        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change."""
         for n in walk([s.value for s in stage.statements]):
-            if (
-                n not in self.emitted
-                and n.op not in ("const", "acc")
-                and not (outside and not inner.isdisjoint(n.vars))
-            ):
-                self._emit_node(n)
-
-    def _emit_level(self, stage: Stage, done: tuple[ix.Var, ...], rest: tuple[ix.Var, ...]) -> None:
-        """Emits what the remaining loops don't change."""
-        left = frozenset(rest)
-        for n in walk([s.value for s in stage.statements]):
-            if n not in self.emitted and n.op not in ("const", "acc") and left.isdisjoint(n.vars):
+            if n not in self.emitted and n.op not in ("const", "acc") and changing.isdisjoint(n.vars):
                 self._emit_node(n)
 
     def _emit_node(self, n: Node) -> None:
@@ -556,9 +424,9 @@ class CppKernel:
     def _load(self, n: Node, vector: bool) -> str:
         buffer, index = n.attr
         p = self._pointer(buffer)
+        if self.vector_outer and buffer in self.kernel.scratch:
+            return f"load<L>({p} + ({self._scalar_index(index)}) * L, full())"
         if not vector:
-            if self.vector_outer and buffer in self.kernel.scratch:
-                return f"load<L>({p} + ({self._scalar_index(index)}) * L, full())"
             return f"load1({p} + {self._scalar_index(index)})" if index != 0 else f"load1({p})"
         v = self.kernel.vector
         assert v is not None

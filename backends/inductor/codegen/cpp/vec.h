@@ -341,6 +341,20 @@ template <class V, class P, class F> INLINE i64 fold_position(V v, P p, F better
     return at;
 }
 
+// A long sum: partial sums are added up sixteen at a time, and their sums again.
+template <class V> struct cascade {
+    V low{}, middle{}, high{};
+    u32 count = 0;
+    INLINE void add(V part) {
+        low = low + part;
+        if (++count % 16 == 0) {
+            middle = middle + low, low = V{};
+            if (count % 256 == 0) high = high + middle, middle = V{};
+        }
+    }
+    INLINE V total() const { return low + (middle + high); }
+};
+
 // ------------------------------------------------------------------ loops
 template <int L, class F> INLINE void for_lanes(i64 begin, i64 end, F f) {
     i64 i = begin;

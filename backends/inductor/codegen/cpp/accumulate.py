@@ -1,0 +1,188 @@
+"""One reduction's text: where it starts, how it takes in a value, how partial results are joined.
+
+An accumulator has one or four copies, so that additions needn't wait for each other; each copy is a scalar, or a vector
+whose lanes are joined at the end (a reduction along the vector loop) or are results of their own (a reduction along
+serial loops). Long sums are cascades of short ones, as in eager, so that rounding errors don't pile up.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import VALUE, const_text
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate
+
+_NOWHERE = "0x7fffffffffffffffl"  # the position of no element
+
+
+def start(kind: str, dtype: torch.dtype) -> str:
+    """The value that changes nothing, as a scalar."""
+    if kind in ("max", "min", "argmax", "argmin"):
+        sign = -1 if kind in ("max", "argmax") else 1
+        if dtype.is_floating_point:
+            return const_text(sign * math.inf, dtype)
+        info = torch.iinfo(dtype)
+        return const_text(info.min if sign < 0 else info.max, dtype)
+    return const_text({"sum": 0, "prod": 1, "any": False, "all": True}[kind], dtype)
+
+
+class Accumulator:
+    """The text of one ``Accumulate``.
+
+    Attributes:
+        name: what its C++ names begin with; ``result`` is the name of the finished value.
+        along: the vector loop is among the reduced ones, so lanes are joined at the end.
+        lanes: the accumulator is a vector.
+        copies: 1 or 4.
+        cascade: a long sum of floats.
+    """
+
+    def __init__(self, statement: Accumulate, name: str, along: bool, lanes: bool, copies: int, long: bool):
+        self.statement = statement
+        self.kind = statement.kind
+        self.dtype = statement.value.dtype
+        self.name = name
+        self.along = along
+        self.lanes = lanes
+        self.copies = copies
+        self.positions = self.kind.startswith("arg")
+        self.cascade = long and self.kind == "sum" and self.dtype.is_floating_point
+        self.scalar = VALUE[self.dtype]
+        self.result = f"{name}_result"
+
+    # ------------------------------------------------------------ pieces
+    @property
+    def type(self) -> str:
+        if not self.lanes:
+            return self.scalar
+        return f"vec<{'i32' if self.dtype is torch.bool else self.scalar}, L>"
+
+    def _start(self) -> str:
+        value = start(self.kind, self.dtype)
+        return f"bc<L>({value})" if self.lanes else value
+
+    def join(self, a: str, b: str) -> str:
+        """``a`` and ``b`` reduced, scalars or vectors."""
+        if self.kind in ("sum", "prod"):
+            return f"{a} {'+' if self.kind == 'sum' else '*'} {b}"
+        if self.kind in ("any", "all"):
+            return f"mask_{'or' if self.kind == 'any' else 'and'}({a}, {b})"
+        return f"{self.kind}_({a}, {b})"
+
+    def better(self, a: str, b: str) -> str:
+        """Whether ``a`` beats ``b`` for argmax and argmin: NaN beats all, an equal value does not."""
+        sign = ">" if self.kind == "argmax" else "<"
+        if not self.dtype.is_floating_point:
+            return f"{a} {sign} {b}"
+        return f"mask_or({a} {sign} {b}, mask_and({a} != {a}, {b} == {b}))"
+
+    # ------------------------------------------------------------ the loop
+    def declare(self) -> list[str]:
+        values = ", ".join([self._start()] * self.copies)
+        lines = [f"{self.type} {self.name}[{self.copies}] = {{{values}}};"]
+        if self.positions:
+            at = f"bc<L>({_NOWHERE})" if self.lanes else _NOWHERE
+            kind = "vec<i64, L>" if self.lanes else "i64"
+            lines.append(f"{kind} {self.name}_at[{self.copies}] = {{{', '.join([at] * self.copies)}}};")
+        if self.cascade:
+            lines.append(f"cascade<{self.type}> {self.name}_sum;")
+        return lines
+
+    def take(self, value: str, position: str, slot: str) -> str:
+        """Takes in the value of one iteration (or of ``L``, of which ``m`` are alive)."""
+        target = f"{self.name}[{slot}]"
+        if self.positions:
+            at = f"{self.name}_at[{slot}]"
+            # The first element counts even if it is the worst there is.
+            test = f"mask_or({self.better(value, target)}, {at} == {_NOWHERE})"
+            if self.along:
+                test = f"keep(m, mask_for<vec<i64, L>>({test}), vec<i64, L>{{}})"
+            return (
+                f"{{ const auto take = {test}; {target} = sel(take, {value}, {target}); "
+                f"{at} = sel(take, {position}, {at}); }}"
+            )
+        joined = self.join(target, value)
+        return f"{target} = keep(m, {joined}, {target});" if self.along else f"{target} = {joined};"
+
+    def end_of_chunk(self) -> list[str]:
+        """After a piece of a long sum."""
+        if not self.cascade:
+            return []
+        clear = " ".join(f"{self.name}[{k}] = {self._start()};" for k in range(self.copies))
+        return [f"{self.name}_sum.add({self._joined_copies()});", clear]
+
+    def _joined_copies(self) -> str:
+        parts = [f"{self.name}[{k}]" for k in range(self.copies)]
+        if self.copies == 1:
+            return parts[0]
+        return self.join(f"({self.join(parts[0], parts[1])})", f"({self.join(parts[2], parts[3])})")
+
+    # ------------------------------------------------------------ the result
+    def finish(self) -> list[str]:
+        """The finished value, after the loops."""
+        if self.positions:
+            return self._finish_positions()
+        value = f"{self.name}_sum.total()" if self.cascade else self._joined_copies()
+        if not self.along:
+            return [f"const auto {self.result} = {value};"]
+        if self.dtype is torch.bool:
+            sign = "|" if self.kind == "any" else "&"
+            return [f"const bool {self.result} = fold({value}, [](i32 a, i32 b) {{ return a {sign} b; }}) != 0;"]
+        kind = self.scalar
+        fold = f"fold({value}, []({kind} a, {kind} b) {{ return ({kind})({self.join('a', 'b')}); }})"
+        return [f"const {kind} {self.result} = {fold};"]
+
+    def _finish_positions(self) -> list[str]:
+        lines = []
+        value, at = f"{self.name}[0]", f"{self.name}_at[0]"
+        for k in range(1, self.copies):
+            other, there = f"{self.name}[{k}]", f"{self.name}_at[{k}]"
+            tie = f"mask_and(mask_not({self.better(value, other)}), {there} < {at})"
+            lines.append(
+                f"{{ const auto take = mask_or({self.better(other, value)}, {tie}); "
+                f"{value} = sel(take, {other}, {value}); {at} = sel(take, {there}, {at}); }}"
+            )
+        if not self.along:
+            return [*lines, f"const auto {self.result} = {at};", f"const auto {self.name}_best = {value};"]
+        kind = self.scalar
+        better = f"[]({kind} a, {kind} b) {{ return {self.better('a', 'b')}; }}"
+        return [
+            *lines,
+            f"{kind} {self.name}_best;",
+            f"const i64 {self.result} = fold_position({value}, {at}, {better}, {self.name}_best);",
+        ]
+
+    # ------------------------------------------------------------ threads
+    def declare_parts(self) -> list[str]:
+        """One partial result for each thread; a thread that gets nothing to do leaves what changes nothing."""
+        lines = [f"{self.scalar} {self.name}_part[threads];"]
+        clear = f"{self.name}_part[t] = {start(self.kind, self.dtype)};"
+        if self.positions:
+            lines.append(f"i64 {self.name}_part_at[threads];")
+            clear += f" {self.name}_part_at[t] = {_NOWHERE};"
+        return [*lines, f"for (int t = 0; t < threads; ++t) {{ {clear} }}"]
+
+    def save_part(self) -> list[str]:
+        if self.positions:
+            return [
+                f"{self.name}_part[thread] = {self.name}_best;",
+                f"{self.name}_part_at[thread] = {self.result};",
+            ]
+        return [f"{self.name}_part[thread] = {self.result};"]
+
+    def join_parts(self) -> list[str]:
+        """The finished value from the threads' results, in the order of the threads."""
+        part, loop = f"{self.name}_part", "for (int t = 1; t < threads; ++t)"
+        if not self.positions:
+            joined = self.join(self.result, f"{part}[t]")
+            return [f"{self.scalar} {self.result} = {part}[0];", f"{loop} {self.result} = {joined};"]
+        best = f"{self.name}_best"
+        # A thread's elements come after those of the threads before it.
+        test = f"{part}_at[t] != {_NOWHERE} && ({self.result} == {_NOWHERE} || {self.better(f'{part}[t]', best)})"
+        return [
+            f"{self.scalar} {best} = {part}[0];",
+            f"i64 {self.result} = {part}_at[0];",
+            f"{loop} if ({test}) {best} = {part}[t], {self.result} = {part}_at[t];",
+        ]

@@ -1,0 +1,253 @@
+"""Softmax and normalization layers: pointwise around reductions of the same rows, which the scheduler fuses into one
+kernel.
+
+Everything runs in the dtype of accumulation and is rounded once at the end, as in eager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.pointwise import like, rsqrt
+from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
+from dynamo_lite.backends.inductor.lowering.reduction import cast_to, count, divided_by, mean_of, moments
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size
+from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+# ---------------------------------------------------------------- softmax
+def _shifted(g: GraphLowering, x: TensorValue, dim: int) -> TensorValue:
+    top = g.reduce(x, "max", (dim,), True)
+    return elementwise(g, lambda a, m: g.ops.op("sub", a, m), x, top)
+
+
+@register_lowering(aten._softmax.default)
+def softmax(g: GraphLowering, self: TensorValue, dim: int, half_to_float: bool) -> Any:
+    if not self.ndim or is_size(self.numel, 0):
+        return NotImplemented
+    dim = wrap(dim, self.ndim)
+    wide = cast_to(g, self, opmath(self.dtype))
+    g.realize_if_dear(wide)
+    powers = elementwise(g, lambda d: g.ops.op("exp", d), _shifted(g, wide, dim))
+    g.realize(powers)
+    total = g.reduce(powers, "sum", (dim,), True)
+    result = elementwise(g, lambda e, s: g.ops.op("div", e, s), powers, total)
+    return cast_to(g, result, torch.float32 if half_to_float else self.dtype)
+
+
+@register_lowering(aten._log_softmax.default)
+def log_softmax(g: GraphLowering, self: TensorValue, dim: int, half_to_float: bool) -> Any:
+    if not self.ndim or is_size(self.numel, 0):
+        return NotImplemented
+    dim = wrap(dim, self.ndim)
+    wide = cast_to(g, self, opmath(self.dtype))
+    g.realize_if_dear(wide)
+    shifted = _shifted(g, wide, dim)
+    total = g.reduce(elementwise(g, lambda d: g.ops.op("exp", d), shifted), "sum", (dim,), True)
+    result = elementwise(g, lambda d, s: g.ops.op("sub", d, g.ops.op("log", s)), shifted, total)
+    return cast_to(g, result, torch.float32 if half_to_float else self.dtype)
+
+
+@register_lowering(aten._softmax_backward_data.default)
+def softmax_backward(
+    g: GraphLowering, grad_output: TensorValue, output: TensorValue, dim: int, input_dtype: torch.dtype
+) -> Any:
+    if not output.ndim or is_size(output.numel, 0):
+        return NotImplemented
+    compute = opmath(grad_output.dtype)
+    grad, out = cast_to(g, grad_output, compute), cast_to(g, output, compute)
+    total = g.reduce(
+        elementwise(g, lambda a, b: g.ops.op("mul", a, b), grad, out), "sum", (wrap(dim, output.ndim),), True
+    )
+    result = elementwise(g, lambda a, b, s: g.ops.op("mul", g.ops.op("sub", a, s), b), grad, out, total)
+    return cast_to(g, result, input_dtype)
+
+
+@register_lowering(aten._log_softmax_backward_data.default)
+def log_softmax_backward(
+    g: GraphLowering, grad_output: TensorValue, output: TensorValue, dim: int, input_dtype: torch.dtype
+) -> Any:
+    if not output.ndim or is_size(output.numel, 0):
+        return NotImplemented
+    compute = opmath(grad_output.dtype)
+    grad, out = cast_to(g, grad_output, compute), cast_to(g, output, compute)
+    total = g.reduce(grad, "sum", (wrap(dim, output.ndim),), True)
+    result = elementwise(
+        g, lambda a, b, s: g.ops.op("sub", a, g.ops.op("mul", g.ops.op("exp", b), s)), grad, out, total
+    )
+    return cast_to(g, result, input_dtype)
+
+
+# ---------------------------------------------------------------- layer norm, group norm
+def normalized(
+    g: GraphLowering, x: TensorValue, dims: Sequence[int], eps: float
+) -> tuple[TensorValue, TensorValue, TensorValue]:
+    """``((x - mean) * rstd, mean, rstd)`` in the dtype of accumulation, dims of the moments kept as 1."""
+    wide = cast_to(g, x, opmath(x.dtype))
+    g.realize_if_dear(wide)
+    mean, squares = moments(g, wide, dims)
+    variance = divided_by(g, squares, count(x, dims))
+    rstd = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, eps))), variance)
+    g.realize(rstd)
+    out = elementwise(g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), wide, mean, rstd)
+    return out, mean, rstd
+
+
+def scaled(g: GraphLowering, x: TensorValue, weight: TensorValue | None, bias: TensorValue | None) -> TensorValue:
+    """``x * weight + bias`` in x's dtype."""
+    if weight is not None:
+        x = elementwise(g, lambda a, w: g.ops.op("mul", a, w), x, cast_to(g, weight, x.dtype))
+    if bias is not None:
+        x = elementwise(g, lambda a, b: g.ops.op("add", a, b), x, cast_to(g, bias, x.dtype))
+    return x
+
+
+@register_lowering(aten.native_layer_norm.default)
+def layer_norm(
+    g: GraphLowering,
+    input: TensorValue,
+    normalized_shape: Sequence[ix.Index],
+    weight: TensorValue | None,
+    bias: TensorValue | None,
+    eps: float,
+) -> Any:
+    dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    if not input.dtype.is_floating_point or is_size(input.numel, 0):
+        return NotImplemented
+    out, mean, rstd = normalized(g, input, dims, eps)
+    stats = g.result_dtypes()[1]
+    return cast_to(g, scaled(g, out, weight, bias), input.dtype), cast_to(g, mean, stats), cast_to(g, rstd, stats)
+
+
+@register_lowering(aten.native_layer_norm_backward.default)
+def layer_norm_backward(
+    g: GraphLowering,
+    grad_out: TensorValue,
+    input: TensorValue,
+    normalized_shape: Sequence[ix.Index],
+    mean: TensorValue,
+    rstd: TensorValue,
+    weight: TensorValue | None,
+    bias: TensorValue | None,
+    output_mask: Sequence[bool],
+) -> Any:
+    if not input.dtype.is_floating_point or is_size(input.numel, 0):
+        return NotImplemented
+    outer = tuple(range(input.ndim - len(normalized_shape)))
+    dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    compute = opmath(input.dtype)
+    grad, x = cast_to(g, grad_out, compute), cast_to(g, input, compute)
+    m, r = cast_to(g, mean, compute), cast_to(g, rstd, compute)
+    hat = elementwise(g, lambda a, b, c: g.ops.op("mul", g.ops.op("sub", a, b), c), x, m, r)
+    dx = dw = db = None
+    if output_mask[0]:
+        gw = (
+            grad
+            if weight is None
+            else elementwise(g, lambda a, w: g.ops.op("mul", a, w), grad, cast_to(g, weight, compute))
+        )
+        s1 = mean_of(g, gw, dims, True)
+        s2 = mean_of(g, elementwise(g, lambda a, h: g.ops.op("mul", a, h), gw, hat), dims, True)
+
+        def make(a: Node, h: Node, one: Node, two: Node, scale: Node) -> Node:
+            inner = g.ops.op("sub", g.ops.op("sub", a, one), g.ops.op("mul", h, two))
+            return g.ops.op("mul", inner, scale)
+
+        dx = cast_to(g, elementwise(g, make, gw, hat, s1, s2, r), input.dtype)
+    if output_mask[1] and weight is not None:
+        dw = cast_to(
+            g, _parameter_grad(g, elementwise(g, lambda a, h: g.ops.op("mul", a, h), grad, hat), outer), weight.dtype
+        )
+    if output_mask[2] and bias is not None:
+        db = cast_to(g, _parameter_grad(g, grad, outer), bias.dtype)
+    return dx, dw, db
+
+
+def _parameter_grad(g: GraphLowering, x: TensorValue, outer: Sequence[int]) -> TensorValue:
+    return g.reduce(x, "sum", outer, False) if outer else x
+
+
+@register_lowering(aten.native_group_norm.default)
+def group_norm(
+    g: GraphLowering,
+    input: TensorValue,
+    weight: TensorValue | None,
+    bias: TensorValue | None,
+    N: ix.Index,
+    C: ix.Index,
+    HxW: ix.Index,
+    group: int,
+    eps: float,
+) -> Any:
+    if not input.dtype.is_floating_point or is_size(input.numel, 0) or not isinstance(C, int):
+        return NotImplemented
+    grouped = reshaped(g, input, (N, group, C // group, HxW))
+    out, mean, rstd = normalized(g, grouped, (2, 3), eps)
+    flat = reshaped(g, out, (N, C, HxW))
+    one = [None if p is None else reshaped(g, p, (1, C, 1)) for p in (weight, bias)]
+    result = reshaped(g, scaled(g, flat, *one), input.shape)
+    stats = g.result_dtypes()[1]
+    return (cast_to(g, result, input.dtype), *(cast_to(g, reshaped(g, s, (N, group)), stats) for s in (mean, rstd)))
+
+
+@register_lowering(aten._fused_rms_norm.default)
+def rms_norm(
+    g: GraphLowering,
+    input: TensorValue,
+    normalized_shape: Sequence[ix.Index],
+    weight: TensorValue | None,
+    eps: float | None,
+) -> Any:
+    if not input.dtype.is_floating_point or is_size(input.numel, 0):
+        return NotImplemented
+    dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    wide = cast_to(g, input, opmath(input.dtype))
+    g.realize_if_dear(wide)
+    squares = mean_of(g, elementwise(g, lambda a: g.ops.op("mul", a, a), wide), dims, True)
+    small = torch.finfo(wide.dtype).eps if eps is None else eps
+    rstd = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, small))), squares)
+    g.realize(rstd)
+    out = scaled(g, elementwise(g, lambda a, r: g.ops.op("mul", a, r), wide, rstd), weight, None)
+    return cast_to(g, out, input.dtype), cast_to(g, rstd, g.result_dtypes()[1])
+
+
+# ---------------------------------------------------------------- batch norm
+def _per_channel(g: GraphLowering, x: TensorValue | None, like_: TensorValue) -> TensorValue | None:
+    return None if x is None else reshaped(g, x, (1, like_.shape[1], *(1 for _ in like_.shape[2:])))
+
+
+@register_lowering(aten._native_batch_norm_legit_no_training.default)
+def batch_norm_inference(
+    g: GraphLowering,
+    input: TensorValue,
+    weight: TensorValue | None,
+    bias: TensorValue | None,
+    running_mean: TensorValue,
+    running_var: TensorValue,
+    momentum: float,
+    eps: float,
+) -> Any:
+    if not input.dtype.is_floating_point or input.ndim < 2:
+        return NotImplemented
+    compute = opmath(input.dtype)
+    mean = _per_channel(g, cast_to(g, running_mean, compute), input)
+    var = _per_channel(g, cast_to(g, running_var, compute), input)
+    assert mean is not None and var is not None
+    rstd = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, eps))), var)
+    out = elementwise(
+        g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), cast_to(g, input, compute), mean, rstd
+    )
+    out = scaled(g, out, _per_channel(g, weight, input), _per_channel(g, bias, input))
+    empty = [TensorValue((0,), d, g.ops.const(0, d)) for d in g.result_dtypes()[1:]]
+    return (cast_to(g, out, input.dtype), *empty)

@@ -1,0 +1,333 @@
+"""Reductions: sums, extremes, positions of extremes, moments.
+
+Each makes a loop nest whose result is in a buffer of its own; what surrounds it (dividing by the count, casting) is
+pointwise and fuses like anything else. Sums of 16-bit floats run in float32, as in eager. A variance is computed in two
+passes, which is as accurate as Welford's method and needs no division inside the loop; the rows that it reads twice are
+in the cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.pointwise import like
+from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
+from dynamo_lite.backends.inductor.lowering.views import wrap
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+Dims = Any  # None, an int, or a list of them
+
+
+def all_dims(dim: Dims, rank: int) -> tuple[int, ...]:
+    """The dimensions meant, in order; all of them for None or an empty list."""
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return tuple(range(rank))
+    return tuple(sorted({wrap(d, rank) for d in (dim if isinstance(dim, (list, tuple)) else (dim,)) if rank}))
+
+
+def count(x: TensorValue, dims: Sequence[int]) -> ix.Index:
+    """How many elements one result is made of."""
+    return ix.product(x.shape[d] for d in dims)
+
+
+def cast_to(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue:
+    return TensorValue(x.shape, dtype, g.ops.cast(x.node, dtype), device=x.device)
+
+
+def divided_by(g: GraphLowering, x: TensorValue, n: ix.Index) -> TensorValue:
+    """``x / n`` for a number of elements, which may be symbolic."""
+    divisor = g.ops.const(n, x.dtype) if isinstance(n, int) else g.ops.cast(g.ops.index(n), x.dtype)
+    return TensorValue(x.shape, x.dtype, g.ops.op("div", x.node, divisor), device=x.device)
+
+
+def sum_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
+    """The sum in the dtype that eager accumulates in (float32 for 16-bit floats)."""
+    return g.reduce(cast_to(g, x, opmath(x.dtype)), "sum", dims, keepdim)
+
+
+def mean_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
+    return divided_by(g, sum_of(g, x, dims, keepdim), count(x, dims))
+
+
+def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[TensorValue, TensorValue]:
+    """Mean and sum of squared differences from it, dims kept as 1, in the dtype of accumulation."""
+    x = cast_to(g, x, opmath(x.dtype))
+    mean = mean_of(g, x, dims, True)
+    g.realize(mean)
+
+    def squared(a: Node, m: Node) -> Node:
+        d = g.ops.op("sub", a, m)
+        return g.ops.op("mul", d, d)
+
+    return mean, g.reduce(elementwise(g, squared, x, mean), "sum", dims, True)
+
+
+def without(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
+    """Drops the dimensions that were kept as 1."""
+    if keepdim:
+        return x
+    return TensorValue(
+        tuple(n for d, n in enumerate(x.shape) if d not in dims), x.dtype, g.without_ones(x, dims), device=x.device
+    )
+
+
+# ---------------------------------------------------------------- sums
+@register_lowering(aten.sum.default)
+def sum_all(g: GraphLowering, self: TensorValue, dtype: torch.dtype | None = None) -> Any:
+    return sum_dims(g, self, None, False, dtype)
+
+
+@register_lowering(aten.sum.dim_IntList)
+def sum_dims(
+    g: GraphLowering, self: TensorValue, dim: Dims, keepdim: bool = False, dtype: torch.dtype | None = None
+) -> Any:
+    dtype = dtype or (self.dtype if self.dtype.is_floating_point else torch.int64)
+    if dtype is torch.bool:
+        return NotImplemented
+    wide = sum_of(g, cast_to(g, self, opmath(dtype)), all_dims(dim, self.ndim), keepdim)
+    return cast_to(g, wide, dtype)
+
+
+@register_lowering(aten.mean.default)
+def mean_all(g: GraphLowering, self: TensorValue, dtype: torch.dtype | None = None) -> Any:
+    return mean_dims(g, self, None, False, dtype)
+
+
+@register_lowering(aten.mean.dim)
+def mean_dims(
+    g: GraphLowering, self: TensorValue, dim: Dims, keepdim: bool = False, dtype: torch.dtype | None = None
+) -> Any:
+    dtype = dtype or self.dtype
+    if not dtype.is_floating_point:
+        return NotImplemented
+    return cast_to(g, mean_of(g, cast_to(g, self, opmath(dtype)), all_dims(dim, self.ndim), keepdim), dtype)
+
+
+@register_lowering(aten.prod.default)
+def prod_all(g: GraphLowering, self: TensorValue, dtype: torch.dtype | None = None) -> Any:
+    return _prod(g, self, None, False, dtype)
+
+
+@register_lowering(aten.prod.dim_int)
+def prod_dim(
+    g: GraphLowering, self: TensorValue, dim: int, keepdim: bool = False, dtype: torch.dtype | None = None
+) -> Any:
+    return _prod(g, self, dim, keepdim, dtype)
+
+
+def _prod(g: GraphLowering, x: TensorValue, dim: Dims, keepdim: bool, dtype: torch.dtype | None) -> Any:
+    dtype = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
+    if dtype is torch.bool:
+        return NotImplemented
+    return cast_to(g, g.reduce(cast_to(g, x, opmath(dtype)), "prod", all_dims(dim, x.ndim), keepdim), dtype)
+
+
+# ---------------------------------------------------------------- truth
+@register_lowering(aten.any.default)
+def any_all(g: GraphLowering, self: TensorValue) -> Any:
+    return _truth(g, "any", self, None, False)
+
+
+@register_lowering(aten.any.dim, aten.any.dims)
+def any_dim(g: GraphLowering, self: TensorValue, dim: Dims = None, keepdim: bool = False) -> Any:
+    return _truth(g, "any", self, dim, keepdim)
+
+
+@register_lowering(aten.all.default)
+def all_all(g: GraphLowering, self: TensorValue) -> Any:
+    return _truth(g, "all", self, None, False)
+
+
+@register_lowering(aten.all.dim, aten.all.dims)
+def all_dim(g: GraphLowering, self: TensorValue, dim: Dims = None, keepdim: bool = False) -> Any:
+    return _truth(g, "all", self, dim, keepdim)
+
+
+def _truth(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool) -> TensorValue:
+    result = g.reduce(cast_to(g, x, torch.bool), kind, all_dims(dim, x.ndim), keepdim)
+    # Historical: of bytes, the answer is a byte.
+    return cast_to(g, result, torch.uint8) if x.dtype is torch.uint8 else result
+
+
+# ---------------------------------------------------------------- extremes
+def _extreme(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool) -> TensorValue:
+    if x.dtype is torch.bool:
+        return g.reduce(x, "any" if kind == "max" else "all", all_dims(dim, x.ndim), keepdim)
+    return g.reduce(x, kind, all_dims(dim, x.ndim), keepdim)
+
+
+@register_lowering(aten.amax.default)
+def amax(g: GraphLowering, self: TensorValue, dim: Dims = (), keepdim: bool = False) -> Any:
+    return _extreme(g, "max", self, dim, keepdim)
+
+
+@register_lowering(aten.amin.default)
+def amin(g: GraphLowering, self: TensorValue, dim: Dims = (), keepdim: bool = False) -> Any:
+    return _extreme(g, "min", self, dim, keepdim)
+
+
+@register_lowering(aten.aminmax.default)
+def aminmax(g: GraphLowering, self: TensorValue, dim: int | None = None, keepdim: bool = False) -> Any:
+    return _extreme(g, "min", self, dim, keepdim), _extreme(g, "max", self, dim, keepdim)
+
+
+@register_lowering(aten.max.default)
+def max_all(g: GraphLowering, self: TensorValue) -> Any:
+    return _extreme(g, "max", self, None, False)
+
+
+@register_lowering(aten.min.default)
+def min_all(g: GraphLowering, self: TensorValue) -> Any:
+    return _extreme(g, "min", self, None, False)
+
+
+@register_lowering(aten.max.dim)
+def max_dim(g: GraphLowering, self: TensorValue, dim: int, keepdim: bool = False) -> Any:
+    return _extreme_with_position(g, "max", self, dim, keepdim)
+
+
+@register_lowering(aten.min.dim)
+def min_dim(g: GraphLowering, self: TensorValue, dim: int, keepdim: bool = False) -> Any:
+    return _extreme_with_position(g, "min", self, dim, keepdim)
+
+
+def _extreme_with_position(g: GraphLowering, kind: str, x: TensorValue, dim: int, keepdim: bool) -> Any:
+    if not x.ndim:
+        return NotImplemented
+    g.realize(x)
+    return _extreme(g, kind, x, dim, keepdim), _position(g, f"arg{kind}", x, dim, keepdim)
+
+
+def _position(g: GraphLowering, kind: str, x: TensorValue, dim: Dims, keepdim: bool) -> TensorValue:
+    if x.dtype is torch.bool:
+        x = cast_to(g, x, torch.uint8)
+    return g.reduce(x, kind, all_dims(dim, x.ndim), keepdim)
+
+
+@register_lowering(aten.argmax.default)
+def argmax(g: GraphLowering, self: TensorValue, dim: int | None = None, keepdim: bool = False) -> Any:
+    return _position(g, "argmax", self, dim, keepdim) if self.dtype is not torch.bool else NotImplemented
+
+
+@register_lowering(aten.argmin.default)
+def argmin(g: GraphLowering, self: TensorValue, dim: int | None = None, keepdim: bool = False) -> Any:
+    return _position(g, "argmin", self, dim, keepdim) if self.dtype is not torch.bool else NotImplemented
+
+
+# ---------------------------------------------------------------- moments
+def _variance(
+    g: GraphLowering, x: TensorValue, dim: Dims, correction: Number | None, keepdim: bool, root: bool
+) -> tuple[TensorValue, TensorValue] | Any:
+    dims = all_dims(dim, x.ndim)
+    n = count(x, dims)
+    if not x.dtype.is_floating_point or not isinstance(n, int):
+        return NotImplemented
+    mean, squares = moments(g, x, dims)
+    divisor = max(0.0, n - (1 if correction is None else correction))
+    var = elementwise(g, lambda m: g.ops.op("div", m, like(g.ops, m, divisor)), squares)
+    if root:
+        var = elementwise(g, lambda v: g.ops.op("sqrt", v), var)
+    return tuple(cast_to(g, without(g, v, dims, keepdim), x.dtype) for v in (var, mean))
+
+
+@register_lowering(aten.var.correction)
+def var(
+    g: GraphLowering, self: TensorValue, dim: Dims = None, correction: Number | None = None, keepdim: bool = False
+) -> Any:
+    result = _variance(g, self, dim, correction, keepdim, False)
+    return result if result is NotImplemented else result[0]
+
+
+@register_lowering(aten.var_mean.correction)
+def var_mean(
+    g: GraphLowering, self: TensorValue, dim: Dims = None, correction: Number | None = None, keepdim: bool = False
+) -> Any:
+    return _variance(g, self, dim, correction, keepdim, False)
+
+
+@register_lowering(aten.std.correction)
+def std(
+    g: GraphLowering, self: TensorValue, dim: Dims = None, correction: Number | None = None, keepdim: bool = False
+) -> Any:
+    result = _variance(g, self, dim, correction, keepdim, True)
+    return result if result is NotImplemented else result[0]
+
+
+@register_lowering(aten.std_mean.correction)
+def std_mean(
+    g: GraphLowering, self: TensorValue, dim: Dims = None, correction: Number | None = None, keepdim: bool = False
+) -> Any:
+    return _variance(g, self, dim, correction, keepdim, True)
+
+
+@register_lowering(aten.linalg_vector_norm.default)
+def vector_norm(
+    g: GraphLowering,
+    self: TensorValue,
+    ord: Number = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Any:
+    dtype = dtype or self.dtype
+    dims = all_dims(dim, self.ndim)
+    if not dtype.is_floating_point or is_size(count(self, dims), 0) or ord not in (1, 2, math.inf):
+        return NotImplemented
+    wide = cast_to(g, self, opmath(dtype))
+    if ord == 2:
+        squares = g.reduce(elementwise(g, lambda x: g.ops.op("mul", x, x), wide), "sum", dims, keepdim)
+        return cast_to(g, elementwise(g, lambda x: g.ops.op("sqrt", x), squares), dtype)
+    size = elementwise(g, lambda x: g.ops.op("abs", x), wide)
+    return cast_to(g, g.reduce(size, "sum" if ord == 1 else "max", dims, keepdim), dtype)
+
+
+@register_lowering(aten.logsumexp.default)
+def logsumexp(g: GraphLowering, self: TensorValue, dim: Dims, keepdim: bool = False) -> Any:
+    dims = all_dims(dim, self.ndim)
+    if not self.dtype.is_floating_point or is_size(count(self, dims), 0):
+        return NotImplemented
+    wide = cast_to(g, self, opmath(self.dtype))
+    top = g.reduce(wide, "max", dims, True)
+
+    def finite(m: Node) -> Node:
+        infinite = g.ops.op("eq", g.ops.op("abs", m), like(g.ops, m, math.inf))
+        return g.ops.op("where", infinite, like(g.ops, m, 0), m)
+
+    top = elementwise(g, finite, top)
+    shifted = elementwise(g, lambda x, m: g.ops.op("exp", g.ops.op("sub", x, m)), wide, top)
+    total = g.reduce(shifted, "sum", dims, True)
+    result = elementwise(g, lambda s, m: g.ops.op("add", g.ops.op("log", s), m), total, top)
+    return cast_to(g, without(g, result, dims, keepdim), self.dtype)
+
+
+# ---------------------------------------------------------------- losses
+def _reduced_loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) -> TensorValue:
+    if reduction == 0:
+        return cast_to(g, x, dtype)
+    dims = tuple(range(x.ndim))
+    total = mean_of(g, x, dims, False) if reduction == 1 else sum_of(g, x, dims, False)
+    return cast_to(g, total, dtype)
+
+
+@register_lowering(aten.mse_loss.default)
+def mse_loss(g: GraphLowering, self: TensorValue, target: TensorValue, reduction: int = 1) -> Any:
+    if not self.dtype.is_floating_point or self.dtype is not target.dtype or self.dtype in HALF:
+        return NotImplemented
+
+    def squared(a: Node, b: Node) -> Node:
+        d = g.ops.op("sub", a, b)
+        return g.ops.op("mul", d, d)
+
+    return _reduced_loss(g, elementwise(g, squared, self, target), reduction, self.dtype)
