@@ -14,6 +14,7 @@ import torch
 
 from ..exc import Unsupported
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
+from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable
 from ..variables.builtins import BuiltinVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
@@ -21,7 +22,7 @@ from ..variables.iterators import IteratorVariable
 from ..variables.mappings import DictVariable, DictViewVariable, SetVariable
 from ..variables.modules import NNModuleVariable
 from ..variables.objects import InstanceDictVariable, ObjectVariable
-from ..variables.sequences import BoundMethodVariable, SequenceVariable, SliceVariable, TupleVariable
+from ..variables.sequences import SequenceVariable, SliceVariable, TupleVariable
 from ..variables.tensor import TensorVariable
 from .construction import Construction
 from .errors import Errors
@@ -33,6 +34,8 @@ _BUILTIN_CONTENT = (SequenceVariable, DictVariable, SetVariable)
 
 class Protocols(Wrapping, Errors, Construction):
     """Python's protocols; a part of the translator."""
+
+    special_methods = SPECIAL_METHODS
 
     # -- calls
     def call(
@@ -154,8 +157,12 @@ class Protocols(Wrapping, Errors, Construction):
             return self.library_function(attribute.__func__)
         if isinstance(attribute, property) and isinstance(attribute.fget, types.FunctionType):
             return self.call(self.library_function(attribute.fget), [owner], {})
-        if callable(attribute) or isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BoundMethodVariable(owner, name)
+        if isinstance(attribute, (types.GetSetDescriptorType, types.MemberDescriptorType, property)):
+            unsupported("unsupported_attribute", f"{owner.describe()}.{name}")
+        if isinstance(attribute, types.ClassMethodDescriptorType) or name == "__new__":
+            return self.from_result(getattr(cls, name), f"{cls.__name__}.{name}")
         return self.from_result(attribute, f"{cls.__name__}.{name}")
 
     # -- operators

@@ -120,7 +120,10 @@ class VariableTracker:
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """value.name(*args, **kwargs)."""
-        return self.getattr(tx, name).call(tx, args, kwargs)
+        found = self.getattr(tx, name)
+        if getattr(found, "method", None) == name and getattr(found, "owner", None) is self and name not in tx.special_methods:
+            unsupported("unsupported_method", f"{self.describe()}.{name}()")
+        return found.call(tx, args, kwargs)
 
     def length(self, tx: Any) -> VariableTracker:
         """len(value)."""

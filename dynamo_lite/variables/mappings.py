@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..source import DictItemSource, DictKeySource, FrozenSource, Source
 from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
-from .sequences import BoundMethodVariable, ListVariable, SequenceVariable, TupleVariable
+from .sequences import ListVariable, SequenceVariable, TupleVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -176,7 +177,7 @@ class DictVariable(VariableTracker):
             return self.default_factory or ConstantVariable(None)
         if name == "__class__":
             return tx.from_result(self.cls, "class")
-        if name in self.methods or (hasattr(dict, name) and name.startswith("__")):
+        if name in self.methods:
             return BoundMethodVariable(self, name)
         return tx.class_getattr(self, self.cls, name)
 
@@ -419,7 +420,7 @@ class DictViewVariable(VariableTracker):
             return BoundMethodVariable(self.as_set(tx), name)
         if name == "mapping":
             return DictVariable(self.owner.items, cls=MappingProxyType)
-        return BoundMethodVariable(self, name) if name.startswith("__") else super().getattr(tx, name)
+        return super().getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.call_prepare()
@@ -520,7 +521,7 @@ class SetVariable(VariableTracker):
         return ConstantVariable(results[op])
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
-        if name in self.methods or (hasattr(set, name) and name.startswith("__")):
+        if name in self.methods:
             return BoundMethodVariable(self, name)
         return tx.class_getattr(self, self.cls, name)
 

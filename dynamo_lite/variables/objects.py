@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..exc import Unsupported
 from ..source import ConstSource, DictItemSource, InstanceDictSource, SlotSource, Source, TypeAttrSource
 from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .bound import BINARY_METHODS, COMPARE_METHODS
 from .constant import ConstantVariable, is_constant_value
 from .functions import MethodVariable
 from .mappings import DictVariable, SetVariable, lazy_entries
@@ -328,16 +329,16 @@ class ObjectVariable(VariableTracker):
         unsupported("unsupported_method", f"{self.describe()}.{name}, written in C")
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        name = _BINARY_METHODS[op][1 if reflected else 0]
+        name = BINARY_METHODS[op][1 if reflected else 0]
         return self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
 
     def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        name = "__i" + _BINARY_METHODS[op][0][2:]
+        name = "__i" + BINARY_METHODS[op][0][2:]
         result = self._operator(tx, name, other, lambda c: c.inplace(tx, op, _content_of(other)))
         return self if result is self.content and result is not None else result
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        name = _COMPARE_METHODS[op]
+        name = COMPARE_METHODS[op]
         if op == "!=" and tx.class_lookup(self.cls, "__ne__") is object.__ne__:
             equal = self.compare(tx, "==", other)
             return None if equal is None else ConstantVariable(not tx.truth(equal))
@@ -693,16 +694,6 @@ class _IdentityKey:
 
 
 # ---------------------------------------------------------------- facts about classes
-
-
-_BINARY_METHODS: dict[str, tuple[str, str]] = {
-    symbol: (f"__{name}__", f"__r{name}__")
-    for symbol, name in {
-        "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
-        "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor",
-    }.items()
-}
-_COMPARE_METHODS = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
 
 
 def _content_of(value: VariableTracker) -> VariableTracker:

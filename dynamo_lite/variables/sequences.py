@@ -14,6 +14,7 @@ import torch
 
 from ..source import SequenceItemSource, Source
 from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .bound import BoundMethodVariable
 from .constant import ConstantVariable
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class SequenceVariable(VariableTracker):
         return tx.checked_call(method, self, tx, *args, **kwargs)
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
-        if name in self.methods or name in _PROTOCOL:
+        if name in self.methods:
             return BoundMethodVariable(self, name)
         if name == "__class__":
             return tx.from_result(self.cls, "class")
@@ -132,61 +133,6 @@ class SequenceVariable(VariableTracker):
         return ConstantVariable(sum(tx.same_or_equal(self.item(tx, i), item) for i in range(len(self.items))))
 
     methods: dict[str, Any] = {"index": _index, "count": _count}
-
-
-_PROTOCOL = frozenset({"__len__", "__getitem__", "__iter__", "__contains__", "__setitem__", "__delitem__", "__add__", "__eq__"})
-
-
-class BoundMethodVariable(VariableTracker):
-    """A method of a builtin value that has been read but not called yet."""
-
-    def __init__(self, owner: VariableTracker, method: str) -> None:
-        super().__init__()
-        self.owner = owner
-        self.method = method
-
-    def python_type(self) -> type:
-        return type([].append)
-
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        special = _PROTOCOL_CALLS.get(self.method)
-        if special is not None:
-            return special(tx, self.owner, *args)
-        return self.owner.call_method(tx, self.method, args, kwargs)
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        if name == "__self__":
-            return self.owner
-        if name == "__name__":
-            return ConstantVariable(self.method)
-        return super().getattr(tx, name)
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.push(self.owner)
-        cg.emit.load_attr(self.method)
-
-
-def _do(function: Any) -> Any:
-    def call(tx: Any, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
-        function(tx, owner, *args)
-        return ConstantVariable(None)
-
-    return call
-
-
-_PROTOCOL_CALLS = {
-    "__len__": lambda tx, o: o.length(tx),
-    "__getitem__": lambda tx, o, key: o.getitem(tx, key),
-    "__iter__": lambda tx, o: o.iterator(tx),
-    "__contains__": lambda tx, o, item: ConstantVariable(o.contains(tx, item)),
-    "__setitem__": _do(lambda tx, o, key, value: o.setitem(tx, key, value)),
-    "__delitem__": _do(lambda tx, o, key: o.delitem(tx, key)),
-    "__add__": lambda tx, o, other: tx.binary("+", o, other),
-    "__eq__": lambda tx, o, other: tx.compare("==", o, other),
-}
 
 
 class ListVariable(SequenceVariable):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
 from ..exc import Unsupported
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
@@ -369,8 +370,12 @@ def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracke
 
 
 def _tensor_flags(value: torch.Tensor) -> int:
-    """Bits: 1 inference tensor, 2 lazily conjugated, 4 lazily negated."""
-    return int(value.is_inference()) | 2 * int(value.is_conj()) | 4 * int(value.is_neg())
+    """The operand `flags` of the guard program's step "tensor": every bit is looked at, those that are set are expected."""
+    state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()))
+    flags = 0
+    for bit, expected in state:
+        flags |= bit | (bit << TENSOR_EXPECTED_SHIFT if expected else 0)
+    return flags
 
 
 def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:

@@ -1,0 +1,153 @@
+"""Methods of builtin values, read but not called yet, and what the special methods among them do.
+
+Invariant: calling a bound special method gives what the operator or builtin that stands for it gives, with NotImplemented where
+the type's own method gives it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .base import VariableTracker, unsupported
+from .constant import BINARY, COMPARE, ConstantVariable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+_BINARY_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor",
+}
+_COMPARE_NAMES = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
+assert _BINARY_NAMES.keys() == BINARY.keys() and _COMPARE_NAMES.keys() == COMPARE.keys()
+
+# symbol -> (method, reflected method), symbol -> method: for operators between values of any kind
+BINARY_METHODS: dict[str, tuple[str, str]] = {s: (f"__{n}__", f"__r{n}__") for s, n in _BINARY_NAMES.items()}
+COMPARE_METHODS: dict[str, str] = _COMPARE_NAMES
+
+
+class BoundMethodVariable(VariableTracker):
+    """A method of a builtin value that has been read but not called yet."""
+
+    has_identity = True
+
+    def __init__(self, owner: VariableTracker, method: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.method = method
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def describe(self) -> str:
+        return f"{self.method} of {self.owner.describe()}"
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        special = SPECIAL_METHODS.get(self.method)
+        if special is not None and not kwargs:
+            return tx.checked_call(special, tx, self.owner, *args)
+        return self.owner.call_method(tx, self.method, args, kwargs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return ConstantVariable(self.method)
+        if name == "__qualname__":
+            return ConstantVariable(f"{self.owner.python_type().__qualname__}.{self.method}")
+        if name == "__call__":
+            return self
+        return super().getattr(tx, name)
+
+    def hash_key(self) -> Any:
+        return ("builtin method", self.method, id(self.owner))
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and isinstance(other, BoundMethodVariable):
+            same = self.method == other.method and self.owner is other.owner
+            return ConstantVariable(same == (op == "=="))
+        return None
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.push(self.owner)
+            cg.emit.load_attr(self.method)
+
+        cg.build_new(self, make, lambda: None)
+
+
+Special = Callable[..., VariableTracker]
+
+
+def _or_not_implemented(value: VariableTracker | None) -> VariableTracker:
+    return ConstantVariable(NotImplemented) if value is None else value
+
+
+def _for_effect(function: Callable[..., Any]) -> Special:
+    def call(tx: Any, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
+        function(tx, owner, *args)
+        return ConstantVariable(None)
+
+    return call
+
+
+def _binary(symbol: str, reflected: bool) -> Special:
+    return lambda tx, owner, other: _or_not_implemented(owner.binary(tx, symbol, other, reflected))
+
+
+def _inplace(symbol: str) -> Special:
+    return lambda tx, owner, other: _or_not_implemented(owner.inplace(tx, symbol, other))
+
+
+def _compare(symbol: str) -> Special:
+    return lambda tx, owner, other: _or_not_implemented(owner.compare(tx, symbol, other))
+
+
+def _unary(symbol: str) -> Special:
+    return lambda tx, owner: owner.unary(tx, symbol)
+
+
+def _next(tx: Any, owner: VariableTracker) -> VariableTracker:
+    value = owner.next(tx)
+    if value is None:
+        tx.raise_stop_iteration(getattr(owner, "returned", ConstantVariable(None)))
+    return value
+
+
+def _hash(tx: Any, owner: VariableTracker) -> VariableTracker:
+    if owner.is_constant():
+        return ConstantVariable(tx.run_python(hash, owner.constant()))
+    try:
+        owner.hash_key()
+    except TypeError as error:
+        tx.raise_error(TypeError, str(error))
+    unsupported("unsupported_method", f"__hash__ of {owner.describe()}")
+
+
+# What calling a bound special method of a builtin value does: (tx, owner, *args) -> result.
+SPECIAL_METHODS: dict[str, Special] = {
+    "__len__": lambda tx, o: o.length(tx),
+    "__getitem__": lambda tx, o, key: o.getitem(tx, key),
+    "__setitem__": _for_effect(lambda tx, o, key, value: o.setitem(tx, key, value)),
+    "__delitem__": _for_effect(lambda tx, o, key: o.delitem(tx, key)),
+    "__contains__": lambda tx, o, item: ConstantVariable(o.contains(tx, item)),
+    "__iter__": lambda tx, o: o.iterator(tx),
+    "__next__": _next,
+    "__call__": lambda tx, o, *args: tx.call(o, list(args), {}),
+    "__bool__": lambda tx, o: ConstantVariable(o.truth(tx)),
+    "__hash__": _hash,
+    "__str__": lambda tx, o: tx.to_text(o, "s"),
+    "__repr__": lambda tx, o: tx.to_text(o, "r"),
+    "__format__": lambda tx, o, spec: tx.format_value(o, "", spec.constant()),
+    "__getattribute__": lambda tx, o, name: tx.getattr(o, name.constant()),
+    "__setattr__": _for_effect(lambda tx, o, name, value: o.setattr(tx, name.constant(), value)),
+    "__delattr__": _for_effect(lambda tx, o, name: o.delattr(tx, name.constant())),
+    "__neg__": _unary("-"), "__pos__": _unary("+"), "__invert__": _unary("~"),
+    **{names[0]: _binary(symbol, False) for symbol, names in BINARY_METHODS.items()},
+    **{names[1]: _binary(symbol, True) for symbol, names in BINARY_METHODS.items()},
+    **{"__i" + names[0][2:]: _inplace(symbol) for symbol, names in BINARY_METHODS.items()},
+    **{name: _compare(symbol) for symbol, name in COMPARE_METHODS.items()},
+}
