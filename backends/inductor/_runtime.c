@@ -395,11 +395,44 @@ data_pointer_of(PyObject *module, PyObject *tensor)
     return PyLong_FromVoidPtr(pointer);
 }
 
+/* has_strides(tensor, strides): whether the strides agree wherever a dimension has more than one element */
+static PyObject *
+has_strides(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    if (nargs != 2 || !PyTuple_Check(args[1])) {
+        return PyErr_Format(PyExc_TypeError, "has_strides(tensor, tuple of strides)");
+    }
+    DLTensor view;
+    if (exchange == NULL || exchange->dltensor_from_py_object_no_sync(args[0], &view) != 0) {
+        PyErr_Clear();
+        PyObject *strides = PyObject_CallMethod(args[0], "stride", NULL);
+        PyObject *result = strides == NULL ? NULL : PyObject_RichCompare(strides, args[1], Py_EQ);
+        Py_XDECREF(strides);
+        return result;
+    }
+    if (view.ndim != PyTuple_GET_SIZE(args[1])) {
+        Py_RETURN_FALSE;
+    }
+    int empty = 0, equal = 1;
+    for (int32_t i = 0; i < view.ndim; i++) {
+        int64_t stride = PyLong_AsLongLong(PyTuple_GET_ITEM(args[1], i));
+        if (stride == -1 && PyErr_Occurred()) {
+            return NULL;
+        }
+        empty |= view.shape[i] == 0;
+        equal &= view.shape[i] == 1 || stride == view.strides[i];
+    }
+    return PyBool_FromLong(equal || empty);
+}
+
 static PyMethodDef methods[] = {
     {"load", load_library, METH_O, "load(path) -> int\n\nLoads a shared library for good; its handle."},
     {"entry", make_entry, METH_VARARGS,
      "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil) -> Entry\n\n"
      "A layout is (sizes, strides, dtype code) of a tensor to make; their pointers follow those of the arguments."},
+    {"has_strides", (PyCFunction)(void (*)(void))has_strides, METH_FASTCALL,
+     "has_strides(tensor, strides) -> bool\n\nWhether the strides are those, wherever they matter."},
     {"can_allocate", can_allocate, METH_NOARGS, "can_allocate() -> bool\n\nWhether entries can make tensors."},
     {"use_tensor_type", use_tensor_type, METH_O,
      "use_tensor_type(torch.Tensor) -> bool\n\nReads pointers through that type's DLPack exchange API from now on, "

@@ -57,6 +57,17 @@ def test_one_kernel():
     assert len(wrapper.entry_specs) == 1 and "del" not in wrapper.python
 
 
+def test_a_constant_or_an_unused_input():
+    c = torch.randn(4)
+    p = program("ab", [KernelCall("add4", ("a", "c", "o"), ("o",))], ["o"], [spec(n, 4) for n in "abco"], {"c": c})
+    call, wrapper = build(p)
+    a, b = torch.randn(4), torch.randn(4)
+    assert torch.equal(call(a, b)[0], a + c) and not wrapper.direct
+    p = program("ab", [KernelCall("twice4", ("b", "o"), ("o",))], ["o"], [spec(n, 4) for n in "abo"])
+    call, wrapper = build(p)
+    assert torch.equal(call(a, b)[0], b * 2) and wrapper.direct
+
+
 def test_a_run_of_kernels_is_one_entry_and_reuses_memory():
     steps = [KernelCall("twice4", ("a", "t0"), ("t0",))]
     steps += [KernelCall("twice4", (f"t{i}", f"t{i + 1}"), (f"t{i + 1}",), inplace=((f"t{i + 1}", f"t{i}"),))
@@ -184,6 +195,25 @@ def test_tensors_made_in_c_are_as_torch_makes_them(dtype):
         out.resize_(7).zero_()
     with torch.inference_mode():
         assert call()[0].is_inference()
+
+
+def test_layouts_that_fake_tensors_did_not_foresee():
+    def surprising(a):
+        return a.t().contiguous().t()
+
+    steps = [ExternCall(surprising, (BufferRef("a"),), {}, ("b",)), KernelCall("twice4", ("b", "o"), ("o",))]
+    call, wrapper = build(program("a", steps, ["o"], [spec(n, 2, 2) for n in "abo"]))
+    a = torch.randn(2, 2)
+    assert torch.equal(call(a)[0], a * 2)
+
+
+def test_strides_are_compared_where_they_matter():
+    t = torch.empty_strided((2, 1, 3), (3, 7, 1))
+    assert _runtime.has_strides(t, (3, 3, 1)) and not _runtime.has_strides(t, (1, 3, 2))
+    assert not _runtime.has_strides(t, (3, 1)) and _runtime.has_strides(torch.empty(0, 3), (9, 9))
+    assert _runtime.has_strides(torch.empty(2, dtype=torch.uint16), (1,))
+    with pytest.raises(TypeError):
+        _runtime.has_strides(t)
 
 
 def test_several_results_and_names_that_are_keywords():

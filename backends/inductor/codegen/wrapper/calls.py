@@ -36,6 +36,11 @@ def _bindings() -> dict[Any, tuple[str, Any]]:
 
 _BINDINGS = _bindings()
 
+TRUSTED_LAYOUTS = frozenset({
+    aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.embedding.default,
+    aten.native_layer_norm.default, aten.cat.default, aten.index.Tensor, aten.gather.default})
+"""Operations whose results have the strides that the fake tensors promised, whatever their arguments."""
+
 
 def callable_of(target: Any) -> tuple[str, Any]:
     """A name for ``target`` in generated code, and what to call."""

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import (
     InputOutput,
     LiteralOutput,
@@ -25,7 +26,8 @@ from dynamo_lite.backends.aot.graph import (
     OutputRecipe,
     ValueOutput,
 )
-from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
+from dynamo_lite.backends.inductor import _runtime
+from dynamo_lite.backends.inductor.codegen.wrapper.calls import TRUSTED_LAYOUTS, callable_of
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, plan_memory
 from dynamo_lite.backends.inductor.program import (
     BufferRef,
@@ -127,6 +129,8 @@ class _Writer:
         for out in program.outputs:
             if isinstance(out, str):
                 self._last_use[self._slot(out)] = len(program.steps)
+        self._read_by_layout = {
+            name for step in program.steps if isinstance(step, (KernelCall, View)) for name in step_reads(step)}
         self._results_made: dict[int, str] = {}
 
     def write(self, no_grad: bool, no_autocast: bool, inference: bool) -> WrapperSource:
@@ -219,6 +223,17 @@ class _Writer:
             self._line(f"{targets}{',' if len(outputs) == 1 else ''} = {call}  # {step.origin}")
             if None in outputs:
                 self._line("del _")
+        if step.target not in TRUSTED_LAYOUTS:
+            for name in step.outputs:
+                if name in self._read_by_layout:
+                    self._ensure_layout(name)
+
+    def _ensure_layout(self, name: str) -> None:
+        """Kernels rely on the strides that fake tensors promised; a few operations give others, by their arguments."""
+        spec = self._program.buffers[name]
+        variable, strides = self._variable(name), _tuple(spec.stride)
+        self._line(f"if not {self._bind('has_strides', _runtime.has_strides)}({variable}, {strides}):")
+        self._line(f"    {variable} = {self._bind('copy_strided', ops.copy_strided)}({variable}, {strides})")
 
     def _kernels(self, start: int, end: int) -> None:
         """A run of kernels (and views between them) as one C entry."""
@@ -262,7 +277,8 @@ class _Writer:
             bump = self._bind("increment_version", torch.autograd.graph.increment_version)
             self._line(f"{bump}({self._variable(name)})")
         results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
-        self._direct = whole and not overwritten and bool(made) and list(made) == [
+        alone = whole and not overwritten and tensors == [self._variable(name) for name in program.inputs]
+        self._direct = alone and bool(made) and list(made) == [
             self._variable(name) if isinstance(name, str) and name not in self._views else None for name in results]
         self._drop(start, end)
 
