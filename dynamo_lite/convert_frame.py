@@ -50,6 +50,8 @@ class Settings:
         on_graph: told of every graph, for reports.
         on_break: told of every break.
         on_entry: told of every cache entry, as an Artifact.
+        break_at: whether to break before an instruction of the user's code, besides where it is necessary. To find a fault
+            by halves, and for tests.
     """
 
     compile_graph: CompileGraph
@@ -57,6 +59,7 @@ class Settings:
     on_graph: Callable[[Any], None] | None = None
     on_break: Callable[[exc.Unsupported], None] | None = None
     on_entry: Callable[[Any], None] | None = None
+    break_at: Callable[[types.CodeType, int], bool] | None = None
 
 
 @dataclasses.dataclass
@@ -225,6 +228,7 @@ class _FrameCompiler:
             output = OutputGraph()
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             tx.break_visit = visit
+            tx.break_at = self._wanted_break if self.settings.break_at is not None else None
             state = current_global_state()
             with _restoring(output):
                 try:
@@ -248,6 +252,12 @@ class _FrameCompiler:
                 assert self.error is not None
                 _run_plainly(_original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}")
                 return self._run_original(tx, state)
+
+    def _wanted_break(self, index: int) -> bool:
+        """Whether the settings ask for a break before this instruction."""
+        code, original = _original(self.code, index)
+        wanted = self.settings.break_at
+        return original >= 0 and wanted is not None and break_start(code, original) == original and wanted(code, original)
 
     def _earlier(self, visits: int) -> int | None:
         """Where to break when breaking after `visits` instructions is impossible."""
@@ -409,11 +419,8 @@ class _FrameCompiler:
     # -- guards and the entry
     def _guard_aliases(self, output: OutputGraph, inputs: list[Any]) -> None:
         """Tensors whose memory the graph changes must be other tensors than the rest, as they were while tracing."""
-        mutated = [t for t in output.mutated_inputs() if t.source is not None]
-        for tensor in mutated:
-            for other in output.inputs:
-                if other is not tensor and other.source is not None and tensor.source is not None:
-                    output.guards.add(tensor.source, "not_same", other.source)
+        if output.mutated_inputs():
+            output.guards.distinct([t.source for t in output.inputs if t.source is not None])
         output.effects.guard_distinct(output.guards)
 
     def _entry(

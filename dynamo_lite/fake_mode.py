@@ -142,19 +142,18 @@ class TraceFakeMode(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self.effects_seen:
-            self.effects_seen = _has_effects(func)
+            self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
         with _config_stand_in():
             return _raw_dispatch(self, func, types, args, kwargs or {})
 
 
 @functools.cache
 def _has_effects(func: Any) -> bool:
-    if func in _UNDECLARED_MUTATION:
-        return True
     return func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags
 
 
-# Operators that update running statistics, or draw random numbers, without saying so in their schema.
+# Operators that update running statistics without saying so in their schema, where their argument `training` is true.
+_TRAINING_ARGUMENT = 5
 _UNDECLARED_MUTATION = frozenset({
     torch.ops.aten.native_batch_norm.default, torch.ops.aten.cudnn_batch_norm.default,
     torch.ops.aten.miopen_batch_norm.default,

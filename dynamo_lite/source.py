@@ -12,17 +12,44 @@ import dataclasses
 from typing import Any
 
 
+class PathKey:
+    """The identity of a path, hashed once: paths are long, and every guard looks its path up."""
+
+    __slots__ = ("_hash", "parts")
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        self.parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, PathKey) and self._hash == other._hash and self.parts == other.parts
+        )
+
+
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Source:
     """The base of all sources. Equality is structural, through :attr:`key`."""
+
+    _key: PathKey | None = dataclasses.field(default=None, init=False, repr=False)
 
     def parents(self) -> tuple[Source, ...]:
         """The sources that have to be loaded before this one."""
         return ()
 
     @property
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> PathKey:
         """A hashable identity of the path."""
+        if self._key is None:
+            object.__setattr__(self, "_key", PathKey(self.path()))
+        assert self._key is not None
+        return self._key
+
+    def path(self) -> tuple[Any, ...]:
+        """What tells this path from others: the kind of step, its operands, the key of what it starts from."""
         raise NotImplementedError
 
     @property
@@ -37,7 +64,7 @@ class Source:
     @property
     def is_frozen(self) -> bool:
         """Whether the value can't have changed, so that nothing of it needs a guard."""
-        return all(parent.is_frozen for parent in self.parents()) if self.parents() else False
+        return False
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -53,8 +80,7 @@ class LocalSource(Source):
     local: str
     index: int
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("local", self.index)
 
     @property
@@ -72,8 +98,7 @@ class ClosureCellSource(Source):
     local: str
     index: int
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("cell", self.index)
 
     @property
@@ -88,8 +113,7 @@ class ClosureCellSource(Source):
 class GlobalsSource(Source):
     """The dict of the frame's own globals."""
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("globals",)
 
     @property
@@ -106,8 +130,7 @@ class BuiltinSource(Source):
 
     builtin: str
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("builtin", self.builtin)
 
     @property
@@ -125,8 +148,7 @@ class ConstSource(Source):
     value: Any
     words: str
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("const", id(self.value))
 
     @property
@@ -152,6 +174,10 @@ class ChildSource(Source):
 
     base: Source
 
+    @property
+    def is_frozen(self) -> bool:
+        return self.base.is_frozen
+
     def parents(self) -> tuple[Source, ...]:
         return (self.base,)
 
@@ -162,8 +188,7 @@ class AttrSource(ChildSource):
 
     attr: str
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("attr", self.attr, self.base.key)
 
     @property
@@ -178,8 +203,7 @@ class AttrSource(ChildSource):
 class InstanceDictSource(ChildSource):
     """The object's own ``__dict__``."""
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("dict", self.base.key)
 
     @property
@@ -196,8 +220,7 @@ class SlotSource(ChildSource):
 
     descriptor: Any
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("slot", id(self.descriptor), self.base.key)
 
     @property
@@ -218,8 +241,7 @@ class DictItemSource(ChildSource):
 
     item: Any
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("item", type(self.item), self.item, self.base.key)
 
     @property
@@ -247,8 +269,7 @@ class SequenceItemSource(ChildSource):
     index: int
     is_list: bool
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("seq", self.index, self.is_list, self.base.key)
 
     @property
@@ -265,8 +286,7 @@ class DictKeySource(ChildSource):
 
     index: int
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("dictkey", self.index, self.base.key)
 
     @property
@@ -281,8 +301,7 @@ class DictKeySource(ChildSource):
 class TypeSource(ChildSource):
     """``type(base)``."""
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("type", self.base.key)
 
     @property
@@ -299,8 +318,7 @@ class TypeAttrSource(ChildSource):
 
     attr: str
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("typeattr", self.attr, self.base.key)
 
     @property
@@ -317,8 +335,7 @@ class FunctionPartSource(ChildSource):
 
     part: str
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("func", self.part, self.base.key)
 
     @property
@@ -335,8 +352,7 @@ class CellContentsSource(ChildSource):
 
     local: str
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("contents", self.base.key)
 
     @property
@@ -353,8 +369,7 @@ class MethodPartSource(ChildSource):
 
     part: str
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("method", self.part, self.base.key)
 
     @property
@@ -369,8 +384,7 @@ class MethodPartSource(ChildSource):
 class WeakrefSource(ChildSource):
     """What a weak reference points to."""
 
-    @property
-    def key(self) -> tuple[Any, ...]:
+    def path(self) -> tuple[Any, ...]:
         return ("weakref", self.base.key)
 
     @property

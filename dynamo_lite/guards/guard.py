@@ -56,6 +56,7 @@ KINDS: dict[str, Kind] = {
     "class_version": Kind(3, lambda pairs: f"defines {', '.join(name for name, _ in pairs)} as when compiled"),
     "tensor_same": Kind(4, lambda other: f"is the same tensor as {other}"),
     "not_same": Kind(4, lambda other: f"is another object than {other}"),
+    "all_distinct": Kind(4, lambda *others: f"and {', '.join(o.name for o in others)} are all different objects"),
     "global_state": Kind(0, lambda *state: "torch's grad mode, autocast, default dtype and device, modes are as when compiled"),
     "callable_eq": Kind(5, lambda fn, args, value: f"{getattr(fn, '__qualname__', fn)}{args} == {_short(value)}"),
 }
@@ -80,6 +81,7 @@ class GuardSet:
 
     def __init__(self) -> None:
         self._guards: dict[tuple[Any, ...], Guard] = {}
+        self._distinct: dict[Any, Source] = {}
         self._class_names: dict[int, tuple[type, dict[str, Any]]] = {}
 
     def add(self, source: Source, kind: str, *expected: Any) -> None:
@@ -89,6 +91,11 @@ class GuardSet:
         if key not in self._guards:
             self._guards[key] = Guard(source, kind, expected)
 
+    def distinct(self, sources: list[Source]) -> None:
+        """Requires all these objects, and those of earlier calls, to be different ones."""
+        for source in sources:
+            self._distinct.setdefault(source.key, source)
+
     def class_attribute(self, cls: type, name: str, value: Any) -> None:
         """Requires that looking up `name` in the bases of `cls` finds `value` (or the missing marker) as before."""
         self._class_names.setdefault(id(cls), (cls, {}))[1].setdefault(name, value)
@@ -96,6 +103,9 @@ class GuardSet:
     def all(self) -> list[Guard]:
         """Every guard; class guards gathered, one for a class."""
         guards = list(self._guards.values())
+        if len(self._distinct) > 1:
+            first, *rest = self._distinct.values()
+            guards.append(Guard(first, "all_distinct", tuple(rest)))
         for cls, names in self._class_names.values():
             guards.append(Guard(ConstSource(cls, _type_name(cls)), "class_version", (list(names.items()),)))
         return guards

@@ -14,7 +14,7 @@ from ..source import Source
 from .guard import KINDS, Guard
 
 # Checks that involve a second source: its register goes where the expectation holds the source.
-_PAIR_KINDS = {"tensor_same", "not_same"}
+_PAIR_KINDS = {"tensor_same", "not_same", "all_distinct"}
 
 
 @dataclasses.dataclass
@@ -39,11 +39,13 @@ class _Builder:
 
     def check(self, guard: Guard) -> None:
         register = self.register(guard.source)
-        if guard.kind in _PAIR_KINDS:
+        if guard.kind in ("tensor_same", "not_same"):
             other = self.register(guard.expected[0])
             text = f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}"
             step = ("not_same", [register, other]) if guard.kind == "not_same" else (guard.kind, register, other)
             self.emit(step, text)
+        elif guard.kind == "all_distinct":
+            self.emit(("not_same", [register, *(self.register(other) for other in guard.expected)]), guard.text)
         elif guard.kind == "tensor":
             # The last field is the dtype in words; the program has it as DLPack's code and bits.
             self.emit((guard.kind, register, *guard.expected[:-1]), guard.text)
