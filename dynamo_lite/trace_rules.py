@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import os
 import types
 import weakref
 from typing import Any
@@ -124,6 +125,11 @@ MODULES: dict[str, Decision] = {
 FUNCTIONS: dict[Any, Decision] = {
     torch.nn.functional.multi_head_attention_forward: _INLINE,
     collections.namedtuple: Decision(Rule.CONSTANT),
+    # os.environ is a dict in disguise.
+    type(os.environ).__getitem__: _INLINE,
+    os.environ.encodekey: _INLINE,
+    os.environ.decodevalue: _INLINE,
+    os.getenv: _INLINE,
     torch.compiler.is_compiling: _GRAPH,
     torch.compiler.is_dynamo_compiling: _GRAPH,
     torch.compiler.is_exporting: _GRAPH,

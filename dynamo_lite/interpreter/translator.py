@@ -12,6 +12,7 @@ import dataclasses
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from typing import Any
 
 from .. import config
@@ -125,6 +126,7 @@ class Translator(Protocols):
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
         self.break_visit: int | None = None
+        self.break_at: Callable[[int], bool] | None = None
 
     # -- the stack
     def push(self, value: VariableTracker) -> None:
@@ -190,6 +192,8 @@ class Translator(Protocols):
         if self.break_visit == self.visits:
             raise BreakReached(instruction.index)
         self.visits += 1
+        if self.break_at is not None and self.break_at(instruction.index):
+            unsupported("explicit_break", f"asked for before {instruction.opname}")
         if self.visits > config.max_trace_instructions:
             unsupported("trace_too_long", f"more than {config.max_trace_instructions} instructions")
 

@@ -30,6 +30,8 @@ class DictVariable(VariableTracker):
         items: hash key -> (key, value).
         cls: dict, OrderedDict, defaultdict, Counter or MappingProxyType.
         default_factory: of a defaultdict.
+        guard_keys: guards the keys of a dict from outside. While it has not been called, what is known of the dict is what
+            lookups of single keys have guarded.
     """
 
     has_identity = True
@@ -40,18 +42,37 @@ class DictVariable(VariableTracker):
         source: Source | None = None,
         cls: type = dict,
         default_factory: VariableTracker | None = None,
+        guard_keys: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(source)
-        self.items = items
+        self._entries = items
+        self._guard_keys = guard_keys
         self.cls = cls
         self.default_factory = default_factory
+
+    @property
+    def items(self) -> dict[Any, tuple[VariableTracker, VariableTracker]]:
+        """All entries. Whoever looks at them relies on which keys there are and on their order."""
+        if self._guard_keys is not None:
+            guard, self._guard_keys = self._guard_keys, None
+            guard()
+        return self._entries
+
+    def _entry(self, tx: Any, key: VariableTracker) -> tuple[Any, tuple[VariableTracker, VariableTracker] | None]:
+        """The hash key and the entry under a key; relies on this key alone where that is possible."""
+        hashed = self.key_of(tx, key)
+        if self._guard_keys is None or not (key.is_constant() and is_constant_value(key.constant())):
+            return hashed, self.items.get(hashed)
+        entry = self._entries.get(hashed)
+        tx.guard(self.source, "dict_lacks" if entry is None else "dict_has", key.constant())
+        return hashed, entry
 
     def python_type(self) -> type:
         return self.cls
 
     def describe(self) -> str:
         name = f" {self.source.name!r}" if self.source is not None else ""
-        return f"{self.cls.__name__}{name} of {len(self.items)}"
+        return f"{self.cls.__name__}{name} of {len(self._entries)}"
 
     def key_of(self, tx: Any, key: VariableTracker) -> Any:
         """The hash key of a tracker, TypeError if it is unhashable."""
@@ -62,13 +83,12 @@ class DictVariable(VariableTracker):
 
     def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
         """The value under a key, looked at; None if there is none."""
-        hashed = self.key_of(tx, key)
-        entry = self.items.get(hashed)
+        hashed, entry = self._entry(tx, key)
         if entry is None:
             return None
         value = realized(tx, entry[1])
         if value is not entry[1]:
-            self.items[hashed] = (entry[0], value)
+            self._entries[hashed] = (entry[0], value)
         return value
 
     def store(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
@@ -98,7 +118,7 @@ class DictVariable(VariableTracker):
         return {key.constant(): value.as_argument(tx) for key, value in zip(self.keys(), values)}
 
     def contains_tensor(self) -> bool:
-        return any(value.contains_tensor() for _, value in self.items.values())
+        return any(value.contains_tensor() for _, value in self._entries.values())
 
     def hash_key(self) -> Any:
         raise TypeError(f"unhashable type: {self.cls.__name__!r}")
@@ -137,7 +157,7 @@ class DictVariable(VariableTracker):
         del self.items[hashed]
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
-        return self.key_of(tx, item) in self.items
+        return self._entry(tx, item)[1] is not None
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if op not in ("==", "!=") or not isinstance(other, DictVariable):
@@ -617,41 +637,51 @@ _SET_MUTATORS = frozenset({"add", "discard", "remove", "pop", "clear", "update"}
 
 
 # ---------------------------------------------------------------- wrapping
-def lazy_entries(tx: Any, value: dict[Any, Any], source: Source) -> dict[Any, tuple[VariableTracker, VariableTracker]]:
+Entries = dict[Any, tuple[VariableTracker, VariableTracker]]
+
+
+def lazy_entries(tx: Any, value: dict[Any, Any], source: Source) -> Entries:
     """The entries of a dict at `source`; its keys are guarded, its values not looked at."""
-    entries: dict[Any, tuple[VariableTracker, VariableTracker]] = {}
-    simple = all(is_constant_value(key) for key in dict.keys(value))
-    if simple:
-        tx.guard(source, "dict_keys", tuple(dict.keys(value)))
-    else:
-        tx.guard(source, "len", dict.__len__(value))
+    return dict_at(tx, value, source, dict).items
+
+
+def dict_at(
+    tx: Any, value: dict[Any, Any], source: Source, cls: type, default_factory: VariableTracker | None = None
+) -> DictVariable:
+    """The tracker of a dict from outside; keys that are constants are guarded when they are needed."""
+    if all(is_constant_value(key) for key in dict.keys(value)):
+        entries: Entries = {
+            key: (ConstantVariable(key), LazyVariable(item, DictItemSource(source, key)))
+            for key, item in dict.items(value)
+        }
+        keys = tuple(dict.keys(value))
+        return DictVariable(entries, source, cls, default_factory, lambda: tx.guard(source, "dict_keys", keys))
+    tx.guard(source, "len", dict.__len__(value))
+    entries = {}
     for index, (key, item) in enumerate(dict.items(value)):
         key_source = DictKeySource(source, index)
         if is_constant_value(key):
             key_variable: VariableTracker = ConstantVariable(key)
-            if not simple:
-                tx.guard(key_source, "const", key)
-            item_source: Source = DictItemSource(source, key)
+            tx.guard(key_source, "const", key)
         else:
             # A key without a value of its own, such as a module or a function: only its identity is known.
             key_variable = realized(tx, tx.wrap_at(key, key_source))
             tx.guard(key_source, "is", key)
-            item_source = DictItemSource(source, key)
-        entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, item_source))
-    return entries
+        entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, DictItemSource(source, key)))
+    return DictVariable(entries, source, cls, default_factory)
 
 
 @wraps_type(dict, collections.OrderedDict)
 def _wrap_dict(tx: Any, value: dict[Any, Any], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
-    return DictVariable(lazy_entries(tx, value, source), source, type(value))
+    return dict_at(tx, value, source, type(value))
 
 
 @wraps_type(collections.defaultdict)
 def _wrap_defaultdict(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     factory = realized(tx, tx.wrap_slot(source, collections.defaultdict, value, "default_factory"))
-    return DictVariable(lazy_entries(tx, value, source), source, collections.defaultdict, factory)
+    return dict_at(tx, value, source, collections.defaultdict, factory)
 
 
 @wraps_type(set, frozenset)

@@ -16,7 +16,7 @@ from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wra
 from .bound import BINARY_METHODS, COMPARE_METHODS
 from .constant import ConstantVariable, is_constant_value
 from .functions import MethodVariable
-from .mappings import DictVariable, SetVariable, lazy_entries
+from .mappings import DictVariable, SetVariable, dict_at, lazy_entries
 from .sequences import ListVariable, SequenceVariable, TupleVariable, lazy_items
 
 if TYPE_CHECKING:
@@ -758,7 +758,7 @@ def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | N
         return TupleVariable(lazy_items(value, source, False), source)
     if isinstance(value, dict):
         base = native_base(type(value))
-        return DictVariable(lazy_entries(tx, value, source), source, base)
+        return dict_at(tx, value, source, base)
     if isinstance(value, (set, frozenset)):
         if not all(is_constant_value(item) for item in set.__iter__(value) if isinstance(value, set)):
             unsupported("unsupported_value", f"{source.name}, a set of objects")
