@@ -251,6 +251,25 @@ load_library(PyObject *module, PyObject *path_object)
     return PyLong_FromVoidPtr(handle);
 }
 
+static int
+can_allocate_now(void)
+{
+    void *cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (cpu == NULL || python == NULL) {
+        return 0;
+    }
+    *(void **)&empty_strided = dlsym(cpu, "aoti_torch_empty_strided");
+    *(void **)&delete_tensor = dlsym(cpu, "aoti_torch_delete_tensor_object");
+    *(void **)&get_data_ptr = dlsym(cpu, "aoti_torch_get_data_ptr");
+    void *wrap = dlsym(python, WRAP_TENSOR);
+    if (empty_strided == NULL || delete_tensor == NULL || get_data_ptr == NULL || wrap == NULL) {
+        return 0;
+    }
+    *(void **)&wrap_tensor = wrap;
+    return 1;
+}
+
 /* layouts: a tuple of (sizes, strides, dtype code) */
 static int
 set_layouts(Entry *entry, PyObject *layouts)
@@ -303,7 +322,7 @@ make_entry(PyObject *module, PyObject *args)
                           &release_gil)) {
         return NULL;
     }
-    if (PyTuple_GET_SIZE(layouts) != 0 && wrap_tensor == NULL) {
+    if (PyTuple_GET_SIZE(layouts) != 0 && wrap_tensor == NULL && !can_allocate_now()) {
         return PyErr_Format(PyExc_RuntimeError, "this torch does not let tensors be made from C");
     }
     void *handle = PyLong_AsVoidPtr(handle_object);
@@ -333,25 +352,6 @@ make_entry(PyObject *module, PyObject *args)
         return NULL;
     }
     return (PyObject *)entry;
-}
-
-static int
-can_allocate_now(void)
-{
-    void *cpu = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-    void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
-    if (cpu == NULL || python == NULL) {
-        return 0;
-    }
-    *(void **)&empty_strided = dlsym(cpu, "aoti_torch_empty_strided");
-    *(void **)&delete_tensor = dlsym(cpu, "aoti_torch_delete_tensor_object");
-    *(void **)&get_data_ptr = dlsym(cpu, "aoti_torch_get_data_ptr");
-    void *wrap = dlsym(python, WRAP_TENSOR);
-    if (empty_strided == NULL || delete_tensor == NULL || get_data_ptr == NULL || wrap == NULL) {
-        return 0;
-    }
-    *(void **)&wrap_tensor = wrap;
-    return 1;
 }
 
 static PyObject *

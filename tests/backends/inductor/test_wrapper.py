@@ -178,7 +178,8 @@ def test_without_tensors_made_in_c():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64,
-                                   torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128])
+                                   torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64,
+                                   torch.complex128])
 def test_tensors_made_in_c_are_as_torch_makes_them(dtype):
     layouts = [((4,), (1,)), ((2, 3), (1, 2)), ((), ()), ((0, 3), (3, 1)), ((2, 2), (8, 2))]
     specs = [BufferSpec(f"o{i}", size, stride, dtype) for i, (size, stride) in enumerate(layouts)]
