@@ -4,17 +4,15 @@ import pathlib
 import subprocess
 import sys
 
+import measure
 import pytest
+import report
+import run
 import torch
+from coverage_models import CASES, layouts, row
+from workloads import WORKLOADS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import measure  # noqa: E402
-import report  # noqa: E402
-import run  # noqa: E402
-from coverage_models import CASES, layouts, row  # noqa: E402
-from workloads import WORKLOADS  # noqa: E402
 
 
 def test_durations_have_three_digits():

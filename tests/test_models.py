@@ -1,6 +1,4 @@
 """Models of transformers (small, random weights) are one graph each and equal eager, types and strides included."""
-import pathlib
-import sys
 
 import pytest
 import torch
@@ -8,8 +6,6 @@ import torch
 import dynamo_lite
 
 pytest.importorskip("transformers")
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "benchmarks"))
-
 from coverage_models import CASES, TOLERANCE, build, layouts
 from measure import largest_difference
 
