@@ -469,6 +469,8 @@ run_check(Step *step, PyObject *const *reg)
     }
     case OP_SET_ITEMS:
         return set_items_are(src, step->obj);
+    case OP_CELL_EMPTY:
+        return PyCell_Check(src) && PyCell_GET(src) == NULL;
     case OP_CODE_IS:
         return PyFunction_Check(src) && PyFunction_GET_CODE(src) == step->obj;
     case OP_NO_HOOKS:

@@ -47,6 +47,7 @@
     X(DICT_HAS, "dict_has", "ro")                        \
     X(DICT_LACKS, "dict_lacks", "ro")                    \
     X(SET_ITEMS, "set_items", "ro")                      \
+    X(CELL_EMPTY, "cell_empty", "r")                     \
     X(CODE_IS, "code_is", "ro")                          \
     X(NO_HOOKS, "no_hooks", "rt")                        \
     X(TENSOR, "tensor", "r*")                            \

@@ -35,6 +35,7 @@ Checks
     ("dict_keys", reg, keys)                 exactly these, in this order
     ("dict_has", reg, key), ("dict_lacks", reg, key)
     ("set_items", reg, frozenset)
+    ("cell_empty", reg)                      a cell without contents
     ("code_is", reg, code)                   a function with this code
     ("no_hooks", reg, names)                 the instance dict maps none of the names to something non-empty
     ("tensor", reg, cls, dtype_code, dtype_bits, device_type, device_index, shape, strides, requires_grad, flags)

@@ -176,6 +176,9 @@ class Codegen:
         """The attributes of an object that was made in the trace; the frame's code generation sets this."""
         raise NotImplementedError
 
+    def check_traceback(self, value: VariableTracker) -> None:
+        """Refuses to build an exception that the trace has raised; the frame's code generation sets this."""
+
     # -- cells
     def owns_cell(self, cell: CellVariable) -> bool:
         return id(cell) in self._own_cells

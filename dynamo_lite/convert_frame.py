@@ -241,10 +241,10 @@ class _FrameCompiler:
                     except exc.Unsupported as error:
                         # What is alive here can't be rebuilt after a graph: break earlier.
                         self._note_rebuild(tx, error)
-                        visit = self._earlier(tx.visits)
+                        visit = error.visit if error.visit is not None else self._earlier(tx.visits)
                 except exc.Unsupported as error:
                     self._note(tx, error)
-                    visit = tx.visits - 1
+                    visit = error.visit if error.visit is not None else tx.visits - 1
                 except ObservedException as error:
                     self._note(tx, self._uncaught(tx, error))
                     visit = tx.visits - 1
@@ -294,6 +294,7 @@ class _FrameCompiler:
         output = tx.output
         if break_index is not None:
             break_index = self._break_start(tx, break_index)
+        output.effects.check_outer_tracebacks()
         plan = Plan()
         self._emit(tx, plan, 0, returned, break_index, dry=True)
         outputs = plan.output_list
@@ -537,11 +538,10 @@ class _FrameCodegen(Codegen):
 
     def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
         written = self._effects.attributes_of(value)
-        return {n: v for n, v in written.items() if v is not MISSING and n not in _MADE_BY_NEW}
+        return {n: v for n, v in written.items() if v is not MISSING}
 
-
-# Exceptions get these from their arguments.
-_MADE_BY_NEW = frozenset({"args", "value"})
+    def check_traceback(self, value: VariableTracker) -> None:
+        self._effects.check_traceback(value)
 
 
 def _side_by_side(before: types.CodeType, after: types.CodeType) -> str:

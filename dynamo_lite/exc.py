@@ -25,15 +25,17 @@ class Unsupported(DynamoLiteError):
     """A construct that can't be captured: a graph break, or with fullgraph=True the user's error.
 
     `kind` is an identifier of break_kinds.py; `detail` says in a few words what was met; `user_stack` is the user's
-    position, outermost call first, the statement itself last.
+    position, outermost call first, the statement itself last. `visit`, if given, is the instruction of the trace at which
+    the break has to be made; otherwise it is the one that was being evaluated.
     """
 
     def __init__(self, kind: str, detail: str, *, user_stack: Iterable[traceback.FrameSummary] | None = None,
-                 hint: str | None = None) -> None:
+                 hint: str | None = None, visit: int | None = None) -> None:
         assert kind in BREAK_KINDS, f"no break kind {kind!r}; add it to break_kinds.py"
         super().__init__(kind, detail)
         self.kind = kind
         self.detail = detail
+        self.visit = visit
         self.user_stack: list[traceback.FrameSummary] = list(user_stack or ())
         self.hint = hint if hint is not None else BREAK_KINDS[kind].hint
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .exc import Unsupported
 from .guards import GuardSet
 from .source import Source
 from .variables.base import MISSING, VariableTracker, realized
@@ -30,6 +31,7 @@ class SideEffects:
         self._attributes: dict[int, tuple[VariableTracker, dict[str, Any]]] = {}
         self._mutated: dict[int, VariableTracker] = {}
         self._globals: dict[int, tuple[dict[str, Any], Source, dict[str, Any]]] = {}
+        self._raised: dict[int, tuple[VariableTracker, int]] = {}
         self.epoch = 0
 
     # -- identity
@@ -78,6 +80,27 @@ class SideEffects:
         else:
             written.pop(name, None)
             written[name] = value
+
+    # -- exceptions
+    def note_raised(self, tracker: VariableTracker, visit: int) -> None:
+        """Remembers that the root's n-th instruction raised an exception, which therefore has a traceback."""
+        self._raised.setdefault(id(tracker), (tracker, visit))
+
+    def check_traceback(self, tracker: VariableTracker) -> None:
+        """Refuses to rebuild an exception that has been raised in the trace: raised natively, it gets its traceback.
+
+        Raises:
+            Unsupported: with the visit at which to break so that this happens.
+        """
+        if id(tracker) in self._raised:
+            visit = self._raised[id(tracker)][1]
+            raise Unsupported("exception_handling", "an exception that is kept has a traceback", visit=visit)
+
+    def check_outer_tracebacks(self) -> None:
+        """The same for exceptions that exist outside of the trace: raised again, they get more of a traceback."""
+        for tracker, _ in self._raised.values():
+            if tracker.source is not None:
+                self.check_traceback(tracker)
 
     # -- globals
     def load_global(self, tx: Any, space: dict[str, Any], name: str) -> Any:

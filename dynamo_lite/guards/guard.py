@@ -46,6 +46,7 @@ KINDS: dict[str, Kind] = {
     "const": Kind(1, lambda value: f"== {_short(value)}"),
     "bool_len": Kind(1, lambda value: "is not empty" if value else "is empty"),
     "len": Kind(1, lambda n: f"has length {n}"),
+    "cell_empty": Kind(0, lambda: "is not bound"),
     "code_is": Kind(1, lambda code: f"is the function {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"),
     "tensor": Kind(2, _tensor_words),
     "dict_has": Kind(2, lambda key: f"has the key {key!r}"),

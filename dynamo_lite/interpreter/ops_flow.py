@@ -44,7 +44,7 @@ def _pop_jump_if_not_none(tx: Translator, i: Any) -> int | None:
 
 @opcode("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP")
 def _jump_or_pop(tx: Translator, i: Any) -> int | None:
-    if tx.truth(tx.stack[-1]) == (i.opname == "JUMP_IF_TRUE_OR_POP"):
+    if tx.truth(tx.wrap_top()) == (i.opname == "JUMP_IF_TRUE_OR_POP"):
         return i.target
     tx.pop_lazy()
     return None
@@ -137,7 +137,7 @@ def _before_with(tx: Translator, i: Any) -> None:
 def _with_except_start(tx: Translator, i: Any) -> None:
     # exit_func, lasti, previous exception, exception
     error = tx.wrap_top()
-    leave = tx.stack[-4]
+    leave = tx.peek(4)
     arguments = [tx.from_result(error.python_type(), "class"), error, ConstantVariable(None)]
     tx.push(tx.call(leave, arguments, {}))
 

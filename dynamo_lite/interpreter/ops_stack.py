@@ -150,7 +150,7 @@ def _import_name(tx: Translator, i: Any) -> None:
 
 @opcode("IMPORT_FROM")
 def _import_from(tx: Translator, i: Any) -> None:
-    tx.push(tx.getattr(tx.stack[-1], i.argval))
+    tx.push(tx.getattr(tx.wrap_top(), i.argval))
 
 
 @opcode("LOAD_BUILD_CLASS")

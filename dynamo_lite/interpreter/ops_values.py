@@ -108,7 +108,7 @@ def _list_to_tuple(tx: Translator, i: Any) -> None:
 @opcode("LIST_APPEND")
 def _list_append(tx: Translator, i: Any) -> None:
     value = tx.pop_lazy()
-    target = tx.stack[-i.arg]
+    target = tx.peek(i.arg)
     assert isinstance(target, ListVariable)
     tx.output.effects.mutate(target)
     target.items.append(value)
@@ -117,25 +117,25 @@ def _list_append(tx: Translator, i: Any) -> None:
 @opcode("LIST_EXTEND")
 def _list_extend(tx: Translator, i: Any) -> None:
     items = tx.pop()
-    tx.call_method(tx.stack[-i.arg], "extend", [items])
+    tx.call_method(tx.peek(i.arg), "extend", [items])
 
 
 @opcode("SET_ADD")
 def _set_add(tx: Translator, i: Any) -> None:
     value = tx.pop()
-    tx.call_method(tx.stack[-i.arg], "add", [value])
+    tx.call_method(tx.peek(i.arg), "add", [value])
 
 
 @opcode("SET_UPDATE")
 def _set_update(tx: Translator, i: Any) -> None:
     items = tx.pop()
-    tx.call_method(tx.stack[-i.arg], "update", [items])
+    tx.call_method(tx.peek(i.arg), "update", [items])
 
 
 @opcode("MAP_ADD")
 def _map_add(tx: Translator, i: Any) -> None:
     key, value = tx.pop_many(2)
-    target = tx.stack[-i.arg]
+    target = tx.peek(i.arg)
     assert isinstance(target, DictVariable)
     target.store(tx, key, value)
 
@@ -143,13 +143,13 @@ def _map_add(tx: Translator, i: Any) -> None:
 @opcode("DICT_UPDATE")
 def _dict_update(tx: Translator, i: Any) -> None:
     other = tx.pop()
-    tx.call_method(tx.stack[-i.arg], "update", [other])
+    tx.call_method(tx.peek(i.arg), "update", [other])
 
 
 @opcode("DICT_MERGE")
 def _dict_merge(tx: Translator, i: Any) -> None:
     other = tx.pop()
-    target = tx.stack[-i.arg]
+    target = tx.peek(i.arg)
     assert isinstance(target, DictVariable)
     content = tx.dict_content(other)
     if content is None and not tx.has_attribute(other, "keys"):
@@ -267,7 +267,7 @@ def _make_function(tx: Translator, i: Any) -> None:
 # ---------------------------------------------------------------- pattern matching
 @opcode("GET_LEN")
 def _get_len(tx: Translator, i: Any) -> None:
-    tx.push(tx.stack[-1].length(tx))
+    tx.push(tx.wrap_top().length(tx))
 
 
 @opcode("MATCH_SEQUENCE", "MATCH_MAPPING")

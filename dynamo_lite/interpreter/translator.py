@@ -116,6 +116,7 @@ class Translator(Protocols):
         self.locals = locals
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent is not None else 0
+        self.root: Translator = parent.root if parent is not None else self
         self.stack: list[VariableTracker] = []
         self.cells: dict[str, CellVariable] = {}
         self.free_cells: list[CellVariable] = []
@@ -143,6 +144,11 @@ class Translator(Protocols):
     def wrap_top(self) -> VariableTracker:
         """The top of the stack, looked at, left there."""
         value = self.stack[-1] = realized(self, self.stack[-1])
+        return value
+
+    def peek(self, n: int) -> VariableTracker:
+        """The n-th value from the top of the stack, looked at, left there."""
+        value = self.stack[-n] = realized(self, self.stack[-n])
         return value
 
     def pop_many(self, n: int) -> list[VariableTracker]:
@@ -199,6 +205,7 @@ class Translator(Protocols):
 
     def unwind(self, error: ObservedException, instruction: Instruction) -> None:
         """Goes to the handler of the instruction, or out of the frame (Python/ceval.c, exception_unwind)."""
+        self.output.effects.note_raised(error.value, self.root.visits - 1)
         context = next((e for e in reversed(self.exceptions) if e is not None), None)
         if context is not None and context is not error.value:
             written = self.output.effects.attributes_of(error.value)

@@ -563,7 +563,7 @@ def new_cell(tx: Any, cell: types.CellType, source: Source, name: str) -> CellVa
         contents: Any = LazyVariable(cell.cell_contents, CellContentsSource(source, name))
     except ValueError:
         contents = MISSING
-        unsupported("unsupported_value", f"the variable {name!r}, which is not bound yet")
+        tx.guard(source, "cell_empty")
     return CellVariable(contents, source)
 
 

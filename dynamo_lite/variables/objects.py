@@ -359,6 +359,8 @@ class ObjectVariable(VariableTracker):
 
     # -- generated code
     def reconstruct(self, cg: Codegen) -> None:
+        cg.check_traceback(self)
+
         def arguments() -> None:
             cg.push(ClassVariable(self.cls))
             content = self.content
