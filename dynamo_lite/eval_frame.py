@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import gc
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -123,7 +124,8 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
         code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
     ) -> Any:
         try:
-            return convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+            with _collector_paused():
+                return convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
         except (exc.Unsupported, exc.BackendCompilerFailed) as error:
             if isinstance(error, exc.BackendCompilerFailed) and config.suppress_errors:
                 log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)
@@ -134,6 +136,19 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
     cell.append(weakref.ref(hook))
     _alive.add(hook)
     return hook
+
+
+@contextlib.contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No cyclic garbage collection inside: a compile makes many objects that live until its end, and each full collection
+    walks all that torch and the model hold (0.05 s and more)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, graph: Any, inputs: list[Any]) -> Any:
