@@ -87,7 +87,7 @@ class Maker:
             return f"({self.pick(scope['n'])} {self.pick(['+', '*', '-', '//'])} {self.pick([2, 3])})"
         if kind == 5:
             return self.pick(["max(n, 3)", "min([n, 2])", "int(n > 2)", "len(f'{n}-{m:>3}')", "sum(range(n))",
-                              "abs(-n)", "round(n / 3, 1)", "(q := n + 1)", "divmod(n, 2)[1]", "pow(2, n)",
+                              "abs(-n)", "round(n / 3, 1)", "divmod(n, 2)[1]", "pow(2, n)",
                               "m.bit_length()"])
         if kind == 6:
             return self.pick(["math.sqrt(n)", "math.floor(n / 2)", "x.shape[-1]", "x.size(0)", "y.numel()", "x.ndim",
@@ -193,7 +193,8 @@ class Maker:
         return [line]
 
     def do_if(self, scope, depth):
-        lines = self.indented(f"if {self.condition(scope)}:", self.block(scope, depth - 1))
+        walrus = "(q := n + 1) > 0 and " if self.chance(6) else ""
+        lines = self.indented(f"if {walrus}{self.condition(scope)}:", self.block(scope, depth - 1))
         if self.chance(2):
             lines += self.indented("else:", self.block(scope, depth - 1))
         return lines
