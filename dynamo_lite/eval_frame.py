@@ -175,19 +175,20 @@ class CompiledModule(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
         # nn.Module.__init__ would make tables of its own; this module's tables are the original's.
         object.__setattr__(self, "_orig_mod", module)
-        object.__setattr__(self, "_compiled_call", _wrap_callable(_call_of(module), hook))
+        bound = types.MethodType(_call_of(module), module)
+        object.__setattr__(self, "_compiled_call", _eval_frame.CompiledFunction(bound, hook))
         object.__setattr__(self, "_hook", hook)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._compiled_call(self._orig_mod, *args, **kwargs)
+        return _own(self, "_compiled_call")(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(object.__getattribute__(self, "_orig_mod"), name)
+        return getattr(_own(self, "_orig_mod"), name)
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN_NAMES:
-            return object.__getattribute__(self, name)
-        return getattr(object.__getattribute__(self, "_orig_mod"), name)
+            return _own(self, name)
+        return getattr(_own(self, "_orig_mod"), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._orig_mod, name, value)
@@ -221,6 +222,7 @@ class CompiledModule(torch.nn.Module):
         return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._hook)
 
 
+_own = object.__getattribute__
 _OWN_NAMES = frozenset({
     "_orig_mod", "_compiled_call", "_hook", "__class__", "__reduce_ex__", "__deepcopy__", "__dict__", "__setattr__", "__delattr__",
 })
