@@ -19,6 +19,7 @@ import torch
 
 from . import _eval_frame, config, convert_frame, exc, log, trace_rules
 from .backends import lookup_backend
+from .polyfills import call_module
 from .trace_rules import Decision, Rule
 from .variables.constant import ConstantVariable
 from .variables.torch_functions import handles as handles_torch
@@ -175,7 +176,7 @@ class CompiledModule(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
         # nn.Module.__init__ would make tables of its own; this module's tables are the original's.
         object.__setattr__(self, "_orig_mod", module)
-        bound = types.MethodType(_call_of(module), module)
+        bound = types.MethodType(call_module, module)
         object.__setattr__(self, "_compiled_call", _eval_frame.CompiledFunction(bound, hook))
         object.__setattr__(self, "_hook", hook)
 
@@ -230,11 +231,6 @@ _OWN_NAMES = frozenset({
 
 def _restore_module(module: torch.nn.Module) -> Any:
     return compile(module)
-
-
-def _call_of(module: torch.nn.Module) -> Any:
-    call = type(module).__call__
-    return call if isinstance(call, types.FunctionType) else torch.nn.Module.__call__
 
 
 # ---------------------------------------------------------------- marks on functions
@@ -308,6 +304,10 @@ def is_compiling() -> bool:
     """False in plain Python, True in a function while it is captured."""
     return False
 
+
+# What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to capture.
+for _function in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl):
+    _eval_frame.skip(_function.__code__, None, False)
 
 trace_rules.mark(graph_break, Decision(Rule.GRAPH))
 trace_rules.mark(is_compiling, Decision(Rule.GRAPH))

@@ -14,6 +14,11 @@ from typing import Any
 _NOTHING = object()
 
 
+def call_module(module: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """The frame of a compiled module's call: ``module(...)`` is evaluated in it as in any caller."""
+    return module(*args, **kwargs)
+
+
 def reduce(function: Callable[..., Any], iterable: Iterable[Any], initial: Any = _NOTHING, /) -> Any:
     iterator = iter(iterable)
     if initial is _NOTHING:
