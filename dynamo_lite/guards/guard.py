@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from ..source import ConstSource, Source
+from ..source import ConstSource, PathKey, Source
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class GuardSet:
 
     def __init__(self) -> None:
         self._guards: dict[tuple[Any, ...], Guard] = {}
-        self._distinct: dict[Any, Source] = {}
+        self._distinct: dict[PathKey, Source] = {}
         self._class_names: dict[int, tuple[type, dict[str, Any]]] = {}
 
     def add(self, source: Source, kind: str, *expected: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._guards import GuardProgram
-from ..source import Source
+from ..source import PathKey, Source
 from .guard import KINDS, Guard
 
 # Checks that involve a second source: its register goes where the expectation holds the source.
@@ -21,7 +21,7 @@ _PAIR_KINDS = {"tensor_same", "not_same", "all_distinct"}
 class _Builder:
     steps: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
     texts: list[str] = dataclasses.field(default_factory=list)
-    registers: dict[tuple[Any, ...], int] = dataclasses.field(default_factory=dict)
+    registers: dict[PathKey, int] = dataclasses.field(default_factory=dict)
 
     def register(self, source: Source) -> int:
         key = source.key
@@ -71,7 +71,7 @@ def build_program(
     builder = _Builder()
     if state is not None:
         builder.emit(("global_state", *state), KINDS["global_state"].words())
-    by_source: dict[tuple[Any, ...], list[Guard]] = {}
+    by_source: dict[PathKey, list[Guard]] = {}
     pairs = []
     for guard in guards:
         if guard.kind in _PAIR_KINDS:
