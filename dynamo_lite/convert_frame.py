@@ -372,7 +372,8 @@ class _FrameCompiler:
             kinds = _stack_kinds(tx.stack)
             if not dry:
                 resumes = emit_break(
-                    emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation, parameters=(INPUTS,)
+                    emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation,
+                    parameters=(INPUTS, *self._argument_names()),
                 )
         return emitter, plan, resumes
 
@@ -415,6 +416,9 @@ class _FrameCompiler:
         for name, temporary in held:
             emitter.load_fast(temporary)
             emitter.store_fast(name)
+        for name in cg.arguments & live:
+            if name not in tx.locals:
+                emitter.delete_fast(name)  # an argument that the program has deleted
         return [name for name, _ in held]
 
     # -- guards and the entry

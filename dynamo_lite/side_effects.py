@@ -126,6 +126,8 @@ class SideEffects:
         changed = [t for t in self._mutated.values() if t.source is not None]
         changed += [t for t, written in self._attributes.values() if t.source is not None and written]
         for tracker in changed:
+            if tracker.is_constant():
+                continue  # a module or class, guarded by identity
             for _, other in self._trackers.values():
                 if other is tracker or other.source is None or tracker.source is None or type(other) is not type(tracker):
                     continue

@@ -125,20 +125,29 @@ class PythonModuleVariable(VariableTracker):
     def truth(self, tx: Any) -> bool:
         return True
 
+    def _changed(self, tx: Any) -> VariableTracker:
+        """The tracker that holds what is written to the module, which may be reached by several names."""
+        known = tx.output.effects.tracker_of(self.value)
+        if known is None:
+            known = PythonModuleVariable(self.value, ConstSource(self.value, self.value.__name__))
+            tx.output.effects.track(self.value, known)
+        return known
+
     def getattr(self, tx: Any, name: str) -> VariableTracker:
-        written = tx.output.effects.attributes_of(self)
-        if name in written:
-            return tx.output.effects.load_attr(self, name)
+        changed = self._changed(tx)
+        if name in tx.output.effects.attributes_of(changed):
+            return tx.output.effects.load_attr(changed, name)
         space = vars(self.value)
         where = ConstSource(space, self.value.__name__)
         if name in space:
             return tx.wrap_at(space[name], DictItemSource(where, name))
+        tx.guard(where, "dict_lacks", name)
         # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
         value = tx.run_python(getattr, self.value, name)
         return tx.wrap_at(value, AttrSource(ConstSource(self.value, self.value.__name__), name))
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
-        tx.output.effects.store_attr(self, name, value)
+        tx.output.effects.store_attr(self._changed(tx), name, value)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.load_const(self.value)
