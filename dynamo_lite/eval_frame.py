@@ -20,10 +20,11 @@ import torch
 from . import _eval_frame, config, convert_frame, exc, log, trace_rules
 from .backends import lookup_backend
 from .polyfills import call_module
+from .source import AttrSource, Source
 from .trace_rules import Decision, Rule
+from .variables.base import VariableTracker, realized, unsupported, wraps_type
 from .variables.constant import ConstantVariable
 from .variables.torch_functions import handles as handles_torch
-from .variables.base import unsupported
 
 Backend = Callable[..., Any]
 
@@ -231,6 +232,19 @@ _OWN_NAMES = frozenset({
 
 def _restore_module(module: torch.nn.Module) -> Any:
     return compile(module)
+
+
+# Inside a captured function a compiled one is what it was made from.
+@wraps_type(_eval_frame.CompiledFunction)
+def _wrap_compiled_function(tx: Any, value: _eval_frame.CompiledFunction, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return realized(tx, tx.wrap_at(value.fn, AttrSource(source, "fn")))
+
+
+@wraps_type(CompiledModule)
+def _wrap_compiled_module(tx: Any, value: CompiledModule, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return realized(tx, tx.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
 
 
 # ---------------------------------------------------------------- marks on functions

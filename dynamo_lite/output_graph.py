@@ -61,7 +61,7 @@ class OutputGraph:
             elif known.source != source and isinstance(value, _FREE_OF_IDENTITY):
                 return wrap_value(tx, value, source)
             return known
-        tracker = wrap_value(tx, value, source)
+        tracker = tx.wrap_marked(value, source) or wrap_value(tx, value, source)
         if tracker.source is not None:
             self.effects.track(value, tracker)
         return tracker

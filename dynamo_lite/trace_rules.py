@@ -12,6 +12,7 @@ import collections
 import dataclasses
 import enum
 import os
+import sys
 import types
 import weakref
 from typing import Any
@@ -161,9 +162,25 @@ FUNCTIONS: dict[Any, Decision] = {
 }
 
 
+def is_library(module: Any) -> bool:
+    """Whether a module is torch's or Python's own, whose functions keep their code and whose classes keep their bases."""
+    return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
+
+
+_LIBRARIES = frozenset({"torch", "dynamo_lite", *sys.stdlib_module_names}) - {"__main__", "test"}
+
+
 def mark(function: Any, decision: Decision) -> None:
     """Decides about one function, past the tables."""
     _marked[function] = decision
+
+
+def marked(function: Any) -> Decision | None:
+    """What the user decided about a function, functions written in C included."""
+    try:
+        return _marked.get(function)
+    except TypeError:  # some callables can't be referenced weakly, so nobody can have marked them
+        return None
 
 
 def forget_marks() -> None:
@@ -173,9 +190,9 @@ def forget_marks() -> None:
 
 def decide(function: types.FunctionType) -> Decision:
     """What a call of a Python function becomes."""
-    marked = _marked.get(function)
-    if marked is not None:
-        return marked
+    by_user = _marked.get(function)
+    if by_user is not None:
+        return by_user
     listed = FUNCTIONS.get(function)
     if listed is not None:
         return listed

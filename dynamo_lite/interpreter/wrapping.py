@@ -12,11 +12,11 @@ import torch
 
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
-from ..source import ConstSource, FrozenSource, SlotSource, Source
-from ..trace_rules import Rule, decide
+from ..source import ConstSource, FrozenSource, SlotSource, Source, TypeAttrSource
+from ..trace_rules import Rule, decide, marked, is_library
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
-from ..variables.constant import ConstantVariable, is_constant_value
+from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
 from ..variables.mappings import DictVariable, SetVariable
 from ..variables.modules import ConstantCallVariable, OpaqueVariable, PythonModuleVariable, SkippedFunctionVariable
@@ -79,6 +79,8 @@ class Wrapping:
         if decision.rule is Rule.INLINE:
             if not trusted:
                 return user_function(self, value, source)
+            if not is_library(value.__module__):
+                self.guard(ConstSource(value, value.__qualname__), "code_is", value.__code__)
             return FunctionVariable(value, source)
         if not trusted:
             self.guard(source, "is", value)
@@ -86,6 +88,16 @@ class Wrapping:
             return TorchFunctionVariable(value, source)
         if decision.rule is Rule.CONSTANT:
             return ConstantCallVariable(value, source)
+        return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
+
+    def wrap_marked(self, value: Any, source: Source) -> VariableTracker | None:
+        """A function written in C about which the user decided; None for everything else."""
+        if not isinstance(value, _BUILTIN_CALLABLES):
+            return None
+        decision = marked(value)
+        if decision is None or decision.rule is Rule.GRAPH:
+            return None
+        self.guard(source, "is", value)
         return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
 
     def wrap_class_part(self, value: Any, source: Source) -> VariableTracker:
@@ -97,6 +109,11 @@ class Wrapping:
             held = ConstSource(value, getattr(value, "__qualname__", "function"))
             return self.wrap_function(value, held, trusted=True)
         return self.from_result(value, source.name)
+
+    def bound_class_function(self, owner: VariableTracker, cls: type, name: str, value: types.FunctionType) -> VariableTracker:
+        """A function that a class defines, bound to an instance."""
+        source = TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
+        return MethodVariable(self.wrap_function(value, source, trusted=True), owner)
 
     def library_function(self, value: types.FunctionType) -> VariableTracker:
         """A function of the standard library or of ours to inline, which nobody replaces."""
@@ -110,7 +127,7 @@ class Wrapping:
                 return TupleVariable([self.from_result(v, what) for v in value])
             if type(value) is frozenset:
                 return SetVariable({v: self.from_result(v, what) for v in value}, cls=frozenset)
-            return ConstantVariable(value, source)
+            return constant_variable(value, source)
         if isinstance(value, type):
             return ClassVariable(value, source)
         if isinstance(value, types.ModuleType):

@@ -1,0 +1,234 @@
+"""The public entry points: compile in all its forms, marks on functions, reset."""
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.nn as nn
+
+import dynamo_lite
+
+
+class Counter:
+    """A backend that counts graphs and runs them as they are."""
+
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, gm, example_inputs):
+        self.graphs.append(gm)
+        return gm.forward
+
+
+def test_compiled_functions_nest():
+    counter = Counter()
+    inner = dynamo_lite.compile(lambda x: x.sin() + 1, backend=counter)
+    outer = dynamo_lite.compile(lambda x: inner(x) * 2, backend=counter, fullgraph=True)
+    x = torch.randn(3)
+    assert torch.equal(outer(x), (x.sin() + 1) * 2)
+    assert len(counter.graphs) == 1
+
+
+def test_a_compiled_module_inside_a_compiled_function():
+    counter = Counter()
+    module = nn.Linear(3, 3)
+    compiled = dynamo_lite.compile(module, backend=counter)
+    outer = dynamo_lite.compile(lambda x: compiled(x).relu(), backend=counter, fullgraph=True)
+    x = torch.randn(2, 3)
+    assert torch.allclose(outer(x), module(x).relu())
+    assert len(counter.graphs) == 1
+    inside = nn.Sequential(compiled, nn.ReLU())
+    assert torch.allclose(dynamo_lite.compile(inside, backend=counter)(x), module(x).relu())
+
+
+def test_methods_decorated_in_the_class_body():
+    class Model:
+        def __init__(self, k):
+            self.k = k
+
+        @dynamo_lite.compile(backend="eager")
+        def scale(self, x):
+            return x * self.k
+
+        @staticmethod
+        @dynamo_lite.compile(backend="eager")
+        def double(x):
+            return x * 2
+
+    x = torch.ones(2)
+    a, b = Model(2), Model(3)
+    assert a.scale(x).tolist() == [2, 2] and b.scale(x).tolist() == [3, 3] and a.scale(x).tolist() == [2, 2]
+    assert Model.double(x).tolist() == [2, 2]
+
+
+def test_callable_objects_and_bound_methods():
+    class Adder:
+        def __init__(self, k):
+            self.k = k
+
+        def __call__(self, x):
+            return x + self.k
+
+        def twice(self, x):
+            return x + 2 * self.k
+
+    adder = Adder(3)
+    assert dynamo_lite.compile(adder, backend="eager")(torch.zeros(1)).item() == 3
+    assert dynamo_lite.compile(adder.twice, backend="eager")(torch.zeros(1)).item() == 6
+
+
+def test_compiling_twice_does_not_compile_frames_twice():
+    counter = Counter()
+    dynamo_lite.register_backend(counter, name="counted")
+    def f(x):
+        return x + 1
+
+    first, second = dynamo_lite.compile(f, backend="counted"), dynamo_lite.compile(f, backend="counted")
+    first(torch.ones(2)), second(torch.ones(2))
+    assert len(counter.graphs) == 1
+    dynamo_lite.compile(first, backend="counted")(torch.ones(2))
+    assert len(counter.graphs) == 1
+
+
+def test_module_face_pickle_and_deepcopy():
+    module = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    compiled = dynamo_lite.compile(module)
+    x = torch.randn(1, 2)
+    want = module(x)
+    assert torch.allclose(compiled(x), want)
+    again = pickle.loads(pickle.dumps(compiled))
+    assert torch.allclose(again(x), want) and list(again.state_dict()) == list(module.state_dict())
+    twin = copy.deepcopy(compiled)
+    with torch.no_grad():
+        twin[0].weight.zero_()
+    assert torch.allclose(compiled(x), want) and not torch.allclose(twin(x), want)
+    assert torch.allclose(pickle.loads(pickle.dumps(module))(x), want)
+    compiled.extra = 5
+    assert module.extra == 5
+    del compiled.extra
+    assert not hasattr(module, "extra")
+    compiled.train(False)
+    assert not module.training
+    assert "Linear" in repr(compiled)
+    wrapper = nn.Sequential(compiled)
+    assert list(wrapper.state_dict()) == ["0.0.weight", "0.0.bias"]
+    compiled.load_state_dict(module.state_dict())
+    assert {id(p) for p in wrapper.parameters()} == {id(p) for p in module.parameters()}
+    assert compiled.to(torch.float64)[0].weight.dtype == torch.float64
+
+
+def test_bad_arguments():
+    with pytest.raises(TypeError, match="callable"):
+        dynamo_lite.compile(3)
+    with pytest.raises(ValueError, match="no mode"):
+        dynamo_lite.compile(lambda x: x, mode="fastest")
+    with pytest.raises(dynamo_lite.exc.InvalidBackend, match="nope"):
+        dynamo_lite.compile(lambda x: x, backend="nope")
+    with pytest.raises(TypeError, match="class"):
+        dynamo_lite.compile(nn.Linear)
+
+
+def test_disable_forms():
+    counter = Counter()
+
+    def helper(x):
+        return x * 2
+
+    @dynamo_lite.disable(recursive=False)
+    def shallow(x):
+        return helper(x) + 1
+
+    f = dynamo_lite.compile(lambda x: shallow(x + 1) * 3, backend=counter)
+    assert f(torch.ones(1)).item() == 15
+    assert [n.target.__name__ for g in counter.graphs for n in g.graph.nodes if n.op == "call_function"] == ["add", "mul", "mul"]
+
+    @dynamo_lite.disable
+    def deep(x):
+        return helper(x) + 1
+
+    counter.graphs.clear()
+    f = dynamo_lite.compile(lambda x: deep(x + 1) * 3, backend=counter)
+    assert f(torch.ones(1)).item() == 15 and len(counter.graphs) == 2
+    assert f.__name__ == "<lambda>" and deep.__name__ == "deep"
+
+
+def test_marks():
+    def opaque(x):
+        return x + 1
+
+    counter = Counter()
+    dynamo_lite.allow_in_graph(opaque)
+    f = dynamo_lite.compile(lambda x: opaque(x) * 2, backend=counter, fullgraph=True)
+    assert f(torch.ones(1)).item() == 4
+    assert opaque in [n.target for n in counter.graphs[0].graph.nodes]
+
+    def banned(x):
+        return x + 1
+
+    dynamo_lite.disallow_in_graph(banned)
+    f = dynamo_lite.compile(lambda x: banned(x * 2) * 2, backend=counter, fullgraph=True)
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="disallowed"):
+        f(torch.ones(1))
+
+    calls = []
+
+    @dynamo_lite.assume_constant_result
+    def setting():
+        calls.append(1)
+        return 7
+
+    f = dynamo_lite.compile(lambda x: x * setting(), backend=counter, fullgraph=True)
+    assert f(torch.ones(1)).item() == 7 and f(torch.ones(1)).item() == 7 and calls == [1]
+
+
+def test_marks_on_torch_functions():
+    dynamo_lite.disallow_in_graph(torch.sinh)
+    try:
+        with pytest.raises(dynamo_lite.exc.Unsupported, match="disallowed"):
+            dynamo_lite.compile(lambda x: torch.sinh(x), fullgraph=True)(torch.ones(1))
+    finally:
+        dynamo_lite.allow_in_graph(torch.sinh)
+    assert torch.allclose(dynamo_lite.compile(lambda x: torch.sinh(x), fullgraph=True)(torch.ones(1)), torch.ones(1).sinh())
+
+
+def test_backend_options_and_failures():
+    seen = {}
+
+    def backend(gm, inputs, *, options):
+        seen.update(options)
+        return gm.forward
+
+    dynamo_lite.compile(lambda x: x + 1, backend=backend, options={"level": 3})(torch.ones(1))
+    assert seen == {"level": 3}
+    with pytest.raises(dynamo_lite.exc.BackendCompilerFailed, match="callable"):
+        dynamo_lite.compile(lambda x: x + 1, backend=lambda gm, inputs: 3)(torch.ones(1))
+    broken = dynamo_lite.compile(lambda x: x + 1, backend=lambda gm, inputs: 3)
+    with dynamo_lite.config.patch(suppress_errors=True):
+        assert broken(torch.ones(1)).item() == 2
+
+
+def test_reset_forgets():
+    counter = Counter()
+    f = dynamo_lite.compile(lambda x: x + 1, backend=counter)
+    f(torch.ones(1))
+    dynamo_lite.reset()
+    f(torch.ones(1))
+    assert len(counter.graphs) == 2
+
+
+def test_is_compiling_of_torch_and_ours():
+    f = dynamo_lite.compile(
+        lambda x: x + (1 if torch.compiler.is_compiling() and dynamo_lite.is_compiling() else 0), backend="eager"
+    )
+    assert f(torch.zeros(1)).item() == 1 and not dynamo_lite.is_compiling()
+
+
+def test_recompile_limit_is_said_once_and_stays_right(caplog):
+    counter = Counter()
+    f = dynamo_lite.compile(lambda x, k: x + k, backend=counter)
+    with caplog.at_level("WARNING", logger="dynamo_lite"):
+        for k in range(20):
+            assert f(torch.zeros(1), k).item() == k
+    assert len(counter.graphs) == dynamo_lite.config.recompile_limit
+    assert sum("recompile_limit" in r.getMessage() for r in caplog.records) == 1
+    assert f(torch.zeros(1), 0).item() == 0
