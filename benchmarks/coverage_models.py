@@ -66,6 +66,25 @@ CASES = [
           "word_embed_proj_dim": 64}, TEXT),
     Case("Mistral", "MistralForCausalLM", "MistralConfig", {**ENCODER, "num_key_value_heads": 2}, TEXT),
     Case("Qwen2", "Qwen2ForCausalLM", "Qwen2Config", {**ENCODER, "num_key_value_heads": 2}, TEXT),
+    Case("Gemma", "GemmaForCausalLM", "GemmaConfig", {**ENCODER, "num_key_value_heads": 2, "head_dim": 16}, TEXT),
+    Case("Phi", "PhiForCausalLM", "PhiConfig", ENCODER, TEXT),
+    Case("Mixtral", "MixtralForCausalLM", "MixtralConfig",
+         {**ENCODER, "num_key_value_heads": 2, "num_local_experts": 4}, TEXT),
+    Case("BLOOM", "BloomForCausalLM", "BloomConfig",
+         {"hidden_size": 64, "n_layer": 2, "n_head": 4, "vocab_size": 100}, TEXT),
+    Case("ALBERT", "AlbertModel", "AlbertConfig", {**ENCODER, "embedding_size": 32}, TEXT),
+    Case("ELECTRA", "ElectraModel", "ElectraConfig", {**ENCODER, "embedding_size": 32}, TEXT),
+    Case("DeBERTa v2", "DebertaV2Model", "DebertaV2Config", ENCODER, TEXT),
+    Case("BART", "BartModel", "BartConfig",
+         {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+          "decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "vocab_size": 100}, TEXT),
+    Case("ConvNeXt", "ConvNextForImageClassification", "ConvNextConfig",
+         {"hidden_sizes": [16, 32, 64, 64], "depths": [1, 1, 2, 1], "image_size": 32}, PIXELS),
+    Case("Swin", "SwinModel", "SwinConfig",
+         {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 4},
+         PIXELS),
+    Case("RegNet", "RegNetForImageClassification", "RegNetConfig",
+         {"embedding_size": 16, "hidden_sizes": [16, 32, 64, 64], "depths": [1, 1, 2, 1], "groups_width": 8}, PIXELS),
 ]
 
 
@@ -144,8 +163,8 @@ def row(case: Case, result: dict[str, Any]) -> str:
 
 
 def _short(where: str) -> str:
-    """A place without the folder that packages are installed in."""
-    return where.split("site-packages/")[-1]
+    """A place without the folder that packages, or Python itself, are installed in."""
+    return where.split("site-packages/")[-1].split(f"/python{sys.version_info.major}.{sys.version_info.minor}/")[-1]
 
 
 def page(results: list[tuple[Case, dict[str, Any]]], backend: str) -> str:

@@ -3,9 +3,12 @@
     python benchmarks/demo.py [--models NAME ...] [--seconds S]
 """
 import argparse
+import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from measure import largest_difference, time_calls
@@ -13,7 +16,7 @@ from report import duration
 from workloads import WORKLOADS
 
 import dynamo_lite
-from dynamo_lite import config, log
+from dynamo_lite import config, exc, log
 
 
 def show_graph(gm: torch.fx.GraphModule) -> None:
@@ -23,7 +26,13 @@ def show_graph(gm: torch.fx.GraphModule) -> None:
     static = sum(bool(n.meta.get("static")) for n in inputs)
     print(f"  graph: {len(calls)} operations, {len(inputs)} inputs ({static} parameters or buffers); the first:")
     for node in calls[:4]:
-        print(f"    {node.format_node()}")
+        print(f"    {exc.one_line(node.format_node(), 110)}")
+
+
+def in_turns(first: Callable[[], Any], second: Callable[[], Any], seconds: float) -> tuple[float, float]:
+    """Seconds per call of each, the median of three turns, so that a slow moment of the machine decides nothing."""
+    turns = [[time_calls(call, seconds / 3)["median"] for call in (first, second)] for _ in range(3)]
+    return statistics.median(t[0] for t in turns), statistics.median(t[1] for t in turns)
 
 
 def demo(name: str, seconds: float) -> bool:
@@ -48,12 +57,13 @@ def demo(name: str, seconds: float) -> bool:
         for gm in graphs:
             show_graph(gm)
         breaks = log.counters().get("graph_breaks", 0)
-        print(f"  {len(graphs)} graph{'s' * (len(graphs) != 1)}, {breaks} graph breaks")
+        counted = dynamo_lite.metrics()
+        print(f"  {len(graphs)} graph{'s' * (len(graphs) != 1)}, {breaks} graph breaks; {counted['kernels']} kernels, "
+              f"{sum(counted['library_calls'].values())} library calls")
         phases = sorted(log.phase_times().items(), key=lambda item: -item[1])
         inside = ", ".join(f"{phase} {spent:.2f}" for phase, spent in phases if spent >= 0.005)
-        print(f"  first call, empty cache: {first:.2f} s ({inside or 'no phases'})")
-        eager = time_calls(lambda: model(*args, **kwargs), seconds)["median"]
-        ours = time_calls(lambda: compiled(*args, **kwargs), seconds)["median"]
+        print(f"  first call, empty cache: {first:.2f} s, of which {inside}, the rest runs the model")
+        eager, ours = in_turns(lambda: model(*args, **kwargs), lambda: compiled(*args, **kwargs), seconds)
         print(f"  a call: eager {duration(eager)}, compiled {duration(ours)}: {eager / ours:.2f}x")
         difference = largest_difference(got, want)
         print(f"  largest difference from eager: {difference:.1e}")

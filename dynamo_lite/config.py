@@ -11,7 +11,6 @@ import os
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -151,23 +150,28 @@ def snapshot() -> dict[str, Any]:
     return {name: globals()[name] for name in OPTIONS}
 
 
-@contextlib.contextmanager
-def _patched(values: dict[str, Any]) -> Iterator[None]:
-    module = sys.modules[__name__]
-    before = {name: globals()[name] for name in values}
-    for name, value in values.items():
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
+class Patch(contextlib.ContextDecorator):
+    """Some settings, set on entry and restored on exit; may be entered again while it is entered."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+        self.before: list[dict[str, Any]] = []
+
+    def __enter__(self) -> None:
+        self.before.append({name: globals()[name] for name in self.values})
+        self._assign(self.values)
+
+    def __exit__(self, *exception: object) -> None:
+        self._assign(self.before.pop())
+
+    def _assign(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(sys.modules[__name__], name, value)
 
 
-def patch(**values: Any) -> contextlib.AbstractContextManager[None] | Callable[..., Any]:
+def patch(**values: Any) -> Patch:
     """Set the named settings in a `with` block, or while the decorated function runs; all are checked first."""
-    checked = {name: _find(name).check(value) for name, value in values.items()}
-    return _patched(checked)
+    return Patch({name: _find(name).check(value) for name, value in values.items()})
 
 
 def describe() -> str:
