@@ -35,7 +35,10 @@ def _device_words(device_type: Any, index: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as error:  # the user's own __repr__
+        text = f"a {type(value).__qualname__} ({type(error).__name__} in its repr)"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -51,6 +54,7 @@ KINDS: dict[str, Kind] = {
     "tensor": Kind(2, _tensor_words),
     "dict_has": Kind(2, lambda key: f"has the key {key!r}"),
     "dict_lacks": Kind(2, lambda key: f"has no {key!r} of its own"),
+    "lacks_attr": Kind(3, lambda name: f"has no attribute {name!r}"),
     "dict_keys": Kind(3, lambda keys: f"has the keys {_short(list(keys))}"),
     "set_items": Kind(3, lambda items: f"is the set {_short(set(items))}"),
     "no_hooks": Kind(3, lambda names: "has no hooks"),

@@ -38,7 +38,7 @@ class _Builder:
         self.texts.append(text)
 
     def check(self, guard: Guard) -> None:
-        register = self.register(guard.source)
+        register = self.register(guard.source) if guard.kind != "callable_eq" else -1
         if guard.kind in ("tensor_same", "not_same"):
             other = self.register(guard.expected[0])
             text = f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}"
@@ -49,6 +49,8 @@ class _Builder:
         elif guard.kind == "tensor":
             # The last field is the dtype in words; the program has it as DLPack's code and bits.
             self.emit((guard.kind, register, *guard.expected[:-1]), guard.text)
+        elif guard.kind == "callable_eq":
+            self.emit((guard.kind, *guard.expected), KINDS[guard.kind].words(*guard.expected))
         elif guard.kind == "class_version":
             self.emit((guard.kind, register, guard.expected[0]), guard.text)
         else:

@@ -16,37 +16,29 @@ from typing import Any
 
 import torch
 
-from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..polyfills import REPLACEMENTS
-from ..source import ConstSource, DictItemSource, Source
+from ..source import AttrSource, ConstSource, Source
 from ..variables.base import VariableTracker, realized, unsupported
+from ..variables.classes import ClassVariable, NewVariable, class_attribute_source, native_base
 from ..variables.constant import ConstantVariable
 from ..variables.functions import FunctionVariable, MethodVariable
 from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
-from ..variables.mappings import DictVariable, DictViewVariable, SetVariable, pairs_of
-from ..variables.modules import NNModuleVariable
+from ..variables.mappings import DictVariable, SetVariable
 from ..variables.objects import (
-    BuiltinMethodVariable,
-    ClassVariable,
-    InstanceDictVariable,
-    NewVariable,
     ObjectVariable,
-    PartialVariable,
     SuperVariable,
-    class_attribute_source,
-    native_base,
 )
+from ..variables.partials import PartialVariable
 from ..variables.sequences import (
     ListVariable,
     NamedTupleVariable,
     RangeVariable,
-    SequenceVariable,
     SliceVariable,
     TupleVariable,
     is_named_tuple,
 )
-from ..variables.tensor import TensorVariable, call_in_graph
+from ..variables.tensor import TensorVariable
 
 Constructor = Callable[..., VariableTracker]
 _CONSTRUCTORS: dict[type, Constructor] = {}
@@ -246,6 +238,13 @@ class Construction:
         if name == "__dict__":
             unsupported("unsupported_attribute", f"{value.__qualname__}.__dict__")
         if name in _CLASS_FACTS:
+            if name in ("__mro__", "__bases__", "__base__"):
+                tx.guard_mro(value)
+            elif name in ("__name__", "__qualname__") and _is_user_class(value):
+                where = AttrSource(ConstSource(value, value.__qualname__), name)
+                tx.guard(where, "const", getattr(value, name))
+            elif _is_user_class(value):
+                tx.class_lookup(value, name)
             return tx.from_result(getattr(value, name), f"{value.__qualname__}.{name}")
         attribute = tx.class_lookup(value, name, _ABSENT)
         source = class_attribute_source(value, name)

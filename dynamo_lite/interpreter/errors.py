@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 from ..output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, unsupported
+from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
-from ..variables.objects import ClassVariable, ObjectVariable
+from ..variables.objects import ObjectVariable
 from ..variables.sequences import TupleVariable
 
 _EXCEPTION_FIELDS = {"__cause__": None, "__context__": None, "__traceback__": None, "__suppress_context__": False}

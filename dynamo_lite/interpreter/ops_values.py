@@ -5,10 +5,10 @@ import collections.abc
 from typing import Any
 
 from ..variables.base import VariableTracker
+from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import CellVariable, NestedFunctionVariable
 from ..variables.mappings import DictVariable, SetVariable
-from ..variables.objects import ClassVariable
 from ..variables.sequences import ListVariable, SliceVariable, TupleVariable
 from .registry import opcode
 from .translator import NULL, Translator

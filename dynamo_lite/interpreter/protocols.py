@@ -4,7 +4,7 @@ Invariant: a method gives what CPython would give for the real values, or raises
 """
 from __future__ import annotations
 
-import collections
+import abc
 import inspect
 import types
 from collections.abc import Callable
@@ -13,16 +13,15 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported
+from ..source import AttrSource, ConstSource
+from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable
-from ..variables.builtins import BuiltinVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
-from ..variables.iterators import IteratorVariable
-from ..variables.mappings import DictVariable, DictViewVariable, SetVariable
-from ..variables.modules import NNModuleVariable
+from ..variables.mappings import DictVariable, SetVariable
 from ..variables.objects import InstanceDictVariable, ObjectVariable
-from ..variables.sequences import SequenceVariable, SliceVariable, TupleVariable
+from ..variables.sequences import SequenceVariable, SliceVariable
 from ..variables.tensor import TensorVariable
 from .construction import Construction
 from .errors import Errors
@@ -144,9 +143,16 @@ class Protocols(Wrapping, Errors, Construction):
         if cls.__flags__ & (1 << 9):
             self.output.guards.class_attribute(cls, name, value)
 
+    def guard_mro(self, cls: type) -> None:
+        """Requires that a class has the bases that it has."""
+        if cls.__flags__ & (1 << 9) and not is_library(cls.__module__):
+            self.guard(AttrSource(ConstSource(cls, cls.__qualname__), "__mro__"), "is", cls.__mro__)
+
     def class_getattr(self, owner: VariableTracker, cls: type, name: str) -> VariableTracker:
         """An attribute that a builtin object has from its class."""
         attribute = inspect.getattr_static(cls, name, MISSING)
+        if cls.__flags__ & (1 << 9):
+            self.class_lookup(cls, name)
         if attribute is MISSING:
             self.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
         if isinstance(attribute, types.FunctionType):
@@ -258,11 +264,19 @@ class Protocols(Wrapping, Errors, Construction):
         """isinstance(value, classes)."""
         plain = self.as_plain(classes)
         cls = value.python_type()
+        self.guard_mro(cls)
         flat = _flatten_classes(plain)
         if cls in (torch.Tensor, torch.nn.Parameter) and isinstance(value, TensorVariable):
             return any(self._tensor_is(value, c) for c in flat)
         for candidate in flat:
             check = getattr(type(candidate), "__instancecheck__", None)
+            if isinstance(check, types.FunctionType) and not is_library(type(candidate).__module__):
+                self.class_lookup(type(candidate), "__instancecheck__")
+                meta = self.from_result(candidate, "class")
+                answer = self.call_class_attribute(meta, type(candidate), "__instancecheck__", check, [value], {})
+                if self.truth(answer):
+                    return True
+                continue
             if isinstance(check, types.FunctionType) and not type(candidate).__module__.startswith(("abc", "typing", "enum")):
                 if isinstance(value, ObjectVariable) and value.value is not None:
                     if self.run_python(isinstance, value.value, candidate):
@@ -272,9 +286,16 @@ class Protocols(Wrapping, Errors, Construction):
                     if self.run_python(isinstance, value.constant(), candidate):
                         return True
                     continue
-            if self.run_python(issubclass, cls, candidate):
+            if self.is_subclass(cls, candidate):
                 return True
         return False
+
+    def is_subclass(self, cls: type, candidate: Any) -> bool:
+        """issubclass(cls, candidate), guarded where classes may be registered as virtual subclasses."""
+        if isinstance(candidate, abc.ABCMeta) and candidate not in cls.__mro__:
+            token = abc.get_cache_token()
+            self.guard(ConstSource(abc, "abc"), "callable_eq", abc.get_cache_token, (), token)
+        return self.run_python(issubclass, cls, candidate)
 
     def _tensor_is(self, value: TensorVariable, candidate: Any) -> bool:
         if candidate is torch.nn.Parameter:
@@ -346,6 +367,15 @@ class Protocols(Wrapping, Errors, Construction):
                 return None
             return value.content
         return value if isinstance(value, DictVariable) else None
+
+    def hash_key(self, value: VariableTracker) -> Any:
+        """What stands for the value as a key, guarded; TypeError in the program if it is unhashable."""
+        value = realized(self, value)
+        value.guard_hash(self)
+        try:
+            return value.hash_key()
+        except TypeError as error:
+            self.raise_error(TypeError, str(error))
 
     def identity_number(self, value: VariableTracker) -> VariableTracker:
         """id(value) or its identity hash: known only where the object itself is guarded."""

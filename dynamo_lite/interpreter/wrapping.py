@@ -4,7 +4,6 @@ Invariant: a value from outside gets its tracker, and its guards, at the moment 
 """
 from __future__ import annotations
 
-
 import types
 from typing import Any
 
@@ -13,15 +12,22 @@ import torch
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..source import ConstSource, FrozenSource, SlotSource, Source, TypeAttrSource
-from ..trace_rules import Rule, decide, marked, is_library
+from ..trace_rules import Rule, decide, is_library, marked
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
+from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
 from ..variables.mappings import DictVariable, SetVariable
 from ..variables.modules import ConstantCallVariable, OpaqueVariable, PythonModuleVariable, SkippedFunctionVariable
-from ..variables.objects import ClassVariable
-from ..variables.sequences import ListVariable, NamedTupleVariable, RangeVariable, SliceVariable, TupleVariable, is_named_tuple
+from ..variables.sequences import (
+    ListVariable,
+    NamedTupleVariable,
+    RangeVariable,
+    SliceVariable,
+    TupleVariable,
+    is_named_tuple,
+)
 from ..variables.torch_functions import TorchFunctionVariable, is_torch_builtin
 
 _BUILTIN_CALLABLES = (

@@ -72,6 +72,9 @@ class VariableTracker:
         """What stands for the value as a key of a dict or member of a set."""
         unsupported("unsupported_value", f"{self.describe()} as a dict key")
 
+    def guard_hash(self, tx: Any) -> None:
+        """Guards what :meth:`hash_key` has relied on."""
+
     def same_object(self, other: VariableTracker) -> bool | None:
         """Whether both are one object (`is`); None when that can't be told."""
         if self is other:

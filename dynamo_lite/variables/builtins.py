@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from .. import polyfills
 from ..source import Source
 from .base import MISSING, VariableTracker, unsupported, wraps_if
+from .classes import ClassVariable
 from .constant import ConstantVariable
 from .functions import FunctionVariable
 from .iterators import CallIteratorVariable
-from .objects import ClassVariable, ObjectVariable
+from .objects import ObjectVariable
 from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
@@ -165,7 +166,13 @@ def _isinstance(tx: Any, value: VariableTracker, classes: VariableTracker) -> Va
 
 @handles(issubclass)
 def _issubclass(tx: Any, cls: VariableTracker, classes: VariableTracker) -> VariableTracker:
-    return ConstantVariable(tx.run_python(issubclass, cls.constant(), tx.as_plain(classes)))
+    if not isinstance(cls, ClassVariable):
+        tx.raise_error(TypeError, "issubclass() arg 1 must be a class")
+    tx.guard_mro(cls.value)
+    plain = tx.as_plain(classes)
+    for candidate in plain if isinstance(plain, tuple) else (plain,):
+        tx.is_subclass(cls.value, candidate)
+    return ConstantVariable(tx.run_python(issubclass, cls.value, plain))
 
 
 @handles(callable)

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import enum
 import operator
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..source import Source
+from ..source import ConstSource, Source
+from ..trace_rules import is_library
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
 
 if TYPE_CHECKING:
@@ -161,7 +163,33 @@ def _wrap_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
 @wraps_if(lambda value: isinstance(value, enum.Enum), rank=10)
 def _wrap_enum(tx: Any, value: enum.Enum, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
-    return ConstantVariable(value, source)
+    return EnumVariable(value, source)
+
+
+class EnumVariable(ConstantVariable):
+    """A member of an enum: a constant whose class may have methods and properties of the user's."""
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        cls = type(self.value)
+        attribute = tx.class_lookup(cls, name)
+        if isinstance(attribute, types.FunctionType) and not is_library(attribute.__module__):
+            return tx.bound_class_function(self, cls, name, attribute)
+        if type(attribute) is property and isinstance(attribute.fget, types.FunctionType):
+            return tx.call(tx.wrap_class_part(attribute.fget, ConstSource(attribute, name)), [self], {})
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        attribute = tx.class_lookup(type(self.value), name)
+        if isinstance(attribute, types.FunctionType) and not is_library(attribute.__module__):
+            return tx.call(self.getattr(tx, name), args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+
+def constant_variable(value: Any, source: Source | None = None) -> ConstantVariable:
+    """The tracker of a constant."""
+    return EnumVariable(value, source) if isinstance(value, enum.Enum) else ConstantVariable(value, source)
 
 
 def is_constant_value(value: Any) -> bool:

@@ -195,6 +195,10 @@ class FunctionVariable(BaseFunctionVariable):
     def hash_key(self) -> Any:
         return self.value
 
+    def guard_hash(self, tx: Any) -> None:
+        if self.source is not None:
+            tx.guard(self.source, "is", self.value)
+
     def same_object(self, other: VariableTracker) -> bool | None:
         return isinstance(other, FunctionVariable) and self.value is other.value
 
@@ -230,6 +234,8 @@ class FunctionVariable(BaseFunctionVariable):
         if name in tx.output.effects.attributes_of(self):
             return tx.output.effects.load_attr(self, name)
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            assert self.source is not None
+            tx.guard(AttrSource(self.source, name), "const", getattr(value, name))
             return ConstantVariable(getattr(value, name))
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"):
             if name == "__code__":
@@ -385,6 +391,10 @@ class MethodVariable(CallableVariable):
 
     def hash_key(self) -> Any:
         return ("method", self.function.hash_key(), self.owner.hash_key())
+
+    def guard_hash(self, tx: Any) -> None:
+        self.function.guard_hash(tx)
+        self.owner.guard_hash(tx)
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return self is other

@@ -76,10 +76,7 @@ class DictVariable(VariableTracker):
 
     def key_of(self, tx: Any, key: VariableTracker) -> Any:
         """The hash key of a tracker, TypeError if it is unhashable."""
-        try:
-            return key.hash_key()
-        except TypeError as error:
-            tx.raise_error(TypeError, str(error))
+        return tx.hash_key(key)
 
     def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
         """The value under a key, looked at; None if there is none."""
@@ -464,10 +461,7 @@ class SetVariable(VariableTracker):
     def of(cls, tx: Any, items: list[VariableTracker], python_class: type = set) -> SetVariable:
         members: dict[Any, VariableTracker] = {}
         for item in items:
-            try:
-                members.setdefault(item.hash_key(), item)
-            except TypeError as error:
-                tx.raise_error(TypeError, str(error))
+            members.setdefault(tx.hash_key(item), item)
         return cls(members, cls=python_class)
 
     def python_type(self) -> type:
@@ -506,10 +500,7 @@ class SetVariable(VariableTracker):
         return ListVariable(self.ordered()).iterator(tx)
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
-        try:
-            return item.hash_key() in self.members
-        except TypeError as error:
-            tx.raise_error(TypeError, str(error))
+        return tx.hash_key(item) in self.members
 
     _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
         "|": lambda a, b: {**b, **a},
@@ -561,7 +552,7 @@ class SetVariable(VariableTracker):
 
     def _discard(self, tx: Any, item: VariableTracker) -> VariableTracker:
         tx.output.effects.mutate(self)
-        self.members.pop(item.hash_key(), None)
+        self.members.pop(tx.hash_key(item), None)
         return ConstantVariable(None)
 
     def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
@@ -649,16 +640,18 @@ def dict_at(
     tx: Any, value: dict[Any, Any], source: Source, cls: type, default_factory: VariableTracker | None = None
 ) -> DictVariable:
     """The tracker of a dict from outside; keys that are constants are guarded when they are needed."""
-    if all(is_constant_value(key) for key in dict.keys(value)):
+    # An OrderedDict has an order of its own, apart from its table's.
+    base: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    if all(is_constant_value(key) for key in base.keys(value)):
         entries: Entries = {
-            key: (ConstantVariable(key), LazyVariable(item, DictItemSource(source, key)))
-            for key, item in dict.items(value)
+            key: (ConstantVariable(key), LazyVariable(dict.__getitem__(value, key), DictItemSource(source, key)))
+            for key in base.keys(value)
         }
-        keys = tuple(dict.keys(value))
+        keys = tuple(entries)
         return DictVariable(entries, source, cls, default_factory, lambda: tx.guard(source, "dict_keys", keys))
     tx.guard(source, "len", dict.__len__(value))
     entries = {}
-    for index, (key, item) in enumerate(dict.items(value)):
+    for index, key in enumerate(base.keys(value)):
         key_source = DictKeySource(source, index)
         if is_constant_value(key):
             key_variable: VariableTracker = ConstantVariable(key)
@@ -667,7 +660,8 @@ def dict_at(
             # A key without a value of its own, such as a module or a function: only its identity is known.
             key_variable = realized(tx, tx.wrap_at(key, key_source))
             tx.guard(key_source, "is", key)
-        entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, DictItemSource(source, key)))
+        item_source = DictItemSource(source, key)
+        entries[key_variable.hash_key()] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
     return DictVariable(entries, source, cls, default_factory)
 
 

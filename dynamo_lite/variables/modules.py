@@ -13,8 +13,9 @@ import torch.nn.modules.module as module_state
 
 from ..source import AttrSource, ConstSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .classes import instance_dict
 from .constant import ConstantVariable
-from .objects import ObjectVariable, instance_dict
+from .objects import ObjectVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen

@@ -1,4 +1,4 @@
-"""Classes and instances of the user's, with Python's attribute protocol.
+"""Instances of the user's classes, with Python's attribute protocol.
 
 Attribute reads follow ``object.__getattribute__`` (Objects/object.c, PyObject_GenericGetAttr): data descriptors of the class,
 the instance's dict, other class attributes, ``__getattr__``. Python code that this would run (properties, descriptors,
@@ -10,20 +10,29 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..exc import Unsupported
-from ..source import ConstSource, DictItemSource, InstanceDictSource, SlotSource, Source, TypeAttrSource
-from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from ..source import DictItemSource, InstanceDictSource, SlotSource, Source
+from .base import MISSING, VariableTracker, realized, unsupported, wraps_if
 from .bound import BINARY_METHODS, COMPARE_METHODS
+from .classes import (
+    NO_ATTRIBUTE,
+    ClassVariable,
+    NewVariable,
+    class_attribute_source,
+    has_instance_dict,
+    instance_dict,
+    is_data_descriptor,
+    is_exception_class,
+    native_base,
+)
 from .constant import ConstantVariable, is_constant_value
 from .functions import MethodVariable
 from .mappings import DictVariable, SetVariable, dict_at, lazy_entries
-from .sequences import ListVariable, SequenceVariable, TupleVariable, lazy_items
+from .sequences import ListVariable, TupleVariable, lazy_items
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
 _SLOT_TYPES = (types.MemberDescriptorType,)
-_NO_ATTRIBUTE = object()
 
 
 class ObjectVariable(VariableTracker):
@@ -70,6 +79,14 @@ class ObjectVariable(VariableTracker):
             unsupported("unsupported_value", f"{self.describe()} as a dict key, which defines __eq__ or __hash__")
         return ("object", id(self)) if self.value is None else _IdentityKey(self.value)
 
+    def guard_hash(self, tx: Any) -> None:
+        tx.class_lookup(self.cls, "__hash__")
+        tx.class_lookup(self.cls, "__eq__")
+        if self.content is not None:
+            self.content.guard_hash(tx)
+        elif self.source is not None:
+            tx.output.guards.distinct([self.source])
+
     # -- attributes
     def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
         """The value in the object's own dict, None if there is none."""
@@ -98,7 +115,7 @@ class ObjectVariable(VariableTracker):
                     self, self.cls, "__getattribute__", custom, [ConstantVariable(name)], {}
                 )
             except tx.observed as error:
-                if not error.value.python_type() is AttributeError:
+                if error.value.python_type() is not AttributeError:
                     raise
                 found = self._fallback_getattr(tx, name)
                 if found is None:
@@ -124,13 +141,13 @@ class ObjectVariable(VariableTracker):
             return tx.from_result(self.cls, "class")
         if name == "__dict__":
             return self._dict_variable(tx)
-        attribute = tx.class_lookup(self.cls, name, _NO_ATTRIBUTE)
-        if attribute is not _NO_ATTRIBUTE and is_data_descriptor(attribute):
+        attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE)
+        if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute):
             return self._read_descriptor(tx, name, attribute)
         own = self.own_attribute(tx, name)
         if own is not None:
             return own
-        if attribute is _NO_ATTRIBUTE:
+        if attribute is NO_ATTRIBUTE:
             return None
         return self._read_descriptor(tx, name, attribute)
 
@@ -187,6 +204,10 @@ class ObjectVariable(VariableTracker):
             except AttributeError:
                 value = MISSING
         if value is MISSING:
+            if self.source is not None:
+                if tx.class_lookup(self.cls, "__getattr__") is not None:
+                    unsupported("unsupported_attribute", f"{self.describe()}.{name}, an empty slot")
+                tx.guard(self.source, "lacks_attr", name)
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         assert self.source is not None
         return realized(tx, tx.wrap_at(value, SlotSource(self.source, descriptor)))
@@ -540,80 +561,6 @@ class BuiltinMethodVariable(VariableTracker):
         cg.emit.load_attr(self.name)
 
 
-class ClassVariable(VariableTracker):
-    """A class."""
-
-    has_identity = True
-
-    def __init__(self, value: type, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
-
-    def describe(self) -> str:
-        return f"class {self.value.__qualname__}"
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
-    def as_argument(self, tx: Any) -> Any:
-        return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
-
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op in ("==", "!=") and other.is_constant():
-            return ConstantVariable((self.value == other.constant()) == (op == "=="))
-        return None
-
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        if op == "|" and other.is_constant():
-            union = (other.constant() | self.value) if reflected else (self.value | other.constant())
-            return tx.from_result(union, "type union")
-        return None
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.read_class_attribute(self, name)
-
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
-        unsupported("side_effect_unsupported", f"setting {name!r} of the class {self.value.__qualname__}")
-
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.construct(self, args, kwargs)
-
-    def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker:
-        return tx.call(self.getattr(tx, name), args, kwargs)
-
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return tx.class_getitem(self, key)
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return tx.class_iterator(self)
-
-    def length(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(tx.run_python(len, self.value))
-
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
-        return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
-
-
 class SuperVariable(VariableTracker):
     """``super(start, owner)``."""
 
@@ -633,9 +580,10 @@ class SuperVariable(VariableTracker):
     def _find(self, tx: Any, name: str) -> tuple[type | None, Any]:
         mro = self.mro_class.__mro__
         position = mro.index(self.start)
+        tx.guard_mro(self.mro_class)
         for cls in mro[position + 1 :]:
+            tx.class_lookup(cls, name)  # guards its dict: what stands there, or that nothing does
             if name in cls.__dict__:
-                tx.output.guards.class_attribute(cls, name, cls.__dict__[name])
                 return cls, cls.__dict__[name]
         return None, None
 
@@ -664,20 +612,6 @@ class SuperVariable(VariableTracker):
                 return BuiltinMethodVariable(self.owner, name, attribute)
             return self.owner._read_descriptor(tx, name, attribute)
         unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
-
-
-class NewVariable(VariableTracker):
-    """``cls.__new__`` of a builtin class."""
-
-    def __init__(self, cls: type) -> None:
-        super().__init__()
-        self.cls = cls
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.new_object(args[0], args[1:], kwargs)
 
 
 class _IdentityKey:
@@ -711,45 +645,6 @@ def _base_method(content: VariableTracker, name: str) -> Any:
     return None
 
 
-def is_data_descriptor(attribute: Any) -> bool:
-    """Whether a class attribute takes precedence over the instance's dict."""
-    cls = type(attribute)
-    return hasattr(cls, "__set__") or hasattr(cls, "__delete__")
-
-
-def instance_dict(value: Any) -> dict[str, Any] | None:
-    """The object's own dict, found without running user code."""
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-    return own if isinstance(own, dict) else None
-
-
-def has_instance_dict(cls: type) -> bool:
-    return cls.__dictoffset__ != 0
-
-
-def class_attribute_source(cls: type, name: str) -> Source:
-    """Where an attribute of a class is found; the class itself is held by the cache entry."""
-    return TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
-
-
-_NATIVE_BASES = (list, tuple, dict, set, frozenset, BaseException, object)
-
-
-def native_base(cls: type) -> type:
-    """The class written in C that makes the memory of an instance (a subclass of one, such as OrderedDict, included)."""
-    for base in cls.__mro__:
-        if not base.__flags__ & (1 << 9) or base is object:  # not a heap type: written in C
-            return base
-    return object
-
-
-def is_exception_class(cls: type) -> bool:
-    return issubclass(cls, BaseException)
-
-
 def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | None:
     """What an instance of a subclass of list, tuple, dict or set holds."""
     if isinstance(value, list):
@@ -769,72 +664,7 @@ def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | N
     return None
 
 
-@wraps_if(lambda value: isinstance(value, type), rank=20)
-def _wrap_class(tx: Any, value: type, source: Source) -> VariableTracker:
-    tx.guard(source, "is", value)
-    return tx.from_result(value, "class", source)
-
-
 @wraps_if(lambda value: True, rank=1000)
 def _wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     return ObjectVariable(type(value), value, source, content_of_value(tx, value, source))
-
-
-@wraps_type(functools.partial)
-def _wrap_partial(tx: Any, value: functools.partial[Any], source: Source) -> VariableTracker:
-    tx.guard(source, "type_is", functools.partial)
-    function, args, keywords = (
-        realized(tx, tx.wrap_slot(source, functools.partial, value, name)) for name in ("func", "args", "keywords")
-    )
-    if not isinstance(args, SequenceVariable) or not isinstance(keywords, DictVariable):
-        raise Unsupported("unsupported_value", "a functools.partial with unusual parts")
-    return PartialVariable(function, list(args.iterate(tx)), dict(zip(keywords.items, keywords.values(tx))), source)
-
-
-class PartialVariable(VariableTracker):
-    """``functools.partial(function, *args, **keywords)``."""
-
-    has_identity = True
-
-    def __init__(
-        self,
-        function: VariableTracker,
-        args: list[VariableTracker],
-        keywords: dict[str, VariableTracker],
-        source: Source | None = None,
-    ) -> None:
-        super().__init__(source)
-        self.function = function
-        self.args = args
-        self.keywords = keywords
-
-    def python_type(self) -> type:
-        return functools.partial
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def hash_key(self) -> Any:
-        return ("object", id(self))
-
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.call(self.function, [*self.args, *args], {**self.keywords, **kwargs})
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        parts = {
-            "func": self.function,
-            "args": TupleVariable(self.args),
-            "keywords": tx.new_dict({ConstantVariable(k): v for k, v in self.keywords.items()}),
-        }
-        if name in parts:
-            return parts[name]
-        tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        def make() -> None:
-            cg.call_function(
-                functools.partial, [self.function, *self.args], self.keywords
-            )
-
-        cg.build_new(self, make, lambda: None)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..source import SequenceItemSource, Source
-from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .base import LazyVariable, VariableTracker, realized, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable
 
@@ -287,9 +287,11 @@ class TupleVariable(SequenceVariable):
         return self.cls(item.constant() for item in self.items)
 
     def hash_key(self) -> Any:
-        if any(isinstance(item, LazyVariable) for item in self.items):
-            unsupported("unsupported_value", "a tuple from outside as a dict key")
         return tuple(item.hash_key() for item in self.items)
+
+    def guard_hash(self, tx: Any) -> None:
+        for index in range(len(self.items)):
+            self.item(tx, index).guard_hash(tx)
 
     def same_object(self, other: VariableTracker) -> bool | None:
         if self is other:

@@ -105,6 +105,10 @@ class TensorVariable(VariableTracker):
     def hash_key(self) -> Any:
         return ("tensor", id(self))
 
+    def guard_hash(self, tx: Any) -> None:
+        if self.source is not None:
+            tx.output.guards.distinct([self.source])
+
     def as_argument(self, tx: Any) -> Any:
         return self.node
 
@@ -127,6 +131,9 @@ class TensorVariable(VariableTracker):
         if name in _METADATA_ATTRIBUTES:
             if name in ("is_leaf", "retains_grad") and self.source is None:
                 unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
+            if name in ("is_leaf", "retains_grad"):
+                tx.guard(AttrSource(_known(self.source), name), "is", getattr(self.value, name))
+                return ConstantVariable(getattr(self.value, name))
             return tx.from_result(getattr(self.fake, name), f"Tensor.{name}")
         if name in _VIEW_ATTRIBUTES:
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})

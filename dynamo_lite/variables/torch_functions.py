@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..source import Source
+from ..source import ConstSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
 from .tensor import TensorVariable, record
@@ -140,14 +140,17 @@ for _setter in (*STATE, torch.set_autocast_enabled, torch.set_autocast_dtype):
     _HANDLERS[id(_setter)] = _state_setter(_setter)
 
 
-def _answers_now(*functions: Any) -> None:
+def _answers_now(*functions: Any, guarded: bool = False) -> None:
     """These read state that the guards fix: they are asked while tracing."""
 
     def make(function: Any) -> Handler:
         def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
             plain = [tx.as_plain(a) for a in args]
             named = {k: tx.as_plain(v) for k, v in kwargs.items()}
-            return tx.from_result(tx.run_python(function, *plain, **named), "torch state")
+            answer = tx.run_python(function, *plain, **named)
+            if guarded:
+                tx.guard(ConstSource(function, function.__name__), "callable_eq", function, tuple(plain), answer)
+            return tx.from_result(answer, "torch state")
 
         return handler
 
@@ -159,11 +162,16 @@ _answers_now(
     torch.is_grad_enabled, torch.is_inference_mode_enabled, torch.is_autocast_enabled, torch.get_autocast_dtype,
     torch.get_autocast_cpu_dtype, torch.get_autocast_gpu_dtype, torch.is_autocast_cpu_enabled,
     torch.is_autocast_cache_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
-    torch.is_deterministic_algorithms_warn_only_enabled, torch.get_num_threads, torch.promote_types, torch.can_cast,
-    torch._C._get_cudnn_enabled, torch._C._get_mkldnn_enabled, torch.cuda.is_available, torch.backends.mkldnn.is_available,
-    torch.is_warn_always_enabled, torch._C._is_any_autocast_enabled, torch._C._get_privateuse1_backend_name,
-    torch.amp.autocast_mode.is_autocast_available, torch.get_default_device, torch._C._get_float32_matmul_precision,
+    torch.is_deterministic_algorithms_warn_only_enabled, torch.promote_types, torch.can_cast,
+    torch.cuda.is_available, torch.backends.mkldnn.is_available,
+    torch._C._is_any_autocast_enabled, torch._C._get_privateuse1_backend_name,
+    torch.amp.autocast_mode.is_autocast_available, torch.get_default_device,
     torch._C._len_torch_function_stack, torch.cuda.device_count, torch._C._accelerator_getAccelerator,
+)
+# ... and these read state that no guard on torch's state fixes: their answer is guarded by itself.
+_answers_now(
+    torch.get_num_threads, torch._C._get_cudnn_enabled, torch._C._get_mkldnn_enabled, torch.is_warn_always_enabled,
+    torch._C._get_float32_matmul_precision, guarded=True,
 )
 
 

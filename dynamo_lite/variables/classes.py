@@ -1,0 +1,148 @@
+"""Classes as values, and facts about them that are read without running user code.
+
+Invariant: whatever a decision takes from a class's dict is guarded through ``tx.class_lookup``; facts of the memory layout
+(a native base, an instance dict) can't change while the class exists.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..source import ConstSource, Source, TypeAttrSource
+from .base import VariableTracker, unsupported, wraps_if
+from .constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+NO_ATTRIBUTE = object()
+
+
+class ClassVariable(VariableTracker):
+    """A class."""
+
+    has_identity = True
+
+    def __init__(self, value: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"class {self.value.__qualname__}"
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.value
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and other.is_constant():
+            return ConstantVariable((self.value == other.constant()) == (op == "=="))
+        return None
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "|" and other.is_constant():
+            union = (other.constant() | self.value) if reflected else (self.value | other.constant())
+            return tx.from_result(union, "type union")
+        return None
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.read_class_attribute(self, name)
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        unsupported("side_effect_unsupported", f"setting {name!r} of the class {self.value.__qualname__}")
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.construct(self, args, kwargs)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return tx.class_getitem(self, key)
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return tx.class_iterator(self)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
+
+
+class NewVariable(VariableTracker):
+    """``cls.__new__`` of a builtin class."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__()
+        self.cls = cls
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.new_object(args[0], args[1:], kwargs)
+
+
+# ---------------------------------------------------------------- facts about classes
+def is_data_descriptor(tx: Any, attribute: Any) -> bool:
+    """Whether a class attribute takes precedence over the instance's dict."""
+    cls = type(attribute)
+    return any(tx.class_lookup(cls, name, NO_ATTRIBUTE) is not NO_ATTRIBUTE for name in ("__set__", "__delete__"))
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The object's own dict, found without running user code."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return own if isinstance(own, dict) else None
+
+
+def has_instance_dict(cls: type) -> bool:
+    return cls.__dictoffset__ != 0
+
+
+def class_attribute_source(cls: type, name: str) -> Source:
+    """Where an attribute of a class is found; the class itself is held by the cache entry."""
+    return TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
+
+
+def native_base(cls: type) -> type:
+    """The class written in C that makes the memory of an instance (a subclass of one, such as OrderedDict, included)."""
+    for base in cls.__mro__:
+        if not base.__flags__ & (1 << 9) or base is object:  # not a heap type: written in C
+            return base
+    return object
+
+
+def is_exception_class(cls: type) -> bool:
+    return issubclass(cls, BaseException)
+
+
+@wraps_if(lambda value: isinstance(value, type), rank=20)
+def _wrap_class(tx: Any, value: type, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return tx.from_result(value, "class", source)
