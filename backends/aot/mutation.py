@@ -38,6 +38,11 @@ class Form:
         return self.returned.count(None)
 
 
+_WRONG_ON_FAKES = frozenset({
+    torch.ops.aten._native_batch_norm_legit.default, torch.ops.aten._batch_norm_with_update.default})
+"""Operations whose functional form promises other dtypes on fake tensors than it gives."""
+
+
 @functools.cache
 def functional_form(op: Any) -> Form:
     """How to compute what ``op`` writes without writing."""
@@ -52,7 +57,9 @@ def functional_form(op: Any) -> Form:
         alias_sets.index(r.alias_info.before_set) if r.alias_info is not None and r.alias_info.is_write else None
         for r in schema.returns)
     out_names = frozenset(a.name for a in schema.arguments if a.is_out)
-    target = _matching_overload(op, out_names, len(mutated) + returned.count(None))
+    target = None
+    if op not in _WRONG_ON_FAKES:
+        target = _matching_overload(op, out_names, len(mutated) + returned.count(None))
     if target is None:
         return Form(ops.Functionalized(op, tuple(mutated)), tuple(mutated), returned, frozenset())
     return Form(target, tuple(mutated), returned, out_names)
