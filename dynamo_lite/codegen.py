@@ -7,6 +7,7 @@ Invariant: an object that has an identity is built once, and every later use loa
 """
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -298,11 +299,14 @@ def _store_past_class(target: Any, name: str, value: Any) -> None:
 
 
 def delete_attribute(target: Any, name: str) -> None:
-    """Deletes an attribute of the object itself."""
+    """Deletes an attribute of the object itself; one that the program set before it deleted it was never there."""
     if name in getattr(target, "__dict__", {}):
         del target.__dict__[name]
-    else:
-        object.__delattr__(target, name)
+        return
+    slot = next((c.__dict__[name] for c in type(target).__mro__ if name in c.__dict__), None)
+    if hasattr(type(slot), "__delete__"):
+        with contextlib.suppress(AttributeError):
+            object.__delattr__(target, name)
 
 
 __all__ = ["INPUTS", "OUTPUTS", "Codegen", "LazyVariable", "Plan"]
