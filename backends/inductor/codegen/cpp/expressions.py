@@ -108,6 +108,10 @@ def operation_text(node: Node, args: list[str], vector: bool) -> str:
             return f"mask_{op}({', '.join(args)})"
         if OPS[op].result == "bool":
             return f"from_mask<i32>({args[0]}) {_INFIX[op]} from_mask<i32>({args[1]})"
+    if op == "where" and dtype is not torch.bool and node.args[0].op in ("gt", "lt"):
+        condition = node.args[0]
+        if condition.args == node.args[1:]:
+            return f"{'greater' if condition.op == 'gt' else 'lesser'}({args[1]}, {args[2]})"
     if op == "where":
         return f"{'mask_sel' if dtype is torch.bool else 'sel'}({', '.join(args)})"
     if op in _INFIX:

@@ -1,13 +1,16 @@
-"""Functions of real numbers: declarations of Sleef's vector forms for those that a file uses.
+"""Functions of real numbers: definitions of those that a file uses.
 
-libtorch_cpu exports Sleef, and eager's kernels call it: the same function gives the same bits. A kernel library finds
-the functions in the libtorch_cpu of the process when it is loaded: linking against that library would take longer than
-compiling. Without AVX2 the functions are libm's, lane by lane.
+The commonest ones of float32 are our own, in line (``math.h``): a call costs all vector registers. The others, and
+float64, are Sleef's, which libtorch_cpu exports and eager's kernels call, too. A kernel library finds them in the
+libtorch_cpu of the process when it is loaded: linking against that library would take longer than compiling. Without
+AVX2 the functions are libm's, lane by lane.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+from pathlib import Path
 
 # name in the IR -> (arity, Sleef's name, accuracy suffix, libm's name)
 FUNCTIONS: dict[str, tuple[int, str, str, str]] = {
@@ -45,6 +48,16 @@ FUNCTIONS: dict[str, tuple[int, str, str, str]] = {
     "nextafter": (2, "nextafter", "", "nextafter"),
 }
 
+# In math.h, for float: how each is called on ``x``.
+FAST = {
+    "exp": "fast_exp<{L}>(x)",
+    "tanh": "fast_tanh<{L}>(x)",
+    "erf": "fast_erf<{L}>(x)",
+    "log": "fast_log<{L}>(x)",
+    "sin": "fast_sin_cos<{L}, 0>(x, []({V} v) {{ return Sleef_sin{code}_u10(v); }})",
+    "cos": "fast_sin_cos<{L}, 1>(x, []({V} v) {{ return Sleef_cos{code}_u10(v); }})",
+}
+
 _TYPES = {
     "avx512": (("float", 16, "f16"), ("double", 8, "d8"), ("float", 8, "f8"), ("double", 4, "d4")),
     "avx2": (("float", 8, "f8"), ("double", 4, "d4"), ("float", 4, "f4")),
@@ -58,35 +71,47 @@ static void* const libtorch = dlopen("libtorch_cpu.so", 1 | 4);  // RTLD_LAZY | 
 """
 
 
+@functools.cache
+def _math_header() -> str:
+    return (Path(__file__).parent / "math.h").read_text()
+
+
 def declarations(used: Iterable[str], simd: str) -> str:
     """C++ that defines ``exp_`` and so on, for scalars and vectors."""
     names = sorted(set(used) & set(FUNCTIONS))
     if not names:
         return ""
-    return (_LIBRARY if simd in _TYPES else "\n") + "".join(_declare(name, simd) for name in names)
+    if simd not in _TYPES:
+        return "\n" + "".join(_by_lane(name) for name in names)
+    header = "\n" + _math_header() if any(name in FAST for name in names) else ""
+    return header + _LIBRARY + "".join(_declare(name, simd) for name in names)
 
 
 def _declare(name: str, simd: str) -> str:
-    arity, sleef, suffix, libm = FUNCTIONS[name]
-    if simd not in _TYPES:
-        return _by_lane(name, arity, libm)
+    arity, sleef, suffix, _ = FUNCTIONS[name]
+    names = "xy"[:arity]
     lines = []
     for scalar, lanes, code in _TYPES[simd]:
         v = f"vec<{scalar}, {lanes}>"
         symbol = f"Sleef_{sleef}{code}{suffix}"
-        parameters = ", ".join(f"{v} {p}" for p in "xy"[:arity])
-        lines.append(
-            f'static {v} (*const {symbol})({", ".join([v] * arity)}) = (decltype({symbol}))dlsym(libtorch, "{symbol}");'
-        )
-        lines.append(f"INLINE {v} {name}_({parameters}) {{ return {symbol}({', '.join('xy'[:arity])}); }}")
+        parameters = ", ".join(f"{v} {p}" for p in names)
+        call = f"{symbol}({', '.join(names)})"
+        fast = FAST.get(name) if scalar == "float" else None
+        if fast is None or symbol in fast.format(L=lanes, V=v, code=code):
+            types = ", ".join([v] * arity)
+            lines.append(f'static {v} (*const {symbol})({types}) = (decltype({symbol}))dlsym(libtorch, "{symbol}");')
+        if fast is not None:
+            call = fast.format(L=lanes, V=v, code=code)
+        lines.append(f"INLINE {v} {name}_({parameters}) {{ return {call}; }}")
     for scalar, lanes in (("float", 8), ("double", 4)):
-        parameters = ", ".join(f"{scalar} {p}" for p in "xy"[:arity])
-        call = ", ".join(f"bc<{lanes}>({p})" for p in "xy"[:arity])
+        parameters = ", ".join(f"{scalar} {p}" for p in names)
+        call = ", ".join(f"bc<{lanes}>({p})" for p in names)
         lines.append(f"INLINE {scalar} {name}_({parameters}) {{ return {name}_({call})[0]; }}")
     return "\n".join(lines) + "\n"
 
 
-def _by_lane(name: str, arity: int, libm: str) -> str:
+def _by_lane(name: str) -> str:
+    arity, _, _, libm = FUNCTIONS[name]
     names = "xy"[:arity]
     lines = []
     for scalar, function in (("float", f"__builtin_{libm}f"), ("double", f"__builtin_{libm}")):

@@ -110,9 +110,7 @@ class CppKernel:
     def write(self, size_args: tuple[str, ...] = ()) -> str:
         kernel = self.kernel
         parameters = [f"void* a{k}" for k in range(len(kernel.buffers))] + [f"i64 {s}" for s in size_args]
-        for k, (b, buffer) in enumerate(kernel.buffers.items()):
-            kind = f"{'' if b in kernel.outputs else 'const '}{STORAGE[buffer.dtype]}*"
-            self.line(f"{kind} p{k} = ({kind})a{k};")
+        self._pointers()
         self._hoist()
         self._outer_loops()
         return (
@@ -120,6 +118,17 @@ class CppKernel:
             + "\n".join(self.lines)
             + "\n}\n"
         )
+
+    def _pointers(self) -> None:
+        """The arguments as typed pointers; once more inside a thread's function, where they are then in registers."""
+        for k, (b, buffer) in enumerate(self.kernel.buffers.items()):
+            kind = f"{'' if b in self.kernel.outputs else 'const '}{STORAGE[buffer.dtype]}*"
+            self.line(f"{kind} const p{k} = ({kind})a{k};")
+
+    def open_threads(self, volume: str, unit: str, capture: str) -> None:
+        """A loop over parts of a range, one for each thread."""
+        self.open(f"parallel({volume}, {unit}, threads, [{capture}](i64 begin, i64 end, int thread)")
+        self._pointers()
 
     def _hoist(self) -> None:
         """What depends on no loop and no reduction, before all loops."""
@@ -158,7 +167,7 @@ class CppKernel:
         long_outer = not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL
         if parallel and outer and long_outer:
             self.line(f"const int threads = threads_for({self.work()}, {GRAIN});")
-            self.open(f"parallel({index_text(volume, {})}, 1, threads, [=](i64 begin, i64 end, int)")
+            self.open_threads(index_text(volume, {}), "1", "=")
             self._flat_loop(outer, "begin", "end", parallel_inner=False)
             self.close("});")
         elif parallel:
@@ -217,7 +226,7 @@ class CppKernel:
         name = self._name(v)
         begin, end = "0", self._size(v)
         if parallel_inner:
-            self.open(f"parallel({end}, L, threads, [&](i64 begin, i64 end, int)")
+            self.open_threads(end, "L", "&")
             begin, end = "begin", "end"
         self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
         self._vector_now = True
@@ -289,7 +298,7 @@ class CppKernel:
         unit = "L" if along and len(stage.inner) == 1 else "1"
         for a in accumulators:
             self.text(a.declare_parts())
-        self.open(f"parallel({self._size(stage.inner[0])}, {unit}, threads, [&](i64 begin, i64 end, int thread)")
+        self.open_threads(self._size(stage.inner[0]), unit, "&")
         self._accumulation(stage, accumulators, along, ("begin", "end"))
         for a in accumulators:
             self.text(a.save_part())
