@@ -35,6 +35,7 @@ class FrameHook:
     """Owns the entries made for it: they go when the hook goes. Weak references and attributes are allowed."""
 
     compile_frame: CompileFrame
+    roots: Any
     def __init__(self, compile_frame: CompileFrame) -> None: ...
 
 @final

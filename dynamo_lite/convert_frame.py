@@ -17,15 +17,17 @@ from typing import Any
 
 import torch
 
-from . import config, exc, log, trace_rules
-from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, Continuation, GuardedCode, entries, set_active, skip
+from . import config, exc, frame_policy, log
+from ._eval_frame import Continuation, GuardedCode, entries, set_active, skip
 from ._guards import current_global_state
+from .bytecode.code_map import CodeMap
 from .bytecode.emit import Emitter
 from .bytecode.instructions import decode
 from .bytecode.stack import NULL as NULL_KIND
 from .bytecode.stack import PREV_EXC, VALUE, StackKind
 from .codegen import INPUTS, OUTPUTS, Codegen, Plan
-from .guards import Guard, build_program, describe_step
+from .frame_policy import Artifact
+from .guards import Guard, build_program
 from .interpreter import ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
@@ -47,6 +49,7 @@ class Settings:
     Args:
         compile_graph: the backend, already bound to its options.
         fullgraph: whether a break is an error.
+        roots: the functions that were asked to be compiled; others are helpers, see ``frame_policy``. None: there are none.
         on_graph: told of every graph, for reports.
         on_break: told of every break.
         on_entry: told of every cache entry, as an Artifact.
@@ -56,20 +59,11 @@ class Settings:
 
     compile_graph: CompileGraph
     fullgraph: bool = False
+    roots: CodeMap[bool] | None = None
     on_graph: Callable[[Any], None] | None = None
     on_break: Callable[[exc.Unsupported], None] | None = None
     on_entry: Callable[[Any], None] | None = None
     break_at: Callable[[types.CodeType, int], bool] | None = None
-
-
-@dataclasses.dataclass
-class Artifact:
-    """What a cache entry remembers for logs."""
-
-    guards: list[Guard]
-    texts: list[str]
-    graph: torch.fx.GraphModule | None
-    frame_id: str
 
 
 _frame_numbers: dict[types.CodeType, int] = {}
@@ -109,96 +103,21 @@ def compile_frame(
         exc.BackendCompilerFailed: the backend raised.
     """
     user_code = _original(code, 0)[0]
-    module = str(globals.get("__name__", ""))
-    reason = trace_rules.skip_frame_reason(user_code, module)
-    if reason is not None and not _is_resume(code):
-        return _skipped(user_code, reason)
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return _run_plainly(user_code, "it runs under a functorch transform")
-    if torch.overrides._len_torch_function_stack() or _dispatch_modes():
-        return _run_plainly(user_code, "it runs under a torch function or dispatch mode")
+    decision = frame_policy.decide(code, user_code, globals)
+    if decision is not None:
+        return decision
+    frame = (args, closure, globals, builtins)
     known = entries(code, hook)
-    if len(known) >= config.recompile_limit:
-        return _limit_reached(user_code, known, args, closure, globals, builtins)
-    if known:
-        _log_recompile(user_code, known, args, closure, globals, builtins)
+    if settings.roots is not None and not settings.fullgraph and code is user_code and settings.roots.get(code) is None:
+        decision = frame_policy.decide_helper(code, known, closure, globals, args)
+        if decision is not None:
+            return decision
     with log.frame(_frame_id(code)), log.phase("trace"):
+        if len(known) >= config.recompile_limit:
+            return frame_policy.limit_reached(user_code, known, frame)
+        if known:
+            frame_policy.note_recompile(user_code, known, frame)
         return _FrameCompiler(settings, code, globals, builtins, closure, args).compile()
-
-
-def _is_resume(code: types.CodeType) -> bool:
-    return is_resume_code(code) is not None
-
-
-def _dispatch_modes() -> int:
-    return torch._C._len_torch_dispatch_stack()
-
-
-# ---------------------------------------------------------------- decisions that are no code
-def _skipped(code: types.CodeType, reason: str) -> Any:
-    log.count("skipped_frames")
-    log.artifact("skipped_frames").info("%s: %s", _place(code), reason)
-    return SKIP
-
-
-def _run_plainly(code: types.CodeType, reason: str) -> Any:
-    log.count("skipped_frames")
-    if log.first_time("skipped_frames", (code, reason)):
-        log.artifact("skipped_frames").info("%s: %s", _place(code), reason)
-    return RUN_ORIGINAL
-
-
-def _place(code: types.CodeType) -> str:
-    return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-
-
-def _failed_guard(
-    entry: GuardedCode, args: tuple[Any, ...], closure: Any, globals: dict[str, Any], builtins: dict[str, Any]
-) -> str:
-    held, step = entry.program.check(args, closure, globals, builtins)
-    return "" if held else describe_step(entry.extra.texts, step)
-
-
-def _limit_reached(
-    code: types.CodeType, known: list[GuardedCode], args: tuple[Any, ...], closure: Any, globals: Any, builtins: Any
-) -> Any:
-    text = _failed_guard(known[0], args, closure, globals, builtins)
-    log.count("recompile_limit")
-    if log.first_time("recompiles", code):
-        log.artifact("recompiles").warning(
-            "%s has been compiled config.recompile_limit = %d times and runs in plain Python where no entry fits. The guard "
-            "that keeps failing: %s", _place(code), config.recompile_limit, text,
-        )
-    if config.error_on_recompile:
-        raise exc.RecompileLimitExceeded(f"{_place(code)}: {text}")
-    return KEEP_ENTRIES
-
-
-def _log_recompile(
-    code: types.CodeType, known: list[GuardedCode], args: tuple[Any, ...], closure: Any, globals: Any, builtins: Any
-) -> None:
-    log.count("recompiles")
-    if log.enabled("recompiles") or config.error_on_recompile:
-        failed = [_failed_guard(entry, args, closure, globals, builtins) for entry in known]
-        reasons = "; ".join(dict.fromkeys(f for f in failed if f))
-        if config.error_on_recompile:
-            raise exc.RecompileLimitExceeded(f"{_place(code)} would be compiled again: required was {reasons}")
-        now = _describe_args(code, args)
-        log.artifact("recompiles").info("%s is compiled again: required was: %s; now: %s", _place(code), reasons, now)
-
-
-def _describe_args(code: types.CodeType, args: tuple[Any, ...]) -> str:
-    words = []
-    for name, value in zip(code.co_varnames, args):
-        if isinstance(value, torch.Tensor):
-            words.append(f"{name} is a tensor of {value.dtype}, shape {list(value.shape)}")
-        else:
-            words.append(f"{name} = {exc.one_line(repr(value) if _is_plain(value) else type(value).__name__, 60)}")
-    return ", ".join(words)
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, (int, float, str, bytes, bool, type(None)))
 
 
 # ---------------------------------------------------------------- one frame
@@ -250,7 +169,9 @@ class _FrameCompiler:
                     visit = tx.visits - 1
             if visit is None or visit < 0:
                 assert self.error is not None
-                _run_plainly(_original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}")
+                frame_policy.note_skipped(
+                    _original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}"
+                )
                 return self._run_original(tx, state)
 
     def _wanted_break(self, index: int) -> bool:
@@ -267,7 +188,7 @@ class _FrameCompiler:
 
     def _prologue_visits(self) -> int:
         """Instructions that set the frame up, where there is no state to break at."""
-        if _is_resume(self.code):
+        if is_resume_code(self.code) is not None:
             return next(i for i, _ in enumerate(decode(self.code).instructions) if _original(self.code, i)[1] >= 0)
         return decode(self.code).first_index
 
@@ -334,7 +255,7 @@ class _FrameCompiler:
     def _call_backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         log.count("graphs")
         if log.enabled("graph_code"):
-            log.artifact("graph_code").info("graph of %s\n%s", _place(_original(self.code, 0)[0]), graph.print_readable(False))
+            log.artifact("graph_code").info("graph of %s\n%s", frame_policy.place(_original(self.code, 0)[0]), graph.print_readable(False))
         if self.settings.on_graph is not None:
             self.settings.on_graph(graph)
         with log.phase("backend"):

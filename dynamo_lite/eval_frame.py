@@ -19,6 +19,7 @@ import torch
 
 from . import _eval_frame, config, convert_frame, exc, log, trace_rules
 from .backends import lookup_backend
+from .bytecode.code_map import CodeMap
 from .polyfills import call_module
 from .source import AttrSource, Source
 from .trace_rules import Decision, Rule
@@ -93,9 +94,22 @@ def innermost(model: Any) -> Any:
 
 def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None) -> Any:
     compiled = _eval_frame.CompiledFunction(model, hook)
+    code = _code_of(model)
+    if hook is not None and code is not None and hook.roots is not None:
+        hook.roots.set(code, True)
     with contextlib.suppress(AttributeError):
         functools.update_wrapper(compiled, model)
     return compiled
+
+
+def _code_of(model: Any) -> types.CodeType | None:
+    """The code that a call of `model` runs first, if that is Python."""
+    while isinstance(model, functools.partial):
+        model = model.func
+    model = getattr(model, "__func__", model)
+    if not isinstance(model, types.FunctionType):
+        model = getattr(type(model).__call__, "__func__", type(model).__call__)
+    return getattr(model, "__code__", None)
 
 
 # ---------------------------------------------------------------- hooks
@@ -111,7 +125,7 @@ def _hook_for(
         return known
     name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
     graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
-    hook = make_hook(convert_frame.Settings(graphs, fullgraph))
+    hook = make_hook(convert_frame.Settings(graphs, fullgraph, CodeMap()))
     if isinstance(backend, str):
         # Named backends live as long as the process; one made by the user lives with its compiled functions.
         _hooks[key] = hook
@@ -135,6 +149,7 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
             raise error.with_traceback(None) from error.__cause__
 
     hook = _eval_frame.FrameHook(compile_frame)
+    hook.roots = settings.roots
     cell.append(weakref.ref(hook))
     _alive.add(hook)
     return hook

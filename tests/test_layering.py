@@ -16,6 +16,7 @@ LAYERS = [
     "guards",
     "resume",
     "trace_rules",
+    "frame_policy",
     "polyfills",
     "variables",
     "side_effects",

@@ -1,0 +1,190 @@
+"""Which frames are compiled, and what is said of those that are not.
+
+A frame that the hook meets is compiled unless a rule says that nothing is to be won by it. Invariant: whatever is not compiled
+is counted, and said in the log with the function's place and the reason.
+"""
+from __future__ import annotations
+
+import os
+import sysconfig
+import types
+from typing import Any
+
+import torch
+
+from . import config, exc, log, trace_rules
+from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, GuardedCode
+from .guards import Guard, build_program
+from .guards.misses import Frame, Miss, explain_miss
+from .resume import is_resume_code
+from .source import LocalSource
+
+
+def place(code: types.CodeType) -> str:
+    """The function in words: its name, file and line."""
+    return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+
+
+# ---------------------------------------------------------------- left alone
+def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, Any]) -> Any:
+    """The decision about a frame that is not to be compiled whatever its arguments are; None for the others.
+
+    Args:
+        code: the frame's code, resume code included.
+        user_code: the code that the user wrote.
+    """
+    reason = trace_rules.skip_frame_reason(user_code, str(globals.get("__name__", "")))
+    if reason is not None and is_resume_code(code) is None:
+        return skipped(user_code, reason)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return run_plainly(user_code, "it runs under a functorch transform")
+    if torch.overrides._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+        return run_plainly(user_code, "it runs under a torch function or dispatch mode")
+    return None
+
+
+def skipped(code: types.CodeType, reason: str) -> Any:
+    """Never asked about again; what it calls still is."""
+    log.count("skipped_frames")
+    log.artifact("skipped_frames").info("%s: %s", place(code), reason)
+    return SKIP
+
+
+def run_plainly(code: types.CodeType, reason: str) -> Any:
+    """Not now."""
+    note_skipped(code, reason)
+    return RUN_ORIGINAL
+
+
+def note_skipped(code: types.CodeType, reason: str) -> None:
+    """Counts and logs a frame that runs in plain Python, the latter once for each reason."""
+    log.count("skipped_frames")
+    if log.first_time("skipped_frames", (code, reason)):
+        log.artifact("skipped_frames").info("%s: %s", place(code), reason)
+
+
+# ---------------------------------------------------------------- helpers
+_PLAIN_TYPES = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_STANDARD_LIBRARY = tuple({
+    os.path.normpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")
+})
+# After so many compiles of a helper that found nothing to compile, no more are tried.
+EMPTY_LIMIT = 2
+
+
+def decide_helper(
+    code: types.CodeType, known: list[GuardedCode], closure: tuple[types.CellType, ...] | None, globals: dict[str, Any],
+    args: tuple[Any, ...],
+) -> Any:
+    """The decision about a function that nobody asked to compile, called in plain Python after a break; None: compile it.
+
+    What holds no tensor would be traced in vain: the standard library, and functions of numbers and texts that do not name
+    torch. What they call is looked up all the same.
+    """
+    if _in_standard_library(code.co_filename):
+        return skipped(code, "the standard library, called where a break has left the graph")
+    if len(known) >= EMPTY_LIMIT and all(entry.code is None for entry in known):
+        note_skipped(code, f"{len(known)} compiles of it have found nothing to compile")
+        return KEEP_ENTRIES
+    if all(_is_plain(value) for value in args) and not _names_torch(code, closure, globals):
+        note_skipped(code, "a function of plain values, called where a break has left the graph")
+        return _plain_entry(code, args)
+    return None
+
+
+def _in_standard_library(filename: str) -> bool:
+    if filename.startswith("<frozen "):
+        return True
+    return filename.startswith(_STANDARD_LIBRARY) and "site-packages" not in filename
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN_TYPES or (type(value) in (tuple, dict) and not value)
+
+
+def _names_torch(
+    code: types.CodeType, closure: tuple[types.CellType, ...] | None, globals: dict[str, Any]
+) -> bool:
+    """Whether a tensor, a module or torch itself is in reach by a name of the function."""
+    for name in code.co_names:
+        if _is_torch(globals.get(name)):
+            return True
+    for cell in closure or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            continue
+        if not (_is_plain(value) or isinstance(value, (type, types.FunctionType, types.ModuleType))) or _is_torch(value):
+            return True
+    return any(isinstance(c, types.CodeType) and _names_torch(c, None, globals) for c in code.co_consts)
+
+
+def _is_torch(value: Any) -> bool:
+    if isinstance(value, (torch.Tensor, torch.nn.Module, list, tuple, dict)):
+        return bool(isinstance(value, (torch.Tensor, torch.nn.Module))) or bool(value)
+    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    return isinstance(home, str) and (home == "torch" or home.startswith("torch."))
+
+
+def _plain_entry(code: types.CodeType, args: tuple[Any, ...]) -> GuardedCode:
+    """An entry that says: with arguments of these types the frame runs as it is."""
+    guards = []
+    for index, value in enumerate(args):
+        source = LocalSource(code.co_varnames[index], index)
+        guards.append(Guard(source, "type_is", (type(value),)))
+        if type(value) in (tuple, dict):
+            guards.append(Guard(source, "len", (0,)))
+    program, texts = build_program(guards, None, [])
+    return GuardedCode(program, None, True, extra=Artifact(guards, texts, None, ""))
+
+
+class Artifact:
+    """What a cache entry remembers for logs: its guards, the words for each step of its program, its graph."""
+
+    def __init__(self, guards: list[Guard], texts: list[str], graph: torch.fx.GraphModule | None, frame_id: str) -> None:
+        self.guards = guards
+        self.texts = texts
+        self.graph = graph
+        self.frame_id = frame_id
+
+
+# ---------------------------------------------------------------- compiled again
+def misses(known: list[GuardedCode], frame: Frame) -> list[Miss]:
+    """Why each of these entries does not fit, each reason once, the last used entry first."""
+    found: dict[str, Miss] = {}
+    for entry in known:
+        miss = explain_miss(entry.program, entry.extra.texts, frame)
+        if miss is not None:
+            found.setdefault(miss.change, miss)
+    return list(found.values())
+
+
+def limit_reached(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> Any:
+    """There are as many entries as config allows: what fits none runs in plain Python."""
+    log.count("recompile_limit")
+    if log.first_time("recompiles", code) or config.error_on_recompile:
+        reasons = "; ".join(str(m) for m in misses(known, frame)[:1])
+        if config.error_on_recompile:
+            raise exc.RecompileLimitExceeded(f"{place(code)}: {reasons}")
+        log.artifact("recompiles").warning(
+            "%s has been compiled config.recompile_limit = %d times; calls that fit none of these run in plain Python. "
+            "Last: %s", place(code), config.recompile_limit, reasons,
+        )
+    note_skipped(code, "config.recompile_limit is reached")
+    return KEEP_ENTRIES
+
+
+def note_recompile(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> None:
+    """Says why a function is compiled once more.
+
+    Raises:
+        exc.RecompileLimitExceeded: with config.error_on_recompile.
+    """
+    log.count("recompiles")
+    if not log.enabled("recompiles") and not config.error_on_recompile:
+        return
+    found = misses(known, frame)
+    if config.error_on_recompile:
+        raise exc.RecompileLimitExceeded(f"{place(code)} would be compiled again: {'; '.join(map(str, found))}")
+    shown = found if log.enabled("recompiles", 10) else found[:1]
+    log.artifact("recompiles").info("%s is compiled again: %s", place(code), "; ".join(map(str, shown)))
