@@ -178,7 +178,9 @@ class _FrameCompiler:
         """Whether the settings ask for a break before this instruction."""
         code, original = _original(self.code, index)
         wanted = self.settings.break_at
-        return original >= 0 and wanted is not None and break_start(code, original) == original and wanted(code, original)
+        if wanted is None or original < decode(code).first_index or break_start(code, original) != original:
+            return False
+        return wanted(code, original)
 
     def _earlier(self, visits: int) -> int | None:
         """Where to break when breaking after `visits` instructions is impossible."""
