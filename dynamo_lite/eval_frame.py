@@ -141,7 +141,12 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
     ) -> Any:
         try:
             with _collector_paused():
-                return convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+                made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+                if isinstance(made, _eval_frame.GuardedCode) and not made.program.check(args, closure, globals, builtins)[0]:
+                    # The compile itself changed something that is guarded: a module imported on first use added to a
+                    # registry. By now it is there; a second failure is a fault of ours, which the hook reports.
+                    made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+                return made
         except (exc.Unsupported, exc.BackendCompilerFailed) as error:
             if isinstance(error, exc.BackendCompilerFailed) and config.suppress_errors:
                 log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)

@@ -44,6 +44,8 @@ class _Builder:
             text = f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}"
             step = ("not_same", [register, other]) if guard.kind == "not_same" else (guard.kind, register, other)
             self.emit(step, text)
+        elif guard.kind == "callable_eq":
+            self.emit((guard.kind, *guard.expected), guard.text)
         elif guard.kind == "all_distinct":
             self.emit(("not_same", [register, *(self.register(other) for other in guard.expected)]), guard.text)
         elif guard.kind == "tensor":

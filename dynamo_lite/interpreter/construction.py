@@ -6,6 +6,7 @@ Python. Invariant: an object made in the trace is not made for real before gener
 from __future__ import annotations
 
 import collections
+import copyreg
 import enum
 import functools
 import inspect
@@ -345,7 +346,23 @@ def _object_eq(tx: Any, owner: VariableTracker, other: VariableTracker) -> Varia
 
 
 def _object_reduce(tx: Any, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
-    unsupported("unsupported_method", f"pickling {owner.describe()}")
+    """object.__reduce_ex__ of protocol 2 and above for a plain object (Objects/typeobject.c, reduce_newobj)."""
+    cls = owner.python_type()
+    plain = isinstance(owner, ObjectVariable) and owner.content is None and native_base(cls) is object
+    if not plain or not args or cls.__dictoffset__ == 0 or _customizes_pickling(tx, cls):
+        unsupported("unsupported_method", f"pickling {owner.describe()}")
+    state = owner.generic_getattr(tx, "__dict__").as_dict(tx)  # type: ignore[attr-defined]
+    none = ConstantVariable(None)
+    made_by = tx.library_function(copyreg.__newobj__)  # type: ignore[attr-defined]
+    return TupleVariable([
+        made_by, TupleVariable([tx.from_result(cls, "class")]), state if state.items else none, none, none,
+    ])
+
+
+def _customizes_pickling(tx: Any, cls: type) -> bool:
+    if any(tx.class_lookup(cls, name) is not None for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__")):
+        return True
+    return tx.class_lookup(cls, "__getstate__") is not object.__getstate__
 
 
 def _object_init(tx: Any, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:

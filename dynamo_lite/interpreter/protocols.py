@@ -18,6 +18,7 @@ from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable
 from ..variables.constant import ConstantVariable
+from ..variables.identity import IdentityVariable
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.mappings import DictVariable, SetVariable
 from ..variables.objects import InstanceDictVariable, ObjectVariable
@@ -378,11 +379,11 @@ class Protocols(Wrapping, Errors, Construction):
             self.raise_error(TypeError, str(error))
 
     def identity_number(self, value: VariableTracker) -> VariableTracker:
-        """id(value) or its identity hash: known only where the object itself is guarded."""
+        """id(value): the number where the object itself is guarded, else something that only compares."""
         if isinstance(value, FunctionVariable) and value.source is not None:
             self.guard(value.source, "is", value.value)
             return ConstantVariable(id(value.value))
-        unsupported("unsupported_builtin", f"id() or hash() of {value.describe()}")
+        return IdentityVariable(value)
 
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:

@@ -4,6 +4,7 @@ Invariant: a value from outside gets its tracker, and its guards, at the moment 
 """
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
+from ..variables.identity import CachedFunctionVariable
 from ..variables.mappings import DictVariable, SetVariable
 from ..variables.modules import ConstantCallVariable, OpaqueVariable, PythonModuleVariable, SkippedFunctionVariable
 from ..variables.sequences import (
@@ -47,6 +49,11 @@ class Wrapping:
         """Requires something of the value at a source."""
         if not source.is_frozen:
             self.output.guards.add(source, kind, *expected)
+
+    def guard_result(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Requires that a call of a real function gives this constant again."""
+        self.output.guards.add(ConstSource(function, getattr(function, "__qualname__", "function")), "callable_eq",
+                               function, args, result)
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
         """The value at a source, not looked at yet."""
@@ -152,6 +159,8 @@ class Wrapping:
             return SliceVariable([self.from_result(v, what) for v in (value.start, value.stop, value.step)])
         if is_torch_builtin(value):
             return TorchFunctionVariable(value)
+        if isinstance(value, functools._lru_cache_wrapper):
+            return CachedFunctionVariable(value)
         if isinstance(value, types.FunctionType):
             return self.wrap_function(value, ConstSource(value, value.__qualname__), trusted=True)
         if isinstance(value, types.MethodType):

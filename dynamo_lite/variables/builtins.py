@@ -197,7 +197,7 @@ def _hash(tx: Any, value: VariableTracker) -> VariableTracker:
         return ConstantVariable(tx.run_python(hash, value.constant()))
     if isinstance(value, ObjectVariable) and isinstance(tx.class_lookup(value.cls, "__hash__"), types.FunctionType):
         return tx.call_method(value, "__hash__", [])
-    return tx.identity_number(value)
+    unsupported("unsupported_builtin", f"hash() of {value.describe()}")
 
 
 # ---------------------------------------------------------------- attributes
