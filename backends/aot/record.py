@@ -48,8 +48,25 @@ _RANDOM_FILLS = frozenset(
                    aten.random_, aten.uniform_)
     for overload in packet.overloads())
 
-KEPT_COMPOSITES: set[Any] = {aten.linalg_svdvals.default, aten.linalg_eigvalsh.default}
-"""Composite operations that are recorded as they are, since on fake tensors they would choose another algorithm."""
+
+def _linear_result(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *_: Any
+) -> torch.Tensor | None:
+    """Of ``linear`` where eager takes one matrix product for it."""
+    if x.dim() < 2 or weight.dim() != 2 or not x.is_contiguous() or x.numel() == 0 or x.dtype != weight.dtype:
+        return None
+    return aten.empty.memory_format([*x.shape[:-1], weight.shape[0]], dtype=x.dtype, device=x.device)
+
+
+KEPT_COMPOSITES: dict[Any, Callable[..., torch.Tensor | None] | None] = {
+    aten.linear.default: _linear_result,
+    # On fake tensors these would choose another algorithm.
+    aten.linalg_svdvals.default: None,
+    aten.linalg_eigvalsh.default: None,
+}
+"""Composite operations that are recorded as they are: one library call each. The value computes the result's metadata, or
+None where the operation is decomposed after all; without a function the operation itself computes it.
+"""
 
 
 def fake_mode_of(gm: GraphModule, example_inputs: list[Any]) -> Any:
@@ -175,6 +192,13 @@ class Recorder(TorchDispatchMode):
             if result is not NotImplemented:
                 return result
         kind = _KINDS.get(func) or _classify(func)
+        if kind == "kept":
+            metadata = KEPT_COMPOSITES[func]
+            result = func(*args, **kwargs) if metadata is None else metadata(*args, **kwargs)
+            if result is not None:
+                self.memory.add(result, self._create(func, self._nodes(args), self._nodes(kwargs), result))
+                return result
+            kind = "composite"
         if kind == "composite":
             with self:
                 return func._op_dk(_COMPOSITE_KEY, *args, **kwargs)
@@ -397,7 +421,7 @@ def _kind_of(func: Any) -> str:
     if func in _NO_OPS:
         return "no-op"
     if func in KEPT_COMPOSITES:
-        return "pure"
+        return "kept"
     # Asked of the dispatcher: the overload's own method also answers for Python decompositions, which are not eager's.
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
         return "composite"

@@ -12,7 +12,7 @@ import torch
 aten = torch.ops.aten
 
 _SAME_ARGUMENTS = (
-    "mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "convolution", "embedding", "index_select",
+    "linear", "mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "convolution", "embedding", "index_select",
     "masked_select", "topk", "sort", "cumsum", "cumprod", "gather", "scatter", "scatter_add", "where", "tril", "triu",
     "softmax", "_softmax", "_log_softmax", "sigmoid", "tanh", "exp", "rsqrt", "sqrt", "native_layer_norm",
     "native_group_norm", "cat", "stack", "argmax", "argmin", "flip", "roll", "repeat_interleave", "grid_sampler_2d",
@@ -37,7 +37,7 @@ def _bindings() -> dict[Any, tuple[str, Any]]:
 _BINDINGS = _bindings()
 
 TRUSTED_LAYOUTS = frozenset({
-    aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.embedding.default,
+    aten.linear.default, aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.embedding.default,
     aten.native_layer_norm.default, aten.cat.default, aten.index.Tensor, aten.gather.default})
 """Operations whose results have the strides that the fake tensors promised, whatever their arguments."""
 
