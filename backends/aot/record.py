@@ -64,8 +64,10 @@ KEPT_COMPOSITES: dict[Any, Callable[..., torch.Tensor | None] | None] = {
     aten.linalg_svdvals.default: None,
     aten.linalg_eigvalsh.default: None,
 }
-"""Composite operations that are recorded as they are: one library call each. The value computes the result's metadata, or
-None where the operation is decomposed after all; without a function the operation itself computes it.
+"""Composite operations that are recorded as they are: one library call each.
+
+The function computes the result's metadata, or None where the operation is decomposed after all; without a function the
+operation itself computes it.
 """
 
 

@@ -12,13 +12,13 @@ import torch
 aten = torch.ops.aten
 
 _SAME_ARGUMENTS = (
-    "linear", "mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "convolution", "embedding", "index_select",
-    "masked_select", "topk", "sort", "cumsum", "cumprod", "gather", "scatter", "scatter_add", "where", "tril", "triu",
-    "softmax", "_softmax", "_log_softmax", "sigmoid", "tanh", "exp", "rsqrt", "sqrt", "native_layer_norm",
-    "native_group_norm", "cat", "stack", "argmax", "argmin", "flip", "roll", "repeat_interleave", "grid_sampler_2d",
-    "_adaptive_avg_pool2d", "max_pool2d_with_indices", "upsample_nearest2d", "upsample_bilinear2d", "constant_pad_nd",
-    "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm", "im2col", "col2im", "reflection_pad2d",
-    "replication_pad2d", "bernoulli",
+    "linear", "mm", "addmm", "bmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "convolution", "embedding",
+    "index_select", "masked_select", "topk", "sort", "cumsum", "cumprod", "gather", "scatter", "scatter_add",
+    "where", "tril", "triu", "softmax", "_softmax", "_log_softmax", "sigmoid", "tanh", "exp", "rsqrt", "sqrt",
+    "native_layer_norm", "native_group_norm", "cat", "stack", "argmax", "argmin", "flip", "roll",
+    "repeat_interleave", "grid_sampler_2d", "_adaptive_avg_pool2d", "max_pool2d_with_indices", "upsample_nearest2d",
+    "upsample_bilinear2d", "constant_pad_nd", "_scaled_dot_product_flash_attention_for_cpu", "native_batch_norm",
+    "im2col", "col2im", "reflection_pad2d", "replication_pad2d", "bernoulli",
 )
 
 
@@ -37,8 +37,8 @@ def _bindings() -> dict[Any, tuple[str, Any]]:
 _BINDINGS = _bindings()
 
 TRUSTED_LAYOUTS = frozenset({
-    aten.linear.default, aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.embedding.default,
-    aten.native_layer_norm.default, aten.cat.default, aten.index.Tensor, aten.gather.default})
+    aten.linear.default, aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default,
+    aten.embedding.default, aten.native_layer_norm.default, aten.cat.default, aten.index.Tensor, aten.gather.default})
 """Operations whose results have the strides that the fake tensors promised, whatever their arguments."""
 
 
