@@ -140,7 +140,7 @@ class Codegen:
         self.emit.load_const(function)
         self.push_all(args)
         self.push_all(kwargs.values())
-        self.emit.call(len(args) + len(kwargs), tuple(kwargs))
+        self.emit.call(len(args), tuple(kwargs))
 
     def call_top(self, argument: Callable[[], Any]) -> None:
         """Replaces the callable on the stack by its result for one argument."""
