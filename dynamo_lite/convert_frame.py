@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import threading
 import types
@@ -32,10 +33,12 @@ from .interpreter import ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
 from .output_graph import OutputGraph
+from .rerun import Rerun
 from .resume import break_start, emit_break, is_resume_code, needed_locals, resume_label
 from .source import Source
 from .variables.base import MISSING, ObservedException, VariableTracker, realized
 from .variables.functions import CellVariable
+from .variables.torch_functions import set_state
 
 assert HANDLERS and ops_flow and ops_stack and ops_values  # the modules register the handlers
 
@@ -278,9 +281,11 @@ class _FrameCompiler:
         emitter = Emitter()
         emitter.set_line(tx.current.positions)
         arguments = [n for n in self._argument_names() if n not in self.code.co_cellvars]
+        rerun: Rerun | None = None
         cg = _FrameCodegen(emitter, plan, graph_inputs, arguments, self._own_cells(tx), tx.output.effects)
         if compiled is not None:
-            _emit_graph_call(emitter, compiled, graph_inputs, bool(plan.extra_list), bool(plan.output_list))
+            rerun = self._rerun(emitter, tx.output)
+            _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
             cg.call_constant(function, lambda a=args: [emitter.load_const(v) for v in a], count=len(args))
             emitter.pop()
@@ -298,7 +303,16 @@ class _FrameCompiler:
                     emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation,
                     parameters=(INPUTS, *self._argument_names()),
                 )
+        if rerun is not None:
+            rerun.finish()
         return emitter, plan, resumes
+
+    def _rerun(self, emitter: Emitter, output: OutputGraph) -> Rerun | None:
+        """What to do when the graph raises; None where it may have changed something by then."""
+        if self.settings.fullgraph or output.mutated_inputs():
+            return None
+        restore = functools.partial(set_state, output.state_at_entry)
+        return Rerun(emitter, self.code, self._argument_names(), restore, output.fake_mode.random_seen)
 
     def _argument_names(self) -> tuple[str, ...]:
         return self.code.co_varnames[: len(self.args)]
@@ -427,16 +441,19 @@ def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _emit_graph_call(
-    emitter: Emitter, compiled: Callable[..., Any], graph_inputs: int, has_extras: bool, has_outputs: bool
+    emitter: Emitter, compiled: Callable[..., Any], graph_inputs: int, plan: Plan, rerun: Rerun | None
 ) -> None:
-    emitter.call_prepare()
-    emitter.load_const(compiled)
-    emitter.load_fast(INPUTS)
-    if has_extras:
-        emitter.load_const(slice(0, graph_inputs))
-        emitter.subscr()
-    emitter.call_ex(False)
-    if has_outputs:
+    if rerun is not None:
+        rerun.begin()
+    with emitter.covered(rerun.label, 0) if rerun is not None else contextlib.nullcontext():
+        emitter.call_prepare()
+        emitter.load_const(compiled)
+        emitter.load_fast(INPUTS)
+        if plan.extra_list:
+            emitter.load_const(slice(0, graph_inputs))
+            emitter.subscr()
+        emitter.call_ex(False)
+    if plan.output_list:
         emitter.store_fast(OUTPUTS)
     else:
         emitter.pop()

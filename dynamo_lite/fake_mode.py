@@ -85,6 +85,8 @@ class TraceFakeMode(FakeTensorMode):
 
         # Set when an operator that changes memory or draws random numbers is dispatched; whoever asks clears it first.
         self.effects_seen = False
+        # The same, for random numbers alone.
+        self.random_seen = False
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
 
@@ -141,6 +143,8 @@ class TraceFakeMode(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self.random_seen:
+            self.random_seen = _draws_random(func)
         if not self.effects_seen:
             self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
         with _config_stand_in():
@@ -149,7 +153,12 @@ class TraceFakeMode(FakeTensorMode):
 
 @functools.cache
 def _has_effects(func: Any) -> bool:
-    return func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags
+    return func._schema.is_mutable or _draws_random(func)
+
+
+@functools.cache
+def _draws_random(func: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 # Operators that update running statistics without saying so in their schema, where their argument `training` is true.

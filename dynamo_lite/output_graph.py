@@ -6,6 +6,8 @@ changes memory, draws random numbers or sets torch's state is never removed and 
 from __future__ import annotations
 
 import contextlib
+import logging
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -125,7 +127,7 @@ class OutputGraph:
         mode = self.fake_mode
         mode.effects_seen = False
         try:
-            with mode, log.phase("fake_tensors"):
+            with mode, log.phase("fake_tensors"), _quiet_failures():
                 if op == "call_method":
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:
@@ -201,6 +203,28 @@ class OutputGraph:
                     if isinstance(value, torch.Tensor):
                         touched.add(value.untyped_storage()._cdata)
         return [t for t in self.inputs if t.fake.untyped_storage()._cdata in touched]
+
+
+class _Failures(logging.Filter, threading.local):
+    """Keeps torch's report of an operation that fails on tensors without data from the log: we have our own."""
+
+    quiet = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not self.quiet
+
+
+_failures = _Failures()
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(_failures)
+
+
+@contextlib.contextmanager
+def _quiet_failures() -> Iterator[None]:
+    outer, _failures.quiet = _failures.quiet, True
+    try:
+        yield
+    finally:
+        _failures.quiet = outer
 
 
 def _does_something(node: fx.Node) -> bool:

@@ -15,6 +15,7 @@ LAYERS = [
     "source",
     "guards",
     "resume",
+    "rerun",
     "trace_rules",
     "frame_policy",
     "polyfills",

@@ -1,0 +1,118 @@
+"""When a compiled graph raises: the frame runs again from its start, in plain Python.
+
+An operation may fail although it passed on tensors without data. The program has to see the exception where its own line raises
+it, with the effects of the lines before it and not of those after, in reach of its handlers. Nothing has been changed when the
+graph, which is called first, has raised; so torch's state and random numbers are put back and the original code runs.
+
+Invariant: what runs again had no effect yet; a graph that changes its inputs is therefore not covered.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from . import exc, log
+from ._eval_frame import Continuation, skip
+from .bytecode.emit import Emitter
+from .bytecode.assembler import Label
+
+_ERROR = ".error"
+_RANDOM = ".random"
+
+
+class Rerun:
+    """The handler around the call of a graph.
+
+    Args:
+        emit: the guarded code under construction; its operand stack is empty at the call.
+        code: the code of the frame.
+        arguments: the frame's parameters, in order.
+        restore: brings back torch's state at the frame's entry.
+        random: whether the graph draws random numbers.
+    """
+
+    def __init__(
+        self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool
+    ) -> None:
+        self.emit = emit
+        self.code = code
+        self.arguments = arguments
+        self.restore = restore
+        self.random = random
+        self.label: Label = emit.label()
+
+    def begin(self) -> None:
+        """Emits what has to be known before the call."""
+        if self.random:
+            self.emit.call_prepare()
+            self.emit.load_const(random_state)
+            self.emit.call(0)
+            self.emit.store_fast(_RANDOM)
+
+    def finish(self) -> None:
+        """Emits the handler, at the end of the guarded code."""
+        emit, code = self.emit, self.code
+        emit.place(self.label)
+        emit.push_exc_info()
+        emit.store_fast(_ERROR)
+        emit.pop_except()
+        emit.call_prepare()
+        emit.load_const(self._prepare)
+        emit.load_fast(_ERROR)
+        emit.delete_fast(_ERROR)
+        if self.random:
+            emit.load_fast(_RANDOM)
+        emit.call(2 if self.random else 1)
+        emit.pop()
+        emit.call_prepare()
+        emit.load_const(Continuation)
+        for name in code.co_freevars:
+            emit.load_closure(name)
+        if code.co_freevars:
+            emit.build_tuple(len(code.co_freevars))
+        emit.load_const(_plain_copy(code, len(self.arguments)))
+        emit.make_function(closure=bool(code.co_freevars))
+        for name in self.arguments:
+            emit.load_deref(name) if name in code.co_cellvars else emit.load_fast(name)
+        emit.call(1 + len(self.arguments))
+        emit.ret()
+
+    def _prepare(self, error: BaseException, random: Any = None) -> None:
+        if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
+            raise error
+        self.restore()
+        if random is not None:
+            set_random_state(random)
+        log.count("graphs_that_raised")
+        if log.first_time("fallbacks", self.code):
+            log.artifact("fallbacks").warning(
+                "a graph of %s (%s:%d) has raised %s: %s; this call runs again in plain Python",
+                self.code.co_qualname, self.code.co_filename, self.code.co_firstlineno, type(error).__name__,
+                exc.one_line(error),
+            )
+
+
+def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:
+    """The code with `n` positional parameters, never looked up by a hook, nor what it calls."""
+    copy = code.replace(
+        co_argcount=n, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~0x0C
+    )
+    skip(copy, None, True)
+    return copy
+
+
+def random_state() -> list[tuple[Any, torch.Tensor]]:
+    """Where torch's random number generators stand."""
+    state: list[tuple[Any, torch.Tensor]] = [(torch.default_generator, torch.default_generator.get_state())]
+    if torch.cuda.is_initialized():
+        state += [(generator, generator.get_state()) for generator in torch.cuda.default_generators]
+    return state
+
+
+def set_random_state(state: list[tuple[Any, torch.Tensor]]) -> None:
+    """Brings back what :func:`random_state` gave."""
+    for generator, value in state:
+        generator.set_state(value)
