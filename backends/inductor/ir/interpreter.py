@@ -66,7 +66,12 @@ def evaluate(root: Node, places: dict[ix.Atom, torch.Tensor], memory: Memory) ->
             result = torch.as_tensor(ix.evaluate(node.attr, places, indirect)).to(node.dtype)
         elif node.op == "load":
             name, index = node.attr
-            result = memory[name][torch.as_tensor(ix.evaluate(index, places, indirect))]
+            at = torch.as_tensor(ix.evaluate(index, places, indirect))
+            # Out of bounds only where a guard (an "inside" node) does not hold, and nobody looks.
+            result = memory[name][at.clamp(0, max(memory[name].numel() - 1, 0))]
+        elif node.op == "inside":
+            value, low, high = (torch.as_tensor(ix.evaluate(i, places, indirect)) for i in node.attr)
+            result = (low <= value) & (value < high)
         elif node.op == "cast":
             result = _cast(values[node.args[0]], node.dtype)
         else:

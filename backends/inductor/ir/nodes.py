@@ -1,9 +1,10 @@
 """Expressions of loop bodies: immutable nodes, each made once.
 
 A ``Node`` is an operation with a dtype, operands, and an attribute: for ``load`` the buffer's name and the index, for
-``const`` the value, for ``index`` the index whose value it is, for ``acc`` the name of a reduction's result. Nodes come
-from a ``Builder``, one for each graph that is compiled, which gives equal nodes one identity: comparing nodes is
-comparing objects, and a value that several outputs need is computed once. No table is shared between two compilations.
+``const`` the value, for ``index`` the index whose value it is, for ``inside`` an index and the range that it has to be
+in, for ``acc`` the name of a reduction's result. Nodes come from a ``Builder``, one for each graph that is compiled,
+which gives equal nodes one identity: comparing nodes is comparing objects, and a value that several outputs need is
+computed once. No table is shared between two compilations.
 
 Invariants: a node's operands have smaller ids than the node, so that ids order evaluation; ``node.vars`` are the loop
 variables that its value depends on, those behind indirect indices included.
@@ -95,6 +96,13 @@ class Builder:
         args = tuple(dict.fromkeys(a.node for a in ix.atoms_of(value) if isinstance(a, ix.Indirect)))
         return self._node("index", dtype, args, value, value, frozenset(ix.free_vars(value)))
 
+    def inside(self, value: ix.Index, low: ix.Index, high: ix.Index) -> Node:
+        """Whether ``low <= value < high``: a guard. What a ``where`` chooses by it is evaluated only where it holds."""
+        if isinstance(value, int) and isinstance(low, int) and isinstance(high, int):
+            return self.const(low <= value < high, torch.bool)
+        attr = (value, low, high)
+        return self._node("inside", torch.bool, (), attr, attr, frozenset(ix.free_vars(value)))
+
     def acc(self, name: str, dtype: torch.dtype, vars: frozenset[ix.Var]) -> Node:
         return self._node("acc", dtype, (), name, (name, vars), vars)
 
@@ -164,6 +172,8 @@ class Builder:
                 done[node.id] = self.load(node.attr[0], ix.substitute(node.attr[1], mapping, moved), node.dtype)
             elif node.op == "index":
                 done[node.id] = self.index(ix.substitute(node.attr, mapping, moved), node.dtype)
+            elif node.op == "inside":
+                done[node.id] = self.inside(ix.substitute(node.attr[0], mapping), *node.attr[1:])
             else:
                 done[node.id] = self.rebuild(node, tuple([done[a.id] for a in node.args]))
         return [done[root.id] for root in roots]

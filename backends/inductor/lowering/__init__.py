@@ -9,7 +9,15 @@ from collections.abc import Mapping
 
 import torch
 
-from dynamo_lite.backends.inductor.lowering import activations, creation, normalization, pointwise, reduction, views
+from dynamo_lite.backends.inductor.lowering import (
+    activations,
+    creation,
+    joining,
+    normalization,
+    pointwise,
+    reduction,
+    views,
+)
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering, LoweredGraph
 from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS, register_lowering
 
@@ -18,6 +26,7 @@ __all__ = [
     "LoweredGraph",
     "activations",
     "creation",
+    "joining",
     "lower",
     "normalization",
     "pointwise",

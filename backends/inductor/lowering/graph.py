@@ -229,6 +229,11 @@ class GraphLowering:
         x.stride = stride
         return buffer.name
 
+    def realize_result(self, x: TensorValue) -> None:
+        """Realizes the result of the operator being lowered, in eager's layout."""
+        x.stride = self._wanted_stride(x.shape)
+        self.realize(x)
+
     def realize_if_dear(self, x: TensorValue) -> None:
         """Realizes a value that several loops of a lowering read, unless computing it again costs next to nothing."""
         if self._cost(x) > CHEAP_TO_REPEAT:

@@ -6,11 +6,13 @@ Every step keeps the set of iterations; none changes a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
-from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Store
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
 # A loop is split so that an index has no division if the inner part keeps at least this many iterations.
 MIN_SPLIT = 4
@@ -21,6 +23,7 @@ def arrange(builder: Builder, kernel: Kernel) -> Kernel:
     _split_divisions(builder, kernel)
     _choose_vector(kernel)
     _collapse(builder, kernel)
+    _split_guards(builder, kernel)
     return kernel
 
 
@@ -37,6 +40,8 @@ def all_indices(kernel: Kernel) -> list[ix.Index]:
             out[n.attr[1]] = None
         elif n.op == "index":
             out[n.attr] = None
+        elif n.op == "inside":
+            out[n.attr[0]] = None
     return list(out)
 
 
@@ -105,27 +110,28 @@ def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
 
 # ---------------------------------------------------------------- the vector loop
 def _choose_vector(kernel: Kernel) -> None:
-    """The loop with most accesses of stride 1. Of the reduced loops it becomes the last, else one of the outer ones."""
-    inner = next((s.inner for s in kernel.stages if s.inner), ())
-    pure = not any(isinstance(s, Accumulate) for s in kernel.statements()) and not inner
-    candidates = [*kernel.outer, *inner]
+    """The loop with most accesses of stride 1. Of the inner loops it becomes the last; of the outer ones too, or, if
+    nothing is
+    reduced, the one inner loop."""
+    candidates = [*kernel.outer, *kernel.inner]
     if not candidates:
         return
     scores = {v: _score(kernel, v) for v in candidates}
     # Among equals the last one: it is the innermost of the order that the nests were given.
-    best = max(range(len(candidates)), key=lambda k: (*scores[candidates[k]], k))
-    v = candidates[best]
-    kernel.vector = v
-    if pure:
-        kernel.outer = tuple(w for w in kernel.outer if w is not v)
-        for stage in kernel.stages:
-            stage.inner = (v,)
-    elif v in inner:
+    v = candidates[max(range(len(candidates)), key=lambda k: (*scores[candidates[k]], k))]
+    if v in kernel.inner:
         for stage in kernel.stages:
             if stage.inner:
                 stage.inner = (*(w for w in stage.inner if w is not v), v)
+        return
+    outer = tuple(w for w in kernel.outer if w is not v)
+    if kernel.is_pure() and not kernel.inner:
+        kernel.outer = outer
+        for stage in kernel.stages:
+            stage.inner = (v,)
     else:
-        kernel.outer = (*(w for w in kernel.outer if w is not v), v)
+        kernel.outer = (*outer, v)
+        kernel.vector_outer = True
 
 
 def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
@@ -147,42 +153,82 @@ def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
 # ---------------------------------------------------------------- merging
 def _collapse(builder: Builder, kernel: Kernel) -> None:
     """Merges neighbouring loops that every index walks through as if they were one."""
-    changed = True
-    while changed:
-        changed = False
-        inner = next((s.inner for s in kernel.stages if s.inner), ())
+    while True:
         indices = all_indices(kernel)
-        for loops in (kernel.outer, inner):
-            for a, b in zip(loops, loops[1:]):
-                if b is kernel.vector and loops is kernel.outer or not _mergeable(indices, a, b):
-                    continue
-                merged = ix.Var(f"{a.name}_{b.name.lstrip('x')}", ix.mul(a.size, b.size))
-                rewrite(builder, kernel, {a: 0, b: ix.atom(merged)}, {a: (), b: (merged,)})
-                if kernel.vector is b:
-                    kernel.vector = merged
-                changed = True
-                break
-            if changed:
-                break
-        else:
-            # A pure kernel's vector loop is apart from the others; it can still swallow the last of them.
-            if (
-                _is_pure(kernel)
-                and kernel.outer
-                and kernel.vector is not None
-                and _mergeable(indices, kernel.outer[-1], kernel.vector)
-            ):
-                a, b = kernel.outer[-1], kernel.vector
-                merged = ix.Var(f"{a.name}_{b.name.lstrip('x')}", ix.mul(a.size, b.size))
-                rewrite(builder, kernel, {a: 0, b: ix.atom(merged)}, {a: (), b: (merged,)})
-                kernel.vector = merged
-                changed = True
+        pair = next((p for p in _neighbours(kernel) if _mergeable(indices, *p)), None)
+        if pair is None:
+            return
+        a, b = pair
+        merged = ix.Var(f"{a.name}_{b.name.lstrip('x')}", ix.mul(a.size, b.size))
+        rewrite(builder, kernel, {a: 0, b: ix.atom(merged)}, {a: (), b: (merged,)})
 
 
-def _is_pure(kernel: Kernel) -> bool:
-    return all(s.inner == (kernel.vector,) for s in kernel.stages) and not any(
-        isinstance(s, Accumulate) for s in kernel.statements()
-    )
+def _neighbours(kernel: Kernel) -> Iterator[tuple[ix.Var, ix.Var]]:
+    """Pairs of loops that may become one."""
+    outer = kernel.outer[:-1] if kernel.vector_outer else kernel.outer
+    yield from zip(outer, outer[1:])
+    yield from zip(kernel.inner, kernel.inner[1:])
+    if kernel.is_pure() and kernel.outer and kernel.inner and all(s.inner for s in kernel.stages):
+        yield kernel.outer[-1], kernel.inner[0]
+
+
+# ---------------------------------------------------------------- guards
+def guards(values: Iterable[Node]) -> list[Node]:
+    return [n for n in walk(values) if n.op == "inside"]
+
+
+def _split_guards(builder: Builder, kernel: Kernel) -> None:
+    """Makes a stage for each part of a loop in which the guards are decided, so that none is left.
+
+    The loop that they name, if it is an outer one, moves into the stages with all that run inside it.
+    """
+    while True:
+        found = next(((stage, g) for stage in kernel.stages for g in guards([s.value for s in stage.statements])), None)
+        if found is None:
+            return
+        stage, guard = found
+        assert kernel.is_pure(), "guards in a kernel that reduces"
+        (v,) = ix.free_vars(guard.attr[0])
+        if v in kernel.outer:
+            at = kernel.outer.index(v)
+            moved = kernel.outer[at:]
+            kernel.outer = kernel.outer[:at]
+            for s in kernel.stages:
+                s.inner = (*moved, *s.inner)
+        at = kernel.stages.index(stage)
+        kernel.stages[at : at + 1] = _parts(builder, stage, v)
+
+
+def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
+    """The stage over each range of ``v`` that its guards tell apart."""
+    values = [s.value for s in stage.statements]
+    assert isinstance(v.size, int)
+    bounds = {0, v.size}
+    for guard in guards(values):
+        value, low, high = guard.attr
+        if v in ix.free_vars(value):
+            offset = ix.add(value, ix.mul(ix.atom(v), -1))
+            assert isinstance(offset, int), f"a guard that names more than a loop: {guard}"
+            bounds.update(b for b in (low - offset, high - offset) if 0 < b < v.size)
+    edges = sorted(bounds)
+    parts = []
+    for number, (start, end) in enumerate(zip(edges, edges[1:])):
+        here = ix.var(f"{v.name}_{number}", end - start)
+        place = {v: ix.add(here, start)}
+        decided = {}
+        for guard in guards(values):
+            value, low, high = guard.attr
+            if v in ix.free_vars(value):
+                first = ix.substitute(value, {v: start})
+                decided[guard] = builder.const(low <= first < high, torch.bool)
+        new = builder.substitute_all(builder.substitute_all(values, {}, decided), place)
+        statements: list[Statement] = []
+        for s, value in zip(stage.statements, new):
+            assert isinstance(s, Store)
+            statements.append(Store(s.buffer, ix.substitute(s.index, place), value))
+        loops = tuple(w for u in stage.inner for w in (_atom(here) if u is v or u == v else (u,)))
+        parts.append(Stage(loops, statements))
+    return parts
 
 
 def _mergeable(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:

@@ -146,4 +146,4 @@ def build_kernel(builder: Builder, group: Group, needed: Set[str], buffers: dict
                 outputs[s.buffer] = None
     arguments = {n: buffers[n] for n in (*(n for n in names if n not in outputs), *outputs)}
     origin = tuple(dict.fromkeys(o for m in group.members for o in m.nest.origin))
-    return Kernel(kept, stages, None, arguments, tuple(outputs), scratch, origin)
+    return Kernel(kept, stages, False, arguments, tuple(outputs), scratch, origin)

@@ -19,15 +19,17 @@ from collections.abc import Iterator, Sequence
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
-from dynamo_lite.backends.inductor.ir.nodes import loads
+from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph, Operation
-from dynamo_lite.backends.inductor.scheduler.order import ordered_dims
+from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride, ordered_dims
 from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, combine, refine
 
 MAX_MEMBERS = 64
 MAX_BUFFERS = 48
 # How many groups that read the same buffer are tried for fusion side by side.
 MAX_SIBLINGS = 4
+# How many orders of a nest's loops are tried besides its own.
+MAX_ORDERS = 2
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,6 +40,7 @@ class Member:
     order: int
     dims: tuple[ix.Var, ...]
     reads: dict[str, set[ix.Index]]
+    guards: tuple[ix.Index, ...] = ()
     full: bool = True
 
     @property
@@ -90,9 +93,13 @@ def group_var(d: int, dims: Sizes) -> ix.Index:
 
 def make_member(nest: LoopNest, order: int) -> Member:
     reads: dict[str, set[ix.Index]] = {}
-    for n in loads((nest.value,)):
-        reads.setdefault(n.attr[0], set()).add(n.attr[1])
-    return Member(nest, order, ordered_dims(nest), reads)
+    guards: dict[ix.Index, None] = {}
+    for n in walk((nest.value,)):
+        if n.op == "load":
+            reads.setdefault(n.attr[0], set()).add(n.attr[1])
+        elif n.op == "inside":
+            guards[n.attr[0]] = None
+    return Member(nest, order, ordered_dims(nest), reads, tuple(guards))
 
 
 class Fuser:
@@ -172,16 +179,37 @@ class Fuser:
         """Puts the member in the group if that is legal."""
         if len(group.members) >= MAX_MEMBERS or self._must_wait(group, member) or self._too_many_buffers(group, member):
             return False
-        for full in (True, False):
-            fitted = self._fit(group, member, full)
-            if fitted is None:
-                continue
-            dims, reduced = fitted
-            if self._values_pass(group, member, dims, reduced, full):
-                group.dims, group.reduced, member.full = dims, reduced, full
-                group.members.append(member)
-                return True
+        own = member.dims
+        for order in list(self._orders(group, member)):
+            member.dims = order
+            for full in (True, False):
+                fitted = self._fit(group, member, full)
+                if fitted is None:
+                    continue
+                dims, reduced = fitted
+                if self._guards_stay(group, member, dims, reduced) and self._values_pass(
+                    group, member, dims, reduced, full
+                ):
+                    group.dims, group.reduced, member.full = dims, reduced, full
+                    group.members.append(member)
+                    return True
+        member.dims = own
         return False
+
+    def _orders(self, group: Group, member: Member) -> Iterator[tuple[ix.Var, ...]]:
+        """Orders of the member's loops to try: its own, then that in which it reads what it shares with the group."""
+        seen = {member.dims}
+        yield member.dims
+        written = set(group.writes())
+        read = {name for m in group.members for name in m.reads}
+        for names in (written, read):
+            for name in member.reads:
+                if name not in names or len(seen) > MAX_ORDERS:
+                    continue
+                order = dims_by_stride(member.nest.dims, next(iter(member.reads[name])))
+                if order is not None and order not in seen:
+                    seen.add(order)
+                    yield order
 
     def _must_wait(self, group: Group, member: Member) -> bool:
         """Whether an operation outside the group has to run after the group and before the member."""
@@ -224,6 +252,23 @@ class Fuser:
             dims_.extend(sizes)
             reduced.extend([r] * len(sizes))
         return tuple(dims_), tuple(reduced)
+
+    def _guards_stay(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...]) -> bool:
+        """Whether every guard still names one loop alone, which can be taken apart, in a group that reduces nothing."""
+        guarded = [m for m in (*group.members, member) if m.guards]
+        if not guarded:
+            return True
+        if any(reduced):
+            return False
+        for m in guarded:
+            mapping = group.mapping(m, dims, reduced, True)
+            if mapping is None:
+                return False
+            for index in m.guards:
+                terms = ix.affine_terms(ix.substitute(index, mapping))
+                if terms is None or len(terms[0]) > 1:
+                    return False
+        return True
 
     def _values_pass(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...], full: bool) -> bool:
         """Whether every element that the member reads of the group's buffers is the one written in the same

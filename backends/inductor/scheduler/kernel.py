@@ -3,8 +3,8 @@
 ``outer`` loops run around everything; inside, the stages run one after the other, each with loops of its own
 (``inner``; none
 for what happens once per outer iteration). A reduction accumulates in a stage and its result is an ``acc`` node from
-the next stage on. ``vector`` is the loop to run in vector registers: the last inner variable of every stage, or an
-outer one.
+the next stage on. One loop runs in vector registers: the last inner one of each stage, or, if ``vector_outer``, the
+last outer one.
 
 Invariants (``ir.checker`` asserts them): a node names only variables of the loops around it; an ``acc`` is read only
 after the stage that makes it; a scratch buffer is written in an earlier stage than it is read, over the same inner
@@ -56,18 +56,34 @@ class Kernel:
     Attributes:
         buffers: what the kernel reads and writes, in the order of its arguments.
         outputs: names of those that it writes.
+        vector_outer: whether the last outer loop is the vector loop; the inner ones are then serial.
         scratch: rows that live in the kernel only, by name.
         origin: the operations computed, for comments.
     """
 
     outer: tuple[ix.Var, ...]
     stages: list[Stage]
-    vector: ix.Var | None
+    vector_outer: bool
     buffers: dict[str, Buffer]
     outputs: tuple[str, ...]
     scratch: dict[str, Buffer]
     origin: tuple[str, ...]
     inplace: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def inner(self) -> tuple[ix.Var, ...]:
+        """The inner loops, which all stages share until guards are taken apart."""
+        return next((s.inner for s in self.stages if s.inner), ())
+
+    def is_pure(self) -> bool:
+        """Whether nothing is reduced, so that any order of loops will do."""
+        return not any(isinstance(s, Accumulate) for s in self.statements())
+
+    def vector(self, stage: Stage) -> ix.Var | None:
+        """The vector loop's variable while a stage runs."""
+        if self.vector_outer:
+            return self.outer[-1]
+        return stage.inner[-1] if stage.inner else None
 
     def statements(self) -> list[Statement]:
         return [s for stage in self.stages for s in stage.statements]
@@ -75,7 +91,9 @@ class Kernel:
     def describe(self) -> str:
         """Readable text for the log ``ir``."""
         from_outer = ", ".join(f"{v}<{v.size}" for v in self.outer)
-        lines = [f"kernel over {from_outer or 'nothing'}; vector {self.vector}; {'; '.join(self.origin)}"]
+        lines = [
+            f"kernel over {from_outer or 'nothing'}; vector {'outer' if self.vector_outer else 'inner'}; {'; '.join(self.origin)}"
+        ]
         for stage in self.stages:
             lines.append("  stage " + ", ".join(f"{v}<{v.size}" for v in stage.inner))
             for s in stage.statements:

@@ -14,9 +14,14 @@ def ordered_dims(nest: LoopNest) -> tuple[ix.Var, ...]:
         candidates = [n.attr[1] for n in loads((nest.value,))]
         if candidates:
             index = max(candidates, key=lambda i: len(ix.free_vars(i)))
-    strides = [ix.coefficient(index, v) for v in nest.dims]
+    # A dimension that is broadcast, or a symbolic stride, has no place by itself: keep the tensor's order.
+    return dims_by_stride(nest.dims, index) or nest.dims
+
+
+def dims_by_stride(dims: tuple[ix.Var, ...], index: ix.Index) -> tuple[ix.Var, ...] | None:
+    """The variables by their strides in an index, largest first; None if one has none."""
+    strides = [ix.coefficient(index, v) for v in dims]
     if not all(isinstance(s, int) and s > 0 for s in strides):
-        # A dimension that is broadcast, or a symbolic stride, has no place by itself: keep the tensor's order.
-        return nest.dims
+        return None
     order = sorted(range(len(strides)), key=lambda d: -strides[d])  # type: ignore[operator]
-    return tuple(nest.dims[d] for d in order)
+    return tuple(dims[d] for d in order)

@@ -54,7 +54,7 @@ class CppKernel:
         self.nodes = walk([s.value for s in kernel.statements()])
         self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS}
         # A vector loop outside the stages: reductions are over serial loops, each lane its own.
-        self.vector_outer = kernel.vector is not None and kernel.vector in kernel.outer
+        self.vector_outer = kernel.vector_outer
         self._vectors = self._find_vectors()
         wide = any(n.dtype.itemsize == 8 for n in self.nodes if self._in_vector(n)) or self._has_positions()
         self.L = LANES[simd][1 if wide else 0]
@@ -63,16 +63,16 @@ class CppKernel:
         self.emitted: dict[Node, Emitted] = {}
         self.var_names: dict[ix.Var, str] = {}
         self._counter = 0
-        self._vector_now = False
+        self._v: ix.Var | None = None  # the vector loop that the text is in
         self._acc_names: dict[str, str] = {}
 
     def _find_vectors(self) -> set[int]:
         """Ids of nodes with a value of its own in every lane."""
-        v = self.kernel.vector
+        loops = {v for v in map(self.kernel.vector, self.kernel.stages) if v is not None}
         found: set[int] = set()
         for n in self.nodes:
             per_lane = self.vector_outer and n.op == "load" and n.attr[0] in self.kernel.scratch
-            if v is not None and (per_lane or v in n.vars or any(a.id in found for a in n.args)):
+            if per_lane or not loops.isdisjoint(n.vars) or any(a.id in found for a in n.args):
                 found.add(n.id)
         return found
 
@@ -154,7 +154,7 @@ class CppKernel:
         return index_text(total, {})
 
     def _serial_outer(self) -> tuple[ix.Var, ...]:
-        return tuple(v for v in self.kernel.outer if v is not self.kernel.vector)
+        return self.kernel.outer[:-1] if self.vector_outer else self.kernel.outer
 
     def _may_be_parallel(self) -> bool:
         work = self.work()
@@ -221,17 +221,16 @@ class CppKernel:
         if not self.vector_outer:
             self._stages(parallel_inner)
             return
-        v = self.kernel.vector
-        assert v is not None
+        v = self.kernel.outer[-1]
         name = self._name(v)
         begin, end = "0", self._size(v)
         if parallel_inner:
             self.open_threads(end, "L", "&")
             begin, end = "begin", "end"
         self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
-        self._vector_now = True
+        self._v = v
         self._stages(False)
-        self._vector_now = False
+        self._v = None
         self.close("});")
         if parallel_inner:
             self.close("});")
@@ -256,7 +255,7 @@ class CppKernel:
     def _loop_stage(self, stage: Stage, parallel: bool) -> None:
         self._emit(stage, frozenset(stage.inner))
         outside = dict(self.emitted)
-        along = not self.vector_outer and self.kernel.vector in stage.inner
+        along = not self.vector_outer
         accumulators = self._accumulators(stage, along)
         if parallel:
             self._parallel_stage(stage, accumulators, along)
@@ -358,7 +357,8 @@ class CppKernel:
             self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
         else:
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
-        self._vector_now = self._vector_now or along
+        if along:
+            self._v = v
         self._emit(stage, frozenset())
         following = iter(accumulators)
         for s in stage.statements:
@@ -369,7 +369,7 @@ class CppKernel:
                 position = self._position(s.position, a.lanes) if a.positions else ""
                 self.line(a.take(self._as(s.value, a.lanes), position, slot))
         if along:
-            self._vector_now = False
+            self._v = None
         self.close("});" if along else "}")
         self.emitted = before
 
@@ -377,7 +377,7 @@ class CppKernel:
         text = f"(i64)({index_text(position, self.var_names)})"
         if not lanes:
             return text
-        v = self.kernel.vector
+        v = self._v
         c = ix.coefficient(position, v) if v is not None else 0
         assert c is not None
         return f"bc<L>({text}) + iota<i64, L>() * {index_text(c, {})}l" if c != 0 else f"bc<L>({text})"
@@ -415,7 +415,7 @@ class CppKernel:
 
     def _lane_index(self, index: ix.Index) -> str:
         """The index for lane ``l`` of the vector loop, as the body of a lambda."""
-        v = self.kernel.vector
+        v = self._v
         assert v is not None
         names = {**self.var_names, v: f"({self.var_names[v]} + l)"}
 
@@ -437,7 +437,7 @@ class CppKernel:
             return f"load<L>({p} + ({self._scalar_index(index)}) * L, full())"
         if not vector:
             return f"load1({p} + {self._scalar_index(index)})" if index != 0 else f"load1({p})"
-        v = self.kernel.vector
+        v = self._v
         assert v is not None
         if self._plain(index, v):
             return f"load<L>({p} + {self._scalar_index(index)}, m)"
@@ -457,11 +457,11 @@ class CppKernel:
 
     def _store(self, s: Store) -> None:
         p = self._pointer(s.buffer)
-        v = self.kernel.vector
+        v = self._v
         if self.vector_outer and s.buffer in self.kernel.scratch:
             self.line(f"store<L>({p} + ({self._scalar_index(s.index)}) * L, {self._as(s.value, True)}, full());")
             return
-        if not self._vector_now or v is None:
+        if v is None:
             self.line(f"store1({p} + {self._scalar_index(s.index)}, {self._as(s.value, False)});")
             return
         value = self._as(s.value, True)

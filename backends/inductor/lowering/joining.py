@@ -1,0 +1,143 @@
+"""Tensors put together: cat, stack, pad, roll, writes into a part of a tensor.
+
+The result's element is chosen by where it is (``inside`` nodes), and each choice reads memory only where it holds. The
+result is always realized; the scheduler takes the loop apart at the borders, so that no test is left in the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
+from dynamo_lite.backends.inductor.lowering.views import reshaped, slice_, wrap
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+# Each part is a loop of its own.
+MAX_PARTS = 16
+
+
+def _realized(g: GraphLowering, x: TensorValue) -> TensorValue:
+    g.realize_result(x)
+    return x
+
+
+@register_lowering(aten.cat.default)
+def cat(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
+    # Historical: an empty tensor of one dimension goes with everything.
+    parts = [t for t in tensors if not (t.ndim == 1 and is_size(t.shape[0], 0))]
+    if not parts or len(parts) > MAX_PARTS or not all(isinstance(n, int) for t in parts for n in t.shape):
+        return NotImplemented
+    dtype = parts[0].dtype
+    for t in tensors:
+        dtype = torch.promote_types(dtype, t.dtype)
+    dim = wrap(dim, parts[0].ndim)
+    if len(parts) == 1:
+        return TensorValue(parts[0].shape, dtype, g.ops.cast(parts[0].node, dtype))
+    total = ix.sum_of(t.shape[dim] for t in parts)
+    shape = (*parts[0].shape[:dim], total, *parts[0].shape[dim + 1 :])
+    if is_size(ix.product(shape), 0):
+        return NotImplemented
+    indices = list(shape_vars(shape))
+    here = indices[dim]
+    node: Node | None = None
+    end = total
+    for t in reversed(parts):
+        start = ix.add(end, ix.mul(t.shape[dim], -1))
+        indices[dim] = ix.add(here, ix.mul(start, -1)) if not is_size(t.shape[dim], 1) else 0
+        value = g.ops.cast(reindexed(g.ops, t, indices), dtype)
+        node = value if node is None else g.ops.op("where", g.ops.inside(here, start, end), value, node)
+        end = start
+    assert node is not None
+    return _realized(g, TensorValue(shape, dtype, node))
+
+
+@register_lowering(aten.stack.default)
+def stack(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
+    at = wrap(dim, tensors[0].ndim + 1)
+    return cat(g, [reshaped(g, t, (*t.shape[:at], 1, *t.shape[at:])) for t in tensors], at)
+
+
+@register_lowering(aten.constant_pad_nd.default)
+def constant_pad(g: GraphLowering, self: TensorValue, pad: Sequence[int], value: Number = 0) -> Any:
+    if not all(isinstance(n, int) for n in (*self.shape, *pad)):
+        return NotImplemented
+    amounts = [(pad[2 * k], pad[2 * k + 1]) for k in range(len(pad) // 2)]
+    shape = list(self.shape)
+    for k, (before, after) in enumerate(amounts):
+        shape[-1 - k] = shape[-1 - k] + before + after
+    if any(is_size(n, 0) for n in (*shape, *self.shape)):
+        return NotImplemented
+    indices = list(shape_vars(shape))
+    condition: list[Node] = []
+    for k, (before, after) in enumerate(amounts):
+        d = self.ndim - 1 - k
+        if before > 0 or after > 0:
+            condition.append(g.ops.inside(indices[d], before, before + self.shape[d]))
+        if before or after:
+            indices[d] = ix.add(indices[d], -before)
+    indices = [0 if is_size(n, 1) else i for i, n in zip(indices, self.shape)]
+    node = reindexed(g.ops, self, indices)
+    fill = g.ops.const(value, self.dtype)
+    for inside in condition:
+        node = g.ops.op("where", inside, node, fill)
+    result = TensorValue(tuple(shape), self.dtype, node)
+    return _realized(g, result) if condition else result
+
+
+@register_lowering(aten.roll.default)
+def roll(g: GraphLowering, self: TensorValue, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    if not dims or not all(isinstance(n, int) for n in self.shape) or is_size(self.numel, 0):
+        return NotImplemented
+    x = self
+    for shift, d in zip(shifts, dims):
+        d = wrap(d, x.ndim)
+        by = shift % x.shape[d]
+        if by:
+            cut = x.shape[d] - by
+            x = cat(g, [slice_(g, x, d, cut, x.shape[d]), slice_(g, x, d, 0, cut)], d)
+    return TensorValue(x.shape, x.dtype, x.node)
+
+
+# ---------------------------------------------------------------- writes into a part
+@register_lowering(aten.slice_scatter.default)
+def slice_scatter(
+    g: GraphLowering,
+    self: TensorValue,
+    src: TensorValue,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> Any:
+    dim = wrap(dim, self.ndim)
+    size = self.shape[dim]
+    if not all(isinstance(n, int) for n in (*self.shape, 0 if start is None else start, size if end is None else end)):
+        return NotImplemented
+    first, last, step = slice(start, end, step).indices(size)
+    if step != 1 or last <= first or is_size(self.numel, 0):
+        return NotImplemented
+    indices = list(shape_vars(self.shape))
+    inside = g.ops.inside(indices[dim], first, last)
+    indices[dim] = 0 if last - first == 1 else ix.add(indices[dim], -first)
+    value = g.ops.cast(reindexed(g.ops, src, indices), self.dtype)
+    return _realized(g, TensorValue(self.shape, self.dtype, g.ops.op("where", inside, value, self.node)))
+
+
+@register_lowering(aten.select_scatter.default)
+def select_scatter(g: GraphLowering, self: TensorValue, src: TensorValue, dim: int, index: Any) -> Any:
+    dim = wrap(dim, self.ndim)
+    if not isinstance(index, int) or not isinstance(self.shape[dim], int):
+        return NotImplemented
+    index %= self.shape[dim]
+    wide = reshaped(g, src, (*src.shape[:dim], 1, *src.shape[dim:]))
+    return slice_scatter(g, self, wide, dim, index, index + 1)
