@@ -29,6 +29,7 @@ class Rule(enum.Enum):
     INLINE = "inlined"
     SKIP = "called in plain Python"
     CONSTANT = "called once, while compiling"
+    FOLD = "computed while compiling, from constants"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +112,7 @@ MODULES: dict[str, Decision] = {
     "random": _skip("rng_state", "Python's random numbers"),
     "pickle": _skip("input_output", "it serializes"),
     "json": _skip("input_output", "it serializes"),
-    "re": _skip("call_skipped", "regular expressions are compiled code"),
+    "re": Decision(Rule.FOLD),
     "traceback": _skip("process_control", "it acts on frames"),
     "inspect": _INLINE,
     "numpy": _skip("numpy_conversion", "NumPy"),

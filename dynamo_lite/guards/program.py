@@ -51,8 +51,6 @@ class _Builder:
         elif guard.kind == "tensor":
             # The last field is the dtype in words; the program has it as DLPack's code and bits.
             self.emit((guard.kind, register, *guard.expected[:-1]), guard.text)
-        elif guard.kind == "callable_eq":
-            self.emit((guard.kind, *guard.expected), KINDS[guard.kind].words(*guard.expected))
         elif guard.kind == "class_version":
             self.emit((guard.kind, register, guard.expected[0]), guard.text)
         else:

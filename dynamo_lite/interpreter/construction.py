@@ -39,6 +39,7 @@ from ..variables.sequences import (
     TupleVariable,
     is_named_tuple,
 )
+from ..variables.weakrefs import WeakrefVariable
 from ..variables.tensor import TensorVariable
 
 Constructor = Callable[..., VariableTracker]
@@ -582,8 +583,18 @@ def _str(tx: Any, value: VariableTracker | None = None, *rest: VariableTracker) 
 
 
 @constructs(weakref.ref)
-def _weakref(tx: Any, *args: VariableTracker) -> VariableTracker:
-    unsupported("unsupported_builtin", "weakref.ref()")
+def _weakref(tx: Any, referent: VariableTracker, *callback: VariableTracker) -> VariableTracker:
+    if callback or not isinstance(referent, (ObjectVariable, FunctionVariable)):
+        unsupported("unsupported_builtin", f"weakref.ref() of {referent.describe()}")
+    return WeakrefVariable(referent)
+
+
+@constructs(types.SimpleNamespace)
+def _simple_namespace(tx: Any, **attributes: VariableTracker) -> VariableTracker:
+    made = ObjectVariable(types.SimpleNamespace)
+    for name, value in attributes.items():
+        tx.output.effects.store_attr(made, name, value)
+    return made
 
 
 @constructs(torch.nn.Parameter)

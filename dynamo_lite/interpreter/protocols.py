@@ -5,7 +5,10 @@ Invariant: a method gives what CPython would give for the real values, or raises
 from __future__ import annotations
 
 import abc
+import functools
 import inspect
+import operator
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +16,12 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported
+from ..polyfills import REPLACEMENTS
 from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable
-from ..variables.constant import ConstantVariable
+from ..variables.constant import ConstantVariable, is_constant_value
 from ..variables.identity import IdentityVariable
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.mappings import DictVariable, SetVariable
@@ -28,6 +32,9 @@ from .construction import Construction
 from .errors import Errors
 from .wrapping import Wrapping
 
+_ACCESSORS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+# Receivers whose methods written in C only compute.
+_IMMUTABLE = (torch.Size, range, slice, frozenset, tuple, torch.dtype, torch.device, torch.finfo, torch.iinfo, re.Pattern, re.Match)
 _OPERATOR_NAMES = {"**": "** or pow()"}
 _BUILTIN_CONTENT = (SequenceVariable, DictVariable, SetVariable)
 
@@ -83,6 +90,17 @@ class Protocols(Wrapping, Errors, Construction):
         self, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """A call of an object whose class is written in C."""
+        real = getattr(owner, "value", None)
+        if isinstance(real, _ACCESSORS) and owner.source is not None:
+            # Immutable, and so described by what pickling gives.
+            self.guard(owner.source, "is", real)
+            cls, given = real.__reduce__()
+            named: dict[str, Any] = {}
+            if isinstance(cls, functools.partial):
+                named, cls = cls.keywords, type(real)
+            parts = [self.from_result(g, "part") for g in given]
+            keywords = {k: self.from_result(v, "part") for k, v in named.items()}
+            return self.call(self.call(self.library_function(REPLACEMENTS[cls]), parts, keywords), args, kwargs)
         unsupported("call_skipped", f"calling {owner.describe()}, an object written in C")
 
     def call_unbound(
@@ -105,8 +123,11 @@ class Protocols(Wrapping, Errors, Construction):
     ) -> VariableTracker:
         """A bound method written in C, of an object that is a constant."""
         name = getattr(method, "__name__", "")
-        if isinstance(owner, (str, bytes, int, float, complex, torch.Size, range, slice, frozenset)):
+        if isinstance(owner, (str, bytes, int, float, complex)):
             return self.call_method(self.from_result(owner, "receiver"), name, args, kwargs)
+        if isinstance(owner, _IMMUTABLE):
+            plain, named = [self.as_plain(a) for a in args], {k: self.as_plain(v) for k, v in kwargs.items()}
+            return self.from_result(self.run_python(method, *plain, **named), f"{type(owner).__name__}.{name}()")
         unsupported("call_skipped", f"{name}() of a {type(owner).__qualname__}")
 
     # -- attributes
@@ -373,6 +394,10 @@ class Protocols(Wrapping, Errors, Construction):
         """What stands for the value as a key, guarded; TypeError in the program if it is unhashable."""
         value = realized(self, value)
         value.guard_hash(self)
+        if isinstance(value, ObjectVariable):
+            hasher = self.class_lookup(value.cls, "__hash__")
+            if isinstance(hasher, types.FunctionType):
+                return _UserKey(self, value, self.call_method(value, "__hash__", []).constant())
         try:
             return value.hash_key()
         except TypeError as error:
@@ -384,6 +409,27 @@ class Protocols(Wrapping, Errors, Construction):
             self.guard(value.source, "is", value.value)
             return ConstantVariable(id(value.value))
         return IdentityVariable(value)
+
+
+class _UserKey:
+    """A key with a ``__hash__`` of the user's; equality asks ``__eq__``, as the dict or set would."""
+
+    __slots__ = ("hash", "tx", "value")
+
+    def __init__(self, tx: Any, value: VariableTracker, hash: int) -> None:
+        self.tx = tx
+        self.value = value
+        self.hash = hash
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _UserKey):
+            return self.tx.same_or_equal(self.value, other.value)
+        if is_constant_value(other):
+            return self.tx.same_or_equal(self.value, self.tx.from_result(other, "key"))
+        return False
 
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:

@@ -5,6 +5,7 @@ Invariant: a value from outside gets its tracker, and its guards, at the moment 
 from __future__ import annotations
 
 import functools
+import re
 import types
 from typing import Any
 
@@ -16,12 +17,18 @@ from ..source import ConstSource, FrozenSource, SlotSource, Source, TypeAttrSour
 from ..trace_rules import Rule, decide, is_library, marked
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
+from ..variables.cached import CachedFunctionVariable
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
-from ..variables.identity import CachedFunctionVariable
 from ..variables.mappings import DictVariable, SetVariable
-from ..variables.modules import ConstantCallVariable, OpaqueVariable, PythonModuleVariable, SkippedFunctionVariable
+from ..variables.modules import (
+    ConstantCallVariable,
+    FoldedFunctionVariable,
+    OpaqueVariable,
+    PythonModuleVariable,
+    SkippedFunctionVariable,
+)
 from ..variables.sequences import (
     ListVariable,
     NamedTupleVariable,
@@ -36,7 +43,7 @@ _BUILTIN_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
-_OPAQUE = (types.GenericAlias, types.UnionType, types.CodeType, property, types.GetSetDescriptorType,
+_OPAQUE = (types.GenericAlias, re.Pattern, re.Match, types.UnionType, types.CodeType, property, types.GetSetDescriptorType,
            types.MemberDescriptorType)
 
 
@@ -99,6 +106,8 @@ class Wrapping:
             self.guard(source, "is", value)
         if decision.rule is Rule.GRAPH:
             return TorchFunctionVariable(value, source)
+        if decision.rule is Rule.FOLD:
+            return FoldedFunctionVariable(value, decision.kind, decision.reason, source)
         if decision.rule is Rule.CONSTANT:
             return ConstantCallVariable(value, source)
         return SkippedFunctionVariable(value, decision.kind, decision.reason, source)

@@ -5,8 +5,10 @@ gives what the C function gives for every argument that it takes, exceptions inc
 """
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -248,9 +250,76 @@ def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
     return total
 
 
+def fromkeys(iterable: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
+    return {key: value for key in iterable}
+
+
+def count_elements(mapping: dict[Any, int], iterable: Iterable[Any], /) -> None:
+    for element in iterable:
+        mapping[element] = mapping.get(element, 0) + 1
+
+
+def itemgetter(item: Any, /, *items: Any) -> Callable[[Any], Any]:
+    if not items:
+        return lambda obj, /: obj[item]
+    return lambda obj, /: tuple([obj[i] for i in (item, *items)])
+
+
+def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
+    def resolve(obj: Any, path: str) -> Any:
+        for name in path.split("."):
+            obj = getattr(obj, name)
+        return obj
+
+    if not attrs:
+        return lambda obj, /: resolve(obj, attr)
+    return lambda obj, /: tuple([resolve(obj, path) for path in (attr, *attrs)])
+
+
+def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
+    return lambda obj, /: getattr(obj, name)(*args, **kwargs)
+
+
+class _Key:
+    """What functools.cmp_to_key makes: an object that compares through the function."""
+
+    __slots__ = ("compare", "obj")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, compare: Callable[[Any, Any], Any], obj: Any) -> None:
+        self.compare = compare
+        self.obj = obj
+
+    def __lt__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) < 0
+
+    def __gt__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) > 0
+
+    def __eq__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) == 0
+
+    def __le__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) <= 0
+
+    def __ge__(self, other: Any) -> bool:
+        return self.compare(self.obj, other.obj) >= 0
+
+
+def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    return lambda obj: _Key(mycmp, obj)
+
+
 # C function or class -> its Python equivalent
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     functools.reduce: reduce,
+    functools.cmp_to_key: cmp_to_key,
+    dict.fromkeys: fromkeys,
+    collections._count_elements: count_elements,  # type: ignore[attr-defined]
+    operator.itemgetter: itemgetter,
+    operator.attrgetter: attrgetter,
+    operator.methodcaller: methodcaller,
+    math.prod: prod,
     itertools.chain: chain,
     itertools.chain.from_iterable: chain_from_iterable,
     itertools.product: product,

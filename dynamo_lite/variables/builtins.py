@@ -11,6 +11,7 @@ import inspect
 import itertools
 import math
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -48,11 +49,9 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 # Modules whose C functions have no effects and depend on their arguments alone.
 _PURE_MODULES = (math, operator)
 _PURE = {
-    id(f) for f in (
-        abs, round, pow, divmod, ord, chr, hex, bin, oct, ascii, hash, format, len, min, max, sum, any, all, repr, sorted,
-        str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans,
-        object.__repr__, math.prod,
-    )
+    abs, round, pow, divmod, ord, chr, hex, bin, oct, ascii, hash, format, len, min, max, sum, any, all, repr, sorted,
+    str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans, object.__repr__,
+    sys.intern, sys.getrecursionlimit, sys.getdefaultencoding,
 }
 _BREAKS = {
     print: "print_or_log", input: "input_output", open: "input_output", exec: "dynamic_code", eval: "dynamic_code",
@@ -109,9 +108,9 @@ class BuiltinVariable(VariableTracker):
         replacement = polyfills.REPLACEMENTS.get(self.value)
         if replacement is not None:
             return tx.call(tx.library_function(replacement), args, kwargs)
-        if is_pure(self.value) and all(a.is_constant() for a in (*args, *kwargs.values())):
-            plain = [a.constant() for a in args]
-            named = {k: v.constant() for k, v in kwargs.items()}
+        if is_pure(self.value) and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
+            plain = [tx.as_plain(a) for a in args]
+            named = {k: tx.as_plain(v) for k, v in kwargs.items()}
             return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())
         if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
             return tx.call_unbound(self.value, args, kwargs)
@@ -128,7 +127,8 @@ class BuiltinVariable(VariableTracker):
 
 def is_pure(value: Any) -> bool:
     """Whether a C function may be called while tracing."""
-    return id(value) in _PURE or getattr(value, "__self__", None) in _PURE_MODULES
+    owner = getattr(value, "__self__", None)
+    return value in _PURE or (isinstance(owner, types.ModuleType) and owner in _PURE_MODULES)
 
 
 @wraps_if(lambda v: isinstance(v, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,

@@ -11,6 +11,7 @@ import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import polyfills
 from ..source import (
     AttrSource,
     CellContentsSource,
@@ -201,6 +202,12 @@ class FunctionVariable(BaseFunctionVariable):
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return isinstance(other, FunctionVariable) and self.value is other.value
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        replacement = polyfills.REPLACEMENTS.get(self.value)
+        if replacement is not None:
+            return tx.call(tx.library_function(replacement), args, kwargs)
+        return super().call(tx, args, kwargs)
 
     def _part(self, name: str) -> Source:
         assert self.source is not None

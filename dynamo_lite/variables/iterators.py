@@ -32,9 +32,6 @@ class IteratorVariable(VariableTracker):
     def hash_key(self) -> Any:
         return ("object", id(self))
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.builtin_method(self, name)
-
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:

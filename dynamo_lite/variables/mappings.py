@@ -603,7 +603,21 @@ class SetVariable(VariableTracker):
 
         return method
 
+    @staticmethod
+    def _combine_update(op: str) -> Callable[..., VariableTracker]:
+        def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
+            members = self.members
+            for other in others:
+                members = self._OPS[op](members, SetVariable.of(tx, list(other.iterate(tx))).members)
+            tx.output.effects.mutate(self)
+            self.members = members
+            return ConstantVariable(None)
+
+        return method
+
     methods: dict[str, Callable[..., VariableTracker]] = {
+        "intersection_update": _combine_update("&"), "difference_update": _combine_update("-"),
+        "symmetric_difference_update": _combine_update("^"),
         "add": _add, "discard": _discard, "remove": _remove, "pop": _pop, "clear": _clear, "copy": _copy,
         "update": _update, "union": _combine("|"), "intersection": _combine("&"), "difference": _combine("-"),
         "symmetric_difference": _combine("^"), "issubset": _test("<="), "issuperset": _test(">="),
@@ -624,7 +638,9 @@ class SetVariable(VariableTracker):
             cg.emit.emit("SET_UPDATE", 1)
 
 
-_SET_MUTATORS = frozenset({"add", "discard", "remove", "pop", "clear", "update"})
+_SET_MUTATORS = frozenset({
+    "intersection_update", "difference_update", "symmetric_difference_update",
+    "add", "discard", "remove", "pop", "clear", "update"})
 
 
 # ---------------------------------------------------------------- wrapping
@@ -661,7 +677,7 @@ def dict_at(
             key_variable = realized(tx, tx.wrap_at(key, key_source))
             tx.guard(key_source, "is", key)
         item_source = DictItemSource(source, key)
-        entries[key_variable.hash_key()] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
+        entries[tx.hash_key(key_variable)] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
     return DictVariable(entries, source, cls, default_factory)
 
 

@@ -5,6 +5,8 @@ here holds or compares the identity of a module of the user's, so that equal mod
 """
 from __future__ import annotations
 
+import operator
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -220,8 +222,14 @@ class ConstantCallVariable(SkippedFunctionVariable):
 
 
 @wraps_type(types.GenericAlias, type(list[int] | None), type(__import__("typing").Optional[int]), type(property()),
-            types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType)
+            types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern, re.Match)
 def _wrap_opaque_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return OpaqueVariable(value, source)
+
+
+@wraps_if(lambda value: type(value).__module__ == "typing", rank=7)
+def _wrap_typing(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return OpaqueVariable(value, source)
 
@@ -267,4 +275,24 @@ class OpaqueVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.load_const(self.value)
 
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return tx.from_result(tx.run_python(operator.getitem, self.value, tx.as_plain(key)), f"{self.describe()}[...]")
 
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "|" and other.is_constant():
+            pair = (other.constant(), self.value) if reflected else (self.value, other.constant())
+            return tx.from_result(tx.run_python(operator.or_, *pair), "type union")
+        return None
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if isinstance(self.value, types.GenericAlias) and isinstance(self.value.__origin__, type):
+            return tx.call(tx.from_result(self.value.__origin__, "class"), args, kwargs)
+        unsupported("call_skipped", f"calling {self.describe()}")
+
+
+class FoldedFunctionVariable(SkippedFunctionVariable):
+    """A function that only computes: it is called while compiling, on arguments that are constants."""
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        plain, named = [tx.as_plain(a) for a in args], {k: tx.as_plain(v) for k, v in kwargs.items()}
+        return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())
