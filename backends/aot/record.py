@@ -187,6 +187,9 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)
+        if any(map(_is_real, args)) and func not in _LIFTS:
+            # A function that is in the graph as a whole may use tensors that nobody passed to it.
+            args = torch.fx.node.map_aggregate(args, self._constant)  # type: ignore[assignment, arg-type]
         decomposition = self._decompositions.get(func)
         if decomposition is not None:
             with self:
@@ -435,6 +438,13 @@ def _kind_of(func: Any) -> str:
     if func in UNSAFE_VIEWS or any(a.alias_info is not None for a in schema.arguments):
         return "view"
     return "pure"
+
+
+def _is_real(value: Any) -> bool:
+    """Whether it is a tensor, or a list with one, that is not of the traced program."""
+    if isinstance(value, torch.Tensor):
+        return not isinstance(value, FakeTensor)
+    return isinstance(value, (list, tuple)) and any(map(_is_real, value))
 
 
 def _argument(place: int | str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

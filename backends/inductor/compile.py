@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +56,7 @@ def inductor_lite(
     chosen = _checked(options)
     if needs_gradients(gm, example_inputs):
         return _run_eager(gm, "it needs gradients, which are not compiled yet")
-    native = chosen["lowering"] == "native"
+    native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
     try:
         with log.phase("aot"):
             aten = record(gm, example_inputs, FOR_KERNELS if native else REQUIRED)
@@ -68,17 +69,26 @@ def inductor_lite(
         "no_autocast": torch.is_autocast_enabled("cpu"),
         "inference": aten.inference,
     }
-    try:
-        return _compile(aten, native, scopes)
-    except (exc.CompilerMissing, exc.CacheError) as e:
-        if log.first_time("fallbacks", type(e).__name__):
-            log.artifact("fallbacks").warning("kernels can't be built, so graphs run by library calls: %s", e)
-        metrics.count_fallback(type(e).__name__)
-        return _compile(aten, False, scopes)
+    if native:
+        try:
+            return _compile(aten, lower_and_schedule(aten.graph, aten.constants, codecache.simd()), scopes)
+        except (exc.CompilerMissing, exc.CacheError) as e:
+            _report_library_run("kernels can't be built", type(e).__name__, e)
+        except Exception as e:
+            # A fault of ours; the program must not suffer for it. The log shows it by default.
+            what = "a graph can't be lowered (a fault of dynamo_lite, please report it)"
+            _report_library_run(what, "lowering failed", e)
+    return _compile(aten, library_program(aten), scopes)
 
 
-def _compile(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
-    program = lower_and_schedule(aten.graph, aten.constants, codecache.simd()) if native else library_program(aten)
+def _report_library_run(what: str, kind: str, error: Exception) -> None:
+    """Says, once for each cause, that a graph runs by library calls instead of kernels."""
+    metrics.count_fallback(kind)
+    if log.first_time("fallbacks", (kind, str(error))):
+        log.artifact("fallbacks").warning("%s, so it runs by library calls: %s: %s", what, type(error).__name__, error)
+
+
+def _compile(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
     with log.phase("codegen"):
         wrapper = write_wrapper(program, aten.outputs, allocate=_runtime.can_allocate(), **scopes)
     source = program.source + wrapper.entries
@@ -107,7 +117,10 @@ def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]
     # Tracebacks through the wrapper show its lines.
     linecache.cache[filename] = (len(wrapper.python), None, wrapper.python.splitlines(keepends=True), filename)
     exec(compile(wrapper.python, filename, "exec"), namespace)
-    return namespace["call"]
+    # Taken out, so that the function and its globals are no cycle and go as soon as nobody needs them.
+    call = namespace.pop("call")
+    weakref.finalize(call, linecache.cache.pop, filename, None)
+    return call
 
 
 def _run_eager(gm: GraphModule, reason: str) -> Callable[..., Any]:
@@ -135,6 +148,10 @@ def _nbytes(program: Program, name: str) -> int:
     for n in spec.size:
         count *= n if isinstance(n, int) else 1
     return count
+
+
+def _on_cpu(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or value.device.type == "cpu"
 
 
 def _requires_grad(value: Any) -> bool:

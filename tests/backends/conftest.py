@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.fx
 
+from dynamo_lite import log
 from dynamo_lite.backends import lookup_backend
 from dynamo_lite.fake_mode import TraceFakeMode
 
@@ -87,6 +88,7 @@ def compare(fn, inputs, *, backend="inductor_lite", options=None, rtol=0.0, atol
         gm, fakes = capture(fn, inputs)
         chosen = lookup_backend(backend)
         compiled = chosen(gm, fakes, options=options) if options is not None else chosen(gm, fakes)
+        assert "fallback lowering failed" not in log.counters(), "a graph was not lowered; the log says why"
         for call in range(calls):
             theirs, ours = copies(inputs), copies(inputs)
             torch.manual_seed(seed + call)

@@ -1,9 +1,11 @@
 """``inductor_lite`` as a whole: models and programs against eager, what it falls back to, what it says about itself."""
+import linecache
 import logging
 import os
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ import torch.nn.functional as F
 from dynamo_lite import config, log
 from dynamo_lite.backends import lookup_backend, metrics
 from dynamo_lite.backends.inductor import codecache
+from dynamo_lite.backends.inductor import compile as pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -209,6 +212,28 @@ def test_without_a_compiler_graphs_run_by_library_calls(backend_check, caplog, t
     warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
     assert len(warnings) == 1 and "no-such-compiler-here" in warnings[0].getMessage()
     assert metrics.metrics()["fallbacks"] == {"CompilerMissing": 2}
+
+
+def test_a_fault_in_lowering_is_told_and_survived(backend_check, caplog, monkeypatch):
+    def broken(*args):
+        raise AssertionError("this is the fault")
+
+    monkeypatch.setattr(pipeline, "lower_and_schedule", broken)
+    with torch.no_grad():
+        compiled = compile_graph(backend_check, lambda x: (x + 1,), torch.randn(3))
+    assert torch.equal(compiled(torch.ones(3))[0], torch.full((3,), 2.0))
+    assert "this is the fault" in caplog.text and metrics.metrics()["fallbacks"] == {"lowering failed": 1}
+
+
+def test_nothing_is_left_of_a_compiled_graph(backend_check):
+    before = len(linecache.cache)
+    c = torch.randn(3)
+    with torch.no_grad():
+        compiled = compile_graph(backend_check, lambda x, y: (x @ y + c,), torch.randn(3, 3), torch.randn(3, 3))
+    assert len(linecache.cache) == before + 1
+    held = weakref.ref(compiled)
+    del compiled
+    assert held() is None and len(linecache.cache) == before
 
 
 def test_a_second_process_starts_no_compiler(tmp_path):
