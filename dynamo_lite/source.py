@@ -281,6 +281,23 @@ class SequenceItemSource(ChildSource):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class ItemSource(ChildSource):
+    """``base[index]`` of a builtin container that is neither list, tuple nor dict."""
+
+    index: Any
+
+    def path(self) -> tuple[Any, ...]:
+        return ("getitem", type(self.index), self.index, self.base.key)
+
+    @property
+    def name(self) -> str:
+        return f"{self.base.name}[{self.index!r}]"
+
+    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
+        return ("load_item", dst, parents[0], self.index)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class DictKeySource(ChildSource):
     """The `index`-th key of a dict, in insertion order."""
 

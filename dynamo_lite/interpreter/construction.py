@@ -22,6 +22,7 @@ from ..polyfills import REPLACEMENTS
 from ..source import AttrSource, ConstSource, Source
 from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.classes import ClassVariable, NewVariable, class_attribute_source, native_base
+from ..variables.deques import DequeVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import FunctionVariable, MethodVariable
 from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
@@ -454,6 +455,14 @@ def _mapping_proxy(tx: Any, mapping: VariableTracker) -> VariableTracker:
     return proxy
 
 
+@constructs(collections.deque)
+def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTracker | None = None) -> VariableTracker:
+    made = DequeVariable([], None if maxlen is None else maxlen.constant())
+    if iterable is not None:
+        made.call_method(tx, "extend", [iterable], {})
+    return made
+
+
 @constructs(set)
 def _set(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     return SetVariable.of(tx, list(items.iterate(tx)) if items is not None else [])
@@ -584,7 +593,7 @@ def _str(tx: Any, value: VariableTracker | None = None, *rest: VariableTracker) 
 
 @constructs(weakref.ref)
 def _weakref(tx: Any, referent: VariableTracker, *callback: VariableTracker) -> VariableTracker:
-    if callback or not isinstance(referent, (ObjectVariable, FunctionVariable)):
+    if callback or not isinstance(referent, (ObjectVariable, FunctionVariable, ClassVariable)):
         unsupported("unsupported_builtin", f"weakref.ref() of {referent.describe()}")
     return WeakrefVariable(referent)
 

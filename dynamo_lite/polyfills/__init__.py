@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import heapq
 import itertools
 import math
 import operator
@@ -310,12 +311,65 @@ def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return lambda obj: _Key(mycmp, obj)
 
 
+def heappush(heap: list[Any], item: Any, /) -> None:
+    heap.append(item)
+    heapq._siftdown(heap, 0, len(heap) - 1)  # type: ignore[attr-defined]
+
+
+def heappop(heap: list[Any], /) -> Any:
+    last = heap.pop()
+    if not heap:
+        return last
+    first = heap[0]
+    heap[0] = last
+    heapq._siftup(heap, 0)  # type: ignore[attr-defined]
+    return first
+
+
+def heapreplace(heap: list[Any], item: Any, /) -> Any:
+    first = heap[0]
+    heap[0] = item
+    heapq._siftup(heap, 0)  # type: ignore[attr-defined]
+    return first
+
+
+def heappushpop(heap: list[Any], item: Any, /) -> Any:
+    if heap and heap[0] < item:
+        item, heap[0] = heap[0], item
+        heapq._siftup(heap, 0)  # type: ignore[attr-defined]
+    return item
+
+
+def heapify(heap: list[Any], /) -> None:
+    for i in reversed(range(len(heap) // 2)):
+        heapq._siftup(heap, i)  # type: ignore[attr-defined]
+
+
+def heapify_max(heap: list[Any], /) -> None:
+    for i in reversed(range(len(heap) // 2)):
+        heapq._siftup_max(heap, i)  # type: ignore[attr-defined]
+
+
+def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
+    first = heap[0]
+    heap[0] = item
+    heapq._siftup_max(heap, 0)  # type: ignore[attr-defined]
+    return first
+
+
 # C function or class -> its Python equivalent
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     functools.reduce: reduce,
     functools.cmp_to_key: cmp_to_key,
     dict.fromkeys: fromkeys,
     collections._count_elements: count_elements,  # type: ignore[attr-defined]
+    heapq.heappush: heappush,
+    heapq.heappop: heappop,
+    heapq.heapreplace: heapreplace,
+    heapq.heappushpop: heappushpop,
+    heapq.heapify: heapify,
+    heapq._heapify_max: heapify_max,  # type: ignore[attr-defined]
+    heapq._heapreplace_max: heapreplace_max,  # type: ignore[attr-defined]
     operator.itemgetter: itemgetter,
     operator.attrgetter: attrgetter,
     operator.methodcaller: methodcaller,

@@ -6,6 +6,7 @@ Invariant: a function is folded only if it is listed as pure.
 """
 from __future__ import annotations
 
+import _thread
 import builtins
 import inspect
 import itertools
@@ -189,6 +190,13 @@ def _id(tx: Any, value: VariableTracker) -> VariableTracker:
     if value.is_constant() and isinstance(value, (ClassVariable, BuiltinVariable, TorchFunctionVariable)):
         return ConstantVariable(id(value.constant()))
     return tx.identity_number(value)
+
+
+@handles(_thread.get_ident)
+def _thread_number(tx: Any) -> VariableTracker:
+    number = _thread.get_ident()
+    tx.guard_result(_thread.get_ident, (), number)
+    return ConstantVariable(number)
 
 
 @handles(hash)

@@ -378,12 +378,23 @@ class DictIteratorVariable(VariableTracker):
             view = DictViewVariable(self.owner, self.what)
             cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(view)), lambda: None)
             return
-        # A dict's iterator can't be made in the middle; one over the rest gives the same elements.
-        rest: list[VariableTracker] = []
-        for hashed in self.rest:
-            key, value = self.owner.items[hashed]
-            rest.append({"keys": key, "values": value}.get(self.what) or TupleVariable([key, value]))
-        cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(TupleVariable(rest))), lambda: None)
+        if len(self.owner.items) != self.size:
+            unsupported("unsupported_iteration", "a dict whose size changes while it is iterated")
+        view = DictViewVariable(self.owner, self.what)
+        steps = ConstantVariable(self.size - len(self.rest))
+        cg.build_new(
+            self,
+            lambda: cg.call_function(started_iterator, [view, steps, ConstantVariable(self.backwards)], {}),
+            lambda: None,
+        )
+
+
+def started_iterator(view: Any, steps: int, backwards: bool) -> Any:
+    """Generated code makes an iterator over a dict with this, from which `steps` elements have been taken."""
+    iterator = reversed(view) if backwards else iter(view)
+    for _ in range(steps):
+        next(iterator)
+    return iterator
 
 
 class DictViewVariable(VariableTracker):

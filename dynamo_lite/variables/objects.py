@@ -32,6 +32,8 @@ from .sequences import ListVariable, TupleVariable, lazy_items
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
+# Slots of C classes that do what object's does.
+_GENERIC_SETATTR = (object.__setattr__, BaseException.__setattr__, types.SimpleNamespace.__setattr__)
 _SLOT_TYPES = (types.MemberDescriptorType,)
 
 
@@ -214,7 +216,7 @@ class ObjectVariable(VariableTracker):
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         custom = tx.class_lookup(self.cls, "__setattr__")
-        if custom is not object.__setattr__:
+        if custom not in _GENERIC_SETATTR:
             if not isinstance(custom, types.FunctionType):
                 unsupported("side_effect_unsupported", f"setting {name!r} of {self.describe()}")
             args = [ConstantVariable(name), value]

@@ -449,6 +449,14 @@ class SliceVariable(VariableTracker):
             return tx.from_result(self.constant().indices, "slice.indices")
         return super().getattr(tx, name)
 
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(other, SliceVariable):
+            return None
+        return tx.compare(op, tx.new_tuple(list(self.parts)), tx.new_tuple(list(other.parts)))
+
+    def hash_key(self) -> Any:
+        raise TypeError("unhashable type: 'slice'")
+
     def reconstruct(self, cg: Codegen) -> None:
         cg.push_all(self.parts)
         cg.emit.build_slice(3)

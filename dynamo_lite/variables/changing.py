@@ -1,0 +1,148 @@
+"""Values that were seen to change from call to call: counters and growing lists.
+
+The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry from
+fitting, the next compile uses these: as long as the program only adds to a number, compares it, and appends to a list, one entry
+fits all calls. Invariant: whatever else is done with such a value fixes it, by the guard that it would have had at once.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..guards import GuardSet
+from ..source import Source
+from .base import VariableTracker
+from .constant import COMPARE, ConstantVariable
+from .sequences import ListVariable, lazy_items
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+_SAFE = 1 << 60
+
+
+class CountVariable(ConstantVariable):
+    """An int from outside, plus a constant.
+
+    Args:
+        number: its value in this trace.
+        base: where the int lives.
+        offset: what has been added to it.
+        guards: where it is guarded once its value matters.
+    """
+
+    def __init__(self, number: int, base: Source, offset: int, guards: GuardSet) -> None:
+        VariableTracker.__init__(self, base if not offset else None)
+        self._number = number
+        self._base = base
+        self._offset = offset
+        self._guards = guards
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        """The number; whoever asks depends on it."""
+        self._guards.add(self._base, "const", self._number - self._offset)
+        return self._number
+
+    def describe(self) -> str:
+        return f"number {self._base.name!r}"
+
+    def python_type(self) -> type:
+        return int
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_source(self._base)
+        if self._offset:
+            cg.emit.load_const(abs(self._offset))
+            cg.emit.binary("+" if self._offset > 0 else "-")
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self._compare("!=", 0))
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        step = _plain_int(other)
+        if step is None or op not in ("+", "-") or (reflected and op == "-") or abs(self._number) + abs(step) > _SAFE:
+            return super().binary(tx, op, other, reflected)
+        step = step if op == "+" else -step
+        return CountVariable(self._number + step, self._base, self._offset + step, self._guards)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        limit = _plain_int(other)
+        if limit is None:
+            return super().compare(tx, op, other)
+        return ConstantVariable(self._compare(op, limit))
+
+    def _compare(self, op: str, limit: int) -> bool:
+        """The answer, with a guard on the range of numbers that give it and lie on the same side."""
+        number, low, high = self._number, _LOWEST, _HIGHEST
+        if number == limit and op in ("==", "!="):
+            low = high = limit
+        elif number < limit or (number == limit and op in ("<=", ">")):
+            high = limit if op in ("<=", ">") else limit - 1
+        else:
+            low = limit if op in ("<", ">=") else limit + 1
+        low, high = max(low - self._offset, _LOWEST), min(high - self._offset, _HIGHEST)
+        self._guards.add(self._base, "int_range", low, high)
+        return COMPARE[op](number, limit)
+
+
+def _plain_int(value: VariableTracker) -> int | None:
+    return value.value if type(value) is ConstantVariable and type(value.value) is int and abs(value.value) < _SAFE else None
+
+
+class GrowingListVariable(ListVariable):
+    """A list from outside that the program appends to; its elements are looked at when they are asked for.
+
+    Args:
+        value: the list.
+        source: where it lives.
+        guards: where its length is guarded once it matters.
+    """
+
+    def __init__(self, value: list[Any], source: Source, guards: GuardSet) -> None:
+        VariableTracker.__init__(self, source)
+        self.cls = list
+        self._value = value
+        self._guards = guards
+        self._items: list[VariableTracker] | None = None
+        self.added: list[VariableTracker] = []
+
+    @property
+    def only_grows(self) -> bool:
+        """Whether nothing but `added` is known of it."""
+        return self._items is None
+
+    @property
+    def items(self) -> list[VariableTracker]:  # type: ignore[override]
+        """The elements; whoever asks depends on how many there are."""
+        if self._items is None:
+            assert self.source is not None
+            self._guards.add(self.source, "len", len(self._value))
+            self._items = [*lazy_items(self._value, self.source, True), *self.added]
+        return self._items
+
+    @items.setter
+    def items(self, items: list[VariableTracker]) -> None:
+        self._items = items
+
+    def describe(self) -> str:
+        return f"list {self.source.name!r}" if self.source is not None else "list"
+
+    def _append_unseen(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        (self.added if self._items is None else self._items).append(item)
+        return ConstantVariable(None)
+
+    methods = {**ListVariable.methods, "append": _append_unseen}
+
+
+def wrap_changing(tx: Any, value: Any, source: Source) -> VariableTracker | None:
+    """The tracker of a value that has changed between calls; None if it is of another kind."""
+    guards: GuardSet = tx.output.guards
+    if type(value) is int and abs(value) < _SAFE:
+        guards.add(source, "type_is", int)
+        return CountVariable(value, source, 0, guards)
+    if type(value) is list:
+        guards.add(source, "type_is", list)
+        return GrowingListVariable(value, source, guards)
+    return None
