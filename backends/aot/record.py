@@ -356,7 +356,11 @@ class Recorder(TorchDispatchMode):
         return self._create(target, args, kwargs, target(*fakes, **fake_kwargs))
 
     def _create(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
-        node = self.graph.create_node("call_function", target, args, kwargs)
+        # Arguments are set afterwards, which spares the search for symbolic sizes that create_node warns of.
+        node = self.graph.create_node("call_function", target)
+        node.args = args
+        if kwargs:
+            node.kwargs = kwargs
         node.meta["val"] = value
         node.meta["origin"] = self._origin
         return node

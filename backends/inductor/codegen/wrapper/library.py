@@ -15,8 +15,10 @@ from dynamo_lite.backends.inductor.program import (
     BufferRef,
     BufferSpec,
     CopyInto,
+    Expr,
     ExternCall,
     Program,
+    SizeRef,
     Step,
 )
 
@@ -38,24 +40,37 @@ def library_program(aten: AtenGraph) -> Program:
         elif node.target is not operator.getitem or not _has_parts(node.args[0]):
             steps.append(extern_call(node))
     inputs = tuple(node.name for node in aten.placeholders)
+    symbols = {n.name: n.meta["val"].node.expr for n in aten.placeholders if isinstance(n.meta["val"], torch.SymInt)}
     constants = {node.name: aten.constants[node.target] for node in aten.graph.nodes if node.op == "get_attr"}
-    return Program(inputs, constants, {}, buffers, steps, tuple(node.name for node in aten.values))
+    return Program(inputs, constants, symbols, buffers, steps, tuple(node.name for node in aten.values))
 
 
 def spec_of(name: str, value: torch.Tensor) -> BufferSpec:
     """The layout that a node's metadata promises."""
-    return BufferSpec(name, tuple(value.shape), tuple(value.stride()), value.dtype, value.device)
+    size, stride = (tuple(map(expression, dims)) for dims in (value.shape, value.stride()))
+    return BufferSpec(name, size, stride, value.dtype, value.device)
+
+
+def expression(n: Any) -> Expr:
+    """A size of a fake tensor as programs hold it."""
+    return n.node.expr if isinstance(n, torch.SymInt) else n
 
 
 def extern_call(node: Node) -> ExternCall:
     """One node as a library call; of several results those that are read are named after their ``getitem`` nodes."""
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: BufferRef(n.name))
+    args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), _argument)  # type: ignore[misc, arg-type]
     outputs: tuple[str | None, ...] = (node.name,) if isinstance(node.meta["val"], torch.Tensor) else ()
     unpack = _has_parts(node)
     if unpack:
         names: dict[Any, str] = {user.args[1]: user.name for user in node.users}
         outputs = tuple(names.get(i) for i in range(len(node.meta["val"])))
     return ExternCall(node.target, tuple(args), dict(kwargs), outputs, describe(node), unpack)
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, Node):
+        return BufferRef(value.name)
+    return SizeRef(value.node.expr) if isinstance(value, torch.SymInt) else value
 
 
 def describe(node: Node) -> str:

@@ -138,9 +138,6 @@ class _Writer:
             self._variable(name)
         for name, tensor in self._program.constants.items():
             self._namespace[self._variable(name)] = tensor
-        for name, symbol in self._program.symbols.items():
-            if str(symbol) != self._variable(name):
-                self._line(f"{symbol} = {self._variable(name)}")
         steps, index = self._program.steps, 0
         while index < len(steps):
             step = steps[index]
@@ -158,8 +155,20 @@ class _Writer:
             self._drop(index, index + 1)
             index += 1
         self._results()
+        self._lines[:0] = self._sizes()
         return WrapperSource(self._source(no_grad, no_autocast, inference), "\n".join(self._entries), self._specs,
                              self._namespace, self._direct and not (no_grad or no_autocast or inference))
+
+    def _sizes(self) -> list[str]:
+        """Definitions of the symbols that the body reads: inputs themselves, or sizes of inputs."""
+        places = {str(symbol): self._variable(name) for name, symbol in self._program.symbols.items()}
+        for name in self._program.inputs:
+            spec = self._program.buffers.get(name)
+            for i, n in enumerate(spec.size if spec is not None else ()):
+                if not isinstance(n, int) and n.is_Symbol:
+                    places.setdefault(str(n), f"{self._variable(name)}.shape[{i}]")
+        words = set(re.findall(r"\w+", "\n".join(self._lines)))
+        return [f"{symbol} = {place}" for symbol, place in places.items() if symbol in words and symbol != place]
 
     # ------------------------------------------------------------ names
     def _slot(self, name: str) -> str:
@@ -373,6 +382,8 @@ class _Writer:
             return self._variable(value.name)
         if isinstance(value, SizeRef):
             return _text(value.expr)
+        if isinstance(value, torch.SymInt):
+            return _text(value)
         if value is None or isinstance(value, (bool, str)):
             return repr(value)
         if isinstance(value, (int, float)):
@@ -432,6 +443,8 @@ def _tuple(values: Any) -> str:
 
 def _text(expr: Expr) -> str:
     """A size as Python source."""
+    if isinstance(expr, torch.SymInt):
+        expr = expr.node.expr
     return repr(expr) if isinstance(expr, int) else str(expr)
 
 
