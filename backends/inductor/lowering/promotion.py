@@ -90,11 +90,13 @@ def elementwise(
         fn: takes nodes in the computation's dtype, returns one.
         dtype: what operands are converted to; their promoted dtype if not given.
         result: the result's dtype; ``dtype`` if not given.
-        exact_scalar: numbers and 0-dim tensors are not rounded to a 16-bit ``dtype`` first (eager's mul and div).
+        exact_scalar: a number or 0-dim tensor as the last operand is not rounded to a 16-bit ``dtype`` first (eager's
+            mul and div).
     """
     dtype = dtype or result_type(operands)
     compute = opmath(dtype)
     shape = broadcast_shapes(*[x.shape for x in operands if isinstance(x, TensorValue)])
-    node = fn(*[operand(g, x, dtype, compute, shape, exact_scalar) for x in operands])
+    last = len(operands) - 1
+    node = fn(*[operand(g, x, dtype, compute, shape, exact_scalar and at == last) for at, x in enumerate(operands)])
     result = result or dtype
     return TensorValue(shape, result, g.ops.cast(node, result))
