@@ -70,10 +70,15 @@ def machine() -> dict[str, Any]:
         lines = [line for line in info.read_text().splitlines() if line.startswith("model name")]
         cpu = lines[0].split(":", 1)[1].strip() if lines else cpu
     return {"cpu": cpu, "processors": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__,
-            "python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
+            "python": platform.python_version(), "date": time.strftime("%Y-%m-%d"), "load_before": os.getloadavg()[0]}
 
 
 def run(workloads: list[str], systems: list[str], rounds: int, seconds: float, timeout: float) -> dict[str, Any]:
+    described = machine()
+    if described["load_before"] > 0.5:
+        # Two threads that wait for each other lose a whole time slice to any third process: figures are then worthless.
+        print(f"Other processes are running (load {described['load_before']:.1f}): wait until they end, or expect figures "
+              "that are off by factors.", file=sys.stderr)
     taken: dict[str, dict[str, list[dict[str, Any]]]] = {w: {s: [] for s in systems} for w in workloads}
     with tempfile.TemporaryDirectory(prefix="dynamo_lite_bench_") as folder:
         for number in range(rounds):
@@ -88,7 +93,7 @@ def run(workloads: list[str], systems: list[str], rounds: int, seconds: float, t
                         f"first call {result['first_call']:.2f} s, then {report.duration(result['call']['median'])}")
                     print(f"round {number + 1}/{rounds}  {workload}  {system}: {said}", file=sys.stderr, flush=True)
     rows = {w: {s: combine(r) for s, r in by_system.items()} for w, by_system in taken.items()}
-    return {"machine": machine(), "rounds": rounds, "seconds": seconds,
+    return {"machine": described, "rounds": rounds, "seconds": seconds,
             "titles": {w: WORKLOADS[w].title for w in workloads}, "systems": systems, "rows": rows}
 
 
