@@ -77,8 +77,8 @@ def run(workloads: list[str], systems: list[str], rounds: int, seconds: float, t
     described = machine()
     if described["load_before"] > 0.5:
         # Two threads that wait for each other lose a whole time slice to any third process: figures are then worthless.
-        print(f"Other processes are running (load {described['load_before']:.1f}): wait until they end, or expect figures "
-              "that are off by factors.", file=sys.stderr)
+        print(f"Other processes are running (load {described['load_before']:.1f}): wait for their end, or expect "
+              "figures that are off by factors.", file=sys.stderr)
     taken: dict[str, dict[str, list[dict[str, Any]]]] = {w: {s: [] for s in systems} for w in workloads}
     with tempfile.TemporaryDirectory(prefix="dynamo_lite_bench_") as folder:
         for number in range(rounds):
