@@ -14,6 +14,7 @@ from typing import Any
 from .bytecode.emit import Emitter
 from .source import GlobalsSource, LocalSource, Source
 from .variables.base import MISSING, LazyVariable, VariableTracker
+from .variables.changing import GrowingListVariable
 from .variables.constant import ConstantVariable
 from .variables.functions import CellVariable
 from .variables.mappings import DictVariable, SetVariable
@@ -196,7 +197,10 @@ class Codegen:
     # -- replayed changes
     def hold_contents(self, value: VariableTracker) -> str:
         """Computes what a changed container holds now, as a tuple."""
-        if isinstance(value, ListVariable):
+        if isinstance(value, GrowingListVariable) and value.only_grows:
+            self.push_all(value.added)
+            self.emit.build_tuple(len(value.added))
+        elif isinstance(value, ListVariable):
             self.push_all(value.items)
             self.emit.build_tuple(len(value.items))
         elif isinstance(value, SetVariable):
@@ -217,6 +221,8 @@ class Codegen:
     def replace_contents(self, value: VariableTracker, held: str) -> None:
         """Gives a container from outside its new contents, past any method of a subclass."""
         function = {ListVariable: replace_list, SetVariable: replace_set, DictVariable: replace_dict}[_kind(value)]
+        if isinstance(value, GrowingListVariable) and value.only_grows:
+            function = list.extend
 
         def arguments() -> None:
             self.load_source(value.source)
@@ -243,13 +249,16 @@ class Codegen:
     def replay_globals(self, space: tuple[dict[str, Any], Source], held: dict[str, Any]) -> None:
         """Sets and deletes globals."""
         for name, local in held.items():
-            if local is not MISSING:
-                self.emit.load_fast(local)
-            self.load_globals(space)
-            self.emit.load_const(name)
             if local is MISSING:
-                self.emit.delete_subscr()
+                # One that the program set before it deleted it was never there.
+                self.call_constant(
+                    dict.pop, lambda n=name: (self.load_globals(space), self.emit.load_const(n), self.emit.load_const(None)), 3
+                )
+                self.emit.pop()
             else:
+                self.emit.load_fast(local)
+                self.load_globals(space)
+                self.emit.load_const(name)
                 self.emit.store_subscr()
 
 

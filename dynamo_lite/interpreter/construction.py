@@ -64,9 +64,9 @@ class Construction:
     output: OutputGraph
 
     def construct(
-        self, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker], by_type: bool = False
     ) -> VariableTracker:
-        """cls(*args, **kwargs)."""
+        """cls(*args, **kwargs); `by_type`: as type.__call__ does it, whatever the metaclass defines."""
         tx: Any = self
         value = cls.value
         constructor = _CONSTRUCTORS.get(value)
@@ -79,7 +79,7 @@ class Construction:
             if len(args) == 1 and not kwargs:
                 return tx.from_result(tx.run_python(value, args[0].constant()), "enum member")
             unsupported("unsupported_builtin", f"making the enum {value.__qualname__}")
-        if isinstance(meta_call, types.FunctionType) and not issubclass(value, torch.nn.Parameter):
+        if isinstance(meta_call, types.FunctionType) and not by_type and not issubclass(value, torch.nn.Parameter):
             return tx.call_class_attribute(cls, type(value), "__call__", meta_call, args, kwargs)
         if issubclass(value, BaseException) and _has_native_constructor(value):
             if kwargs:
@@ -168,6 +168,8 @@ class Construction:
         tx: Any = self
         content = getattr(owner, "content", None)
         home = getattr(function, "__objclass__", None)
+        if name == "__init__" and issubclass(owner.python_type(), BaseException):
+            return self._exception_method(owner, name, args)
         if home is object or isinstance(owner, ObjectVariable) and content is None:
             handler = _OBJECT_METHODS.get(name)
             if handler is not None:
@@ -375,7 +377,7 @@ _OBJECT_METHODS: dict[str, Callable[..., VariableTracker]] = {
     "__init__": _object_init,
     "__init_subclass__": _object_init,
     "__setattr__": _do(lambda tx, o, name, value: o.generic_setattr(tx, name.constant(), value)),
-    "__delattr__": _do(lambda tx, o, name: o.delattr(tx, name.constant())),
+    "__delattr__": _do(lambda tx, o, name: o.generic_delattr(tx, name.constant())),
     "__getattribute__": lambda tx, o, name: _generic_attribute(tx, o, name),
     "__eq__": _object_eq,
     "__ne__": lambda tx, o, other: tx.compare("!=", o, other),

@@ -66,10 +66,25 @@ class Errors:
         if isinstance(value, ClassVariable):
             if not issubclass(value.value, BaseException):
                 self.raise_error(TypeError, "exceptions must derive from BaseException")
-            value = value.call(self, list(args[1:2]), {})
+            given = list(args[1:2])
+            if given and issubclass(given[0].python_type(), value.value):
+                return ObservedException(given[0])  # type: ignore[arg-type]
+            if given and given[0].is_constant() and given[0].constant() is None:
+                given = []
+            value = value.call(self, given, {})
         if not isinstance(value, ObjectVariable) or not issubclass(value.cls, BaseException):
             self.raise_error(TypeError, "exceptions must derive from BaseException")
         return ObservedException(value)
+
+    def current_exception(self) -> VariableTracker | None:
+        """The exception that is being handled here or in a caller."""
+        frame: Any = self
+        while frame is not None:
+            for handled in reversed(frame.exceptions):
+                if handled is not None:
+                    return handled
+            frame = frame.parent
+        return None
 
     def exception_attribute(self, owner: ObjectVariable, name: str) -> VariableTracker:
         """An attribute that exceptions store in C."""

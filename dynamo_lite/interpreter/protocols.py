@@ -26,7 +26,7 @@ from ..variables.identity import IdentityVariable
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.mappings import DictVariable, SetVariable
 from ..variables.objects import InstanceDictVariable, ObjectVariable
-from ..variables.sequences import SequenceVariable, SliceVariable
+from ..variables.sequences import ListVariable, SequenceVariable, SliceVariable, TupleVariable
 from ..variables.tensor import TensorVariable
 from .construction import Construction
 from .errors import Errors
@@ -305,7 +305,7 @@ class Protocols(Wrapping, Errors, Construction):
                         return True
                     continue
                 if value.is_constant():
-                    if self.run_python(isinstance, value.constant(), candidate):
+                    if self.run_python(isinstance, value.example(), candidate):
                         return True
                     continue
             if self.is_subclass(cls, candidate):
@@ -346,6 +346,8 @@ class Protocols(Wrapping, Errors, Construction):
                     break
             if issubclass(value.cls, BaseException):
                 return self._exception_text(value, conversion)
+        if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
+            return ConstantVariable(_TEXTS[type(value)](self, value, "a" if conversion == "a" else "r"))
         if not value.contains_tensor() and isinstance(value, _BUILTIN_CONTENT):
             return ConstantVariable(self.run_python(convert, self.as_plain(value)))
         unsupported("unsupported_builtin", f"text of {value.describe()}")
@@ -409,6 +411,29 @@ class Protocols(Wrapping, Errors, Construction):
             self.guard(value.source, "is", value.value)
             return ConstantVariable(id(value.value))
         return IdentityVariable(value)
+
+
+def _list_text(tx: Any, value: Any, conversion: str) -> str:
+    return "[" + ", ".join(tx.to_text(item, conversion).constant() for item in value.iterate(tx)) + "]"
+
+
+def _tuple_text(tx: Any, value: Any, conversion: str) -> str:
+    texts = [tx.to_text(item, conversion).constant() for item in value.iterate(tx)]
+    return f"({texts[0]},)" if len(texts) == 1 else "(" + ", ".join(texts) + ")"
+
+
+def _dict_text(tx: Any, value: Any, conversion: str) -> str:
+    pairs = zip(value.keys(), value.values(tx))
+    return "{" + ", ".join(f"{tx.to_text(k, conversion).constant()}: {tx.to_text(v, conversion).constant()}" for k, v in pairs) + "}"
+
+
+def _set_text(tx: Any, value: Any, conversion: str) -> str:
+    return "{" + ", ".join(tx.to_text(m, conversion).constant() for m in value.ordered()) + "}" if value.members else "set()"
+
+
+_TEXTS: dict[type, Callable[[Any, Any, str], str]] = {
+    ListVariable: _list_text, TupleVariable: _tuple_text, DictVariable: _dict_text, SetVariable: _set_text,
+}
 
 
 class _UserKey:

@@ -68,6 +68,10 @@ class VariableTracker:
         """The Python value, for values that are wholly known and immutable."""
         unsupported("unsupported_value", f"{self.describe()} is not a constant")
 
+    def example(self) -> Any:
+        """A value of this one's type, for questions about the type alone."""
+        return self.constant()
+
     def hash_key(self) -> Any:
         """What stands for the value as a key of a dict or member of a set."""
         unsupported("unsupported_value", f"{self.describe()} as a dict key")

@@ -24,7 +24,7 @@ from .classes import ClassVariable
 from .constant import ConstantVariable
 from .functions import FunctionVariable
 from .iterators import CallIteratorVariable
-from .objects import ObjectVariable
+from .objects import ObjectVariable, TracebackVariable
 from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
@@ -421,8 +421,18 @@ def _object_getattribute(tx: Any, owner: VariableTracker, name: VariableTracker)
 
 @handles(object.__delattr__)
 def _object_delattr(tx: Any, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
-    tx.output.effects.store_attr(owner, name.constant(), MISSING)
+    if not isinstance(owner, ObjectVariable):
+        unsupported("side_effect_unsupported", f"object.__delattr__ of {owner.describe()}")
+    owner.generic_delattr(tx, name.constant())
     return ConstantVariable(None)
+
+
+@handles(sys.exc_info)
+def _exc_info(tx: Any) -> VariableTracker:
+    current = tx.current_exception()
+    if current is None:
+        return tx.new_tuple([ConstantVariable(None)] * 3)
+    return tx.new_tuple([tx.from_result(current.python_type(), "class"), current, TracebackVariable()])
 
 
 @handles(object.__init__)

@@ -2,7 +2,8 @@
 
 The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry from
 fitting, the next compile uses these: as long as the program only adds to a number, compares it, and appends to a list, one entry
-fits all calls. Invariant: whatever else is done with such a value fixes it, by the guard that it would have had at once.
+fits all calls. Invariant: whatever else is done with such a value fixes it, by the guard that it would have had at once; only in
+the last entry that config allows it breaks the graph, so that this one fits them all.
 """
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..guards import GuardSet
 from ..source import Source
-from .base import VariableTracker
+from .base import VariableTracker, unsupported
 from .constant import COMPARE, ConstantVariable
 from .sequences import ListVariable, lazy_items
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
+    from ..output_graph import OutputGraph
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _SAFE = 1 << 60
@@ -28,20 +30,21 @@ class CountVariable(ConstantVariable):
         number: its value in this trace.
         base: where the int lives.
         offset: what has been added to it.
-        guards: where it is guarded once its value matters.
+        output: the trace's guards, and whether its value may be fixed.
     """
 
-    def __init__(self, number: int, base: Source, offset: int, guards: GuardSet) -> None:
+    def __init__(self, number: int, base: Source, offset: int, output: OutputGraph) -> None:
         VariableTracker.__init__(self, base if not offset else None)
         self._number = number
         self._base = base
         self._offset = offset
-        self._guards = guards
+        self._output = output
 
     @property
     def value(self) -> Any:  # type: ignore[override]
         """The number; whoever asks depends on it."""
-        self._guards.add(self._base, "const", self._number - self._offset)
+        _may_fix(self._output, self._base)
+        self._output.guards.add(self._base, "const", self._number - self._offset)
         return self._number
 
     def describe(self) -> str:
@@ -49,6 +52,9 @@ class CountVariable(ConstantVariable):
 
     def python_type(self) -> type:
         return int
+
+    def example(self) -> Any:
+        return self._number
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_source(self._base)
@@ -64,7 +70,7 @@ class CountVariable(ConstantVariable):
         if step is None or op not in ("+", "-") or (reflected and op == "-") or abs(self._number) + abs(step) > _SAFE:
             return super().binary(tx, op, other, reflected)
         step = step if op == "+" else -step
-        return CountVariable(self._number + step, self._base, self._offset + step, self._guards)
+        return CountVariable(self._number + step, self._base, self._offset + step, self._output)
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         limit = _plain_int(other)
@@ -82,8 +88,13 @@ class CountVariable(ConstantVariable):
         else:
             low = limit if op in ("<", ">=") else limit + 1
         low, high = max(low - self._offset, _LOWEST), min(high - self._offset, _HIGHEST)
-        self._guards.add(self._base, "int_range", low, high)
+        self._output.guards.add(self._base, "int_range", low, high)
         return COMPARE[op](number, limit)
+
+
+def _may_fix(output: OutputGraph, source: Source) -> None:
+    if output.fits_all:
+        unsupported("changing_value", f"{source.name} matters here")
 
 
 def _plain_int(value: VariableTracker) -> int | None:
@@ -96,14 +107,14 @@ class GrowingListVariable(ListVariable):
     Args:
         value: the list.
         source: where it lives.
-        guards: where its length is guarded once it matters.
+        output: the trace's guards, and whether its length may be fixed.
     """
 
-    def __init__(self, value: list[Any], source: Source, guards: GuardSet) -> None:
+    def __init__(self, value: list[Any], source: Source, output: OutputGraph) -> None:
         VariableTracker.__init__(self, source)
         self.cls = list
         self._value = value
-        self._guards = guards
+        self._output = output
         self._items: list[VariableTracker] | None = None
         self.added: list[VariableTracker] = []
 
@@ -117,7 +128,8 @@ class GrowingListVariable(ListVariable):
         """The elements; whoever asks depends on how many there are."""
         if self._items is None:
             assert self.source is not None
-            self._guards.add(self.source, "len", len(self._value))
+            _may_fix(self._output, self.source)
+            self._output.guards.add(self.source, "len", len(self._value))
             self._items = [*lazy_items(self._value, self.source, True), *self.added]
         return self._items
 
@@ -141,8 +153,8 @@ def wrap_changing(tx: Any, value: Any, source: Source) -> VariableTracker | None
     guards: GuardSet = tx.output.guards
     if type(value) is int and abs(value) < _SAFE:
         guards.add(source, "type_is", int)
-        return CountVariable(value, source, 0, guards)
+        return CountVariable(value, source, 0, tx.output)
     if type(value) is list:
         guards.add(source, "type_is", list)
-        return GrowingListVariable(value, source, guards)
+        return GrowingListVariable(value, source, tx.output)
     return None

@@ -105,6 +105,27 @@ class NewVariable(VariableTracker):
         return tx.new_object(args[0], args[1:], kwargs)
 
 
+class TypeMethodVariable(VariableTracker):
+    """A method that a class has from ``type``, past what its metaclass defines."""
+
+    def __init__(self, owner: ClassVariable, method: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.method = method
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self.method == "__call__":
+            return tx.construct(self.owner, args, kwargs, by_type=True)
+        if self.method in ("__instancecheck__", "__subclasscheck__") and len(args) == 1:
+            cls = args[0].python_type() if self.method == "__instancecheck__" else args[0].constant()
+            tx.guard_mro(cls)
+            return ConstantVariable(self.owner.value in cls.__mro__)
+        unsupported("unsupported_method", f"type.{self.method} of {self.owner.describe()}")
+
+
 # ---------------------------------------------------------------- facts about classes
 def is_data_descriptor(tx: Any, attribute: Any) -> bool:
     """Whether a class attribute takes precedence over the instance's dict."""

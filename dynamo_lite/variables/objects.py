@@ -17,6 +17,7 @@ from .classes import (
     NO_ATTRIBUTE,
     ClassVariable,
     NewVariable,
+    TypeMethodVariable,
     class_attribute_source,
     has_instance_dict,
     instance_dict,
@@ -253,6 +254,28 @@ class ObjectVariable(VariableTracker):
         if custom is not object.__delattr__ and isinstance(custom, types.FunctionType):
             tx.call_class_attribute(self, self.cls, "__delattr__", custom, [ConstantVariable(name)], {})
             return
+        self.generic_delattr(tx, name)
+
+    def generic_delattr(self, tx: Any, name: str) -> None:
+        """object.__delattr__(self, name)."""
+        attribute = tx.class_lookup(self.cls, name)
+        if isinstance(attribute, property):
+            if attribute.fdel is None:
+                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no deleter")
+            tx.call(tx.wrap_class_part(attribute.fdel, class_attribute_source(self.cls, name)), [self], {})
+            return
+        if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
+            deleter = tx.class_lookup(type(attribute), "__delete__")
+            if isinstance(deleter, types.FunctionType):
+                descriptor = realized(tx, tx.wrap_at(attribute, class_attribute_source(self.cls, name)))
+                tx.call_method(descriptor, "__delete__", [self])
+                return
+            if deleter is not None:
+                unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a descriptor written in C")
+        if isinstance(attribute, _SLOT_TYPES):
+            self._read_slot(tx, name, attribute)  # AttributeError if it is empty
+            tx.output.effects.store_attr(self, name, MISSING)
+            return
         if self.own_attribute(tx, name) is None:
             tx.raise_error(AttributeError, name)
         tx.output.effects.store_attr(self, name, MISSING)
@@ -410,6 +433,16 @@ class ObjectVariable(VariableTracker):
         elif isinstance(content, SetVariable) and not issubclass(self.cls, frozenset):
             cg.call_constant_on_top(set.update, lambda: cg.push(TupleVariable(list(content.members.values()))))
         cg.store_attributes(self)
+
+
+class TracebackVariable(VariableTracker):
+    """A traceback of an exception that was raised while tracing: it is handed around and never looked at."""
+
+    def python_type(self) -> type:
+        return types.TracebackType
+
+    def truth(self, tx: Any) -> bool:
+        return True
 
 
 class GetItemIteratorVariable(VariableTracker):
@@ -607,6 +640,8 @@ class SuperVariable(VariableTracker):
             return tx.call(tx.wrap_class_part(attribute.fget, source), [self.owner], {})
         if name == "__new__":
             return NewVariable(cls)
+        if isinstance(self.owner, ClassVariable) and cls is type:
+            return TypeMethodVariable(self.owner, name)
         if self.of_class:
             return tx.from_result(attribute, f"super().{name}")
         if isinstance(self.owner, ObjectVariable):
