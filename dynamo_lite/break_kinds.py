@@ -81,6 +81,10 @@ _kind("recursive_compile", "a compiled function with other settings inside a com
       "the inner function asks for a backend or options of its own",
       "compile the outer function only, or give both the same backend and options")
 
+_kind("changing_value", "a number or list that changes from call to call",
+      "its value decides about the graph, and config.recompile_limit is too low for a graph for each value",
+      "pass a number that changes as a tensor, or raise config.recompile_limit")
+
 # ---------------------------------------------------------------- Python that is not captured
 _kind("unsupported_opcode", "a bytecode instruction that is not captured",
       "the evaluator has no rule for this instruction",

@@ -118,9 +118,12 @@ def compile_frame(
     with log.frame(_frame_id(code)), log.phase("trace"):
         if len(known) >= config.recompile_limit:
             return frame_policy.limit_reached(user_code, known, frame)
+        changing: frozenset[Any] = frozenset()
         if known:
             frame_policy.note_recompile(user_code, known, frame)
-        return _FrameCompiler(settings, code, globals, builtins, closure, args).compile()
+            changing = frame_policy.changing_values(known, frame)
+        fits_all = len(known) == config.recompile_limit - 1 and not settings.fullgraph
+        return _FrameCompiler(settings, code, globals, builtins, closure, args, changing, fits_all).compile()
 
 
 # ---------------------------------------------------------------- one frame
@@ -135,8 +138,12 @@ class _FrameCompiler:
         builtins: dict[str, Any],
         closure: tuple[types.CellType, ...] | None,
         args: tuple[Any, ...],
+        changing: frozenset[Any],
+        fits_all: bool,
     ) -> None:
         self.settings = settings
+        self.changing = changing
+        self.fits_all = fits_all
         self.code = code
         self.globals = globals
         self.builtins = builtins
@@ -147,7 +154,7 @@ class _FrameCompiler:
     def compile(self) -> Any:
         visit: int | None = None
         while True:
-            output = OutputGraph()
+            output = OutputGraph(self.changing, self.fits_all)
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None
@@ -254,7 +261,7 @@ class _FrameCompiler:
     def _run_original(self, tx: Translator, state: tuple[Any, ...]) -> GuardedCode:
         """An entry that says: with these guards there is nothing to compile."""
         program, texts = build_program(tx.output.guards.all(), state, [])
-        artifact = Artifact(tx.output.guards.all(), texts, None, log.current_frame())
+        artifact = Artifact(tx.output.guards.all(), texts, None, log.current_frame(), self.changing)
         return GuardedCode(program, None, True, extra=artifact)
 
     def _call_backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -388,7 +395,7 @@ class _FrameCompiler:
                 cellvars=self.code.co_cellvars,
             )
         self._log_entry(guards, guarded)
-        artifact = Artifact(guards, texts, graph, log.current_frame())
+        artifact = Artifact(guards, texts, graph, log.current_frame(), self.changing)
         if self.settings.on_entry is not None:
             self.settings.on_entry(artifact)
         return GuardedCode(program, guarded, has_break, extra=artifact)

@@ -46,7 +46,7 @@ def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, A
 def skipped(code: types.CodeType, reason: str) -> Any:
     """Never asked about again; what it calls still is."""
     log.count("skipped_frames")
-    log.artifact("skipped_frames").info("%s: %s", place(code), reason)
+    log.artifact("skipped_frames").debug("%s: %s", place(code), reason)
     return SKIP
 
 
@@ -139,16 +139,34 @@ def _plain_entry(code: types.CodeType, args: tuple[Any, ...]) -> GuardedCode:
 
 
 class Artifact:
-    """What a cache entry remembers for logs: its guards, the words for each step of its program, its graph."""
+    """What a cache entry remembers: its guards, the words for each step of its program, its graph, and for the next compile
+    the paths of values that have changed.
+    """
 
-    def __init__(self, guards: list[Guard], texts: list[str], graph: torch.fx.GraphModule | None, frame_id: str) -> None:
+    def __init__(
+        self, guards: list[Guard], texts: list[str], graph: torch.fx.GraphModule | None, frame_id: str,
+        changing: frozenset[Any] = frozenset(),
+    ) -> None:
         self.guards = guards
         self.texts = texts
         self.graph = graph
         self.frame_id = frame_id
+        self.changing = changing
 
 
 # ---------------------------------------------------------------- compiled again
+def changing_values(known: list[GuardedCode], frame: Frame) -> frozenset[Any]:
+    """The paths of the numbers and lists whose change kept these entries from fitting, now or before."""
+    found: set[Any] = set()
+    for entry in known:
+        found |= entry.extra.changing
+        held, at = entry.program.check(*frame)
+        if not held and entry.program.steps[at][0] in ("const", "len"):
+            text = entry.extra.texts[at]
+            found |= {guard.source.key for guard in entry.extra.guards if guard.text == text}
+    return frozenset(found)
+
+
 def misses(known: list[GuardedCode], frame: Frame) -> list[Miss]:
     """Why each of these entries does not fit, each reason once, the last used entry first."""
     found: dict[str, Miss] = {}

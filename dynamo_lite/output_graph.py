@@ -6,11 +6,11 @@ changes memory, draws random numbers or sets torch's state is never removed and 
 from __future__ import annotations
 
 import contextlib
+import linecache
 import logging
 import threading
-import traceback
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from .guards import GuardSet
 from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
 from .variables.base import VariableTracker, wrap_value
+from .variables.changing import wrap_changing
 from .variables.tensor import TensorVariable, describe_failure
 from .variables.torch_functions import changes_between, set_state, state_now
 
@@ -37,11 +38,14 @@ class OutputGraph:
     """The graph under construction of one trace.
 
     Args:
-        closed: whether a break is an error, so that no code for one is needed.
+        changing: the paths of values that have been seen to change from call to call.
+        fits_all: whether these may not be guarded by value any more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changing: Collection[Any] = (), fits_all: bool = False) -> None:
         self.graph = fx.Graph()
+        self.changing = changing
+        self.fits_all = fits_all
         self.fake_mode = TraceFakeMode()
         self.guards = GuardSet()
         self.effects = SideEffects()
@@ -51,7 +55,7 @@ class OutputGraph:
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
         self.operations = 0
-        self._stack_cache: dict[Any, traceback.FrameSummary] = {}
+        self._line_texts: dict[tuple[types.CodeType, int], str] = {}
 
     # -- values from outside
     def wrap(self, tx: Any, value: Any, source: Source) -> VariableTracker:
@@ -61,12 +65,16 @@ class OutputGraph:
             if known.source is not None and known.source != source and not isinstance(value, _FREE_OF_IDENTITY):
                 self.guards.add(source, "tensor_same", known.source)
             elif known.source != source and isinstance(value, _FREE_OF_IDENTITY):
-                return wrap_value(tx, value, source)
+                return self._wrap_new(tx, value, source)
             return known
-        tracker = tx.wrap_marked(value, source) or wrap_value(tx, value, source)
+        tracker = tx.wrap_marked(value, source) or self._wrap_new(tx, value, source)
         if tracker.source is not None:
             self.effects.track(value, tracker)
         return tracker
+
+    def _wrap_new(self, tx: Any, value: Any, source: Source) -> VariableTracker:
+        changing = wrap_changing(tx, value, source) if source.key in self.changing else None
+        return changing if changing is not None else wrap_value(tx, value, source)
 
     def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
         """A tensor from outside as a graph input; its guards are the caller's business."""
@@ -151,6 +159,15 @@ class OutputGraph:
         self.operations += 1
         self.effects.epoch += 1
         return node
+
+    def line_text(self, code: types.CodeType, line: int) -> str:
+        """One frame's place and source line, as tracebacks show it."""
+        text = self._line_texts.get((code, line))
+        if text is None:
+            source = linecache.getline(code.co_filename, line).strip()
+            text = f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {source}\n" if source else "")
+            self._line_texts[code, line] = text
+        return text
 
     def state_node(self, tx: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A node that sets torch's state where the program does."""

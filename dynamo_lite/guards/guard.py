@@ -48,6 +48,7 @@ KINDS: dict[str, Kind] = {
     "is_not": Kind(0, lambda value: f"is not {_short(value)}"),
     "const": Kind(1, lambda value: f"== {_short(value)}"),
     "bool_len": Kind(1, lambda value: "is not empty" if value else "is empty"),
+    "int_range": Kind(1, lambda low, high: f"lies between {low} and {high}"),
     "len": Kind(1, lambda n: f"has length {n}"),
     "cell_empty": Kind(0, lambda: "is not bound"),
     "code_is": Kind(1, lambda code: f"is the function {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"),

@@ -1,0 +1,169 @@
+"""Compiling again: what the log says about it, values that change from call to call, and when it stops."""
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite import config, exc, log
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamo_lite.reset()
+    yield
+    dynamo_lite.reset()
+
+
+def texts(caplog, name):
+    return [r.getMessage() for r in caplog.records if r.name == f"dynamo_lite.{name}"]
+
+
+def same(fn, *calls):
+    """Each call as in plain Python; the number of graphs compiled."""
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for args in calls:
+        assert repr(compiled(*args)) == repr(fn(*args)), args
+    return log.counters().get("graphs", 0)
+
+
+# ---------------------------------------------------------------- counters and growing lists
+def branches(x, n):
+    if n < 5:
+        return x + 1
+    if n == 7:
+        return x + 2
+    return x - 1 if n else x
+
+
+def test_a_number_that_is_only_compared_costs_a_graph_for_each_outcome():
+    x = torch.ones(3)
+    assert same(branches, *[(x, n) for n in (3, 4, 5, 6, 7, 8, 2, 0, -5, 9, 7, 5, 1000, True, 2.5)]) <= 7
+
+
+def uses(x, n):
+    return (x + 1, n + 1, n - 2, 1 + n, 1 - n, n > 3, n != 4, [n][0], {n: 1}.get(4), -n, n * 2, n // 2, n is n, bool(n),
+            [10, 20, 30][n % 3], x[:n], isinstance(n, int), type(n), str(n))
+
+
+def test_every_other_use_fixes_the_number():
+    with config.patch(recompile_limit=40):
+        assert same(uses, *[(torch.ones(3), n) for n in (3, 4, 5, -1, 0, True, 3, 4)]) > 4
+
+
+def test_counters_and_lists_in_a_loop_of_breaks_compile_once_more():
+    def f(x, n):
+        k, seen = 0, []
+        while x.sum() < n:
+            x = x + 1
+            k += 1
+            seen.append(x.sum().item())
+        return x, k, seen
+
+    same(f, (torch.zeros(2), 200))
+    assert log.counters()["recompiles"] <= 3 and "recompile_limit" not in log.counters()
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = 0
+        self.history = []
+
+    def forward(self, x):
+        self.step += 1
+        self.history.append(self.step)
+        return x * 2
+
+
+def test_a_module_that_counts_its_calls():
+    module = Counting()
+    compiled = dynamo_lite.compile(module, backend="eager", fullgraph=True)
+    for _ in range(20):
+        compiled(torch.ones(2))
+    assert module.step == 20 and module.history == list(range(1, 21)) and log.counters()["graphs"] <= 3
+
+
+# ---------------------------------------------------------------- what the log says
+CHANGES = [
+    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2).double(), 1), "x.dtype was torch.float32, is torch.float64"),
+    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(3), 1), "x.shape was [2], is [3]"),
+    (lambda x, k: x * k, (torch.ones(2, 3), 1), (torch.ones(3, 2).t(), 1), "x.stride() was (3, 1), is (1, 2)"),
+    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2).requires_grad_(), 1), "x.requires_grad was False, is True"),
+    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2), 7), "k was 1, is 7"),
+    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2), 1.0), "k was 1, is 1.0"),
+    (lambda x, k: x * len(k), (torch.ones(2), [1]), (torch.ones(2), [1, 2]), "k had 1 elements, has 2"),
+    (lambda x, k: x * k["a"], (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1, "a": 2}), "k"),
+    (lambda x, k: k(x), (torch.ones(2), abs), (torch.ones(2), torch.neg), "k was"),
+    (lambda x, k: x * k, (torch.ones(2), torch.ones(2)), (torch.ones(2), "a"[:0] or 3), "k was of type torch.Tensor"),
+]
+
+
+@pytest.mark.parametrize("fn, before, after, said", CHANGES)
+def test_what_was_and_what_is(fn, before, after, said, caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    compiled(*before)
+    compiled(*after)
+    (text,) = texts(caplog, "recompiles")
+    assert said in text and "test_recompiles.py" in text and "<lambda>" in text
+    (record,) = [r for r in caplog.records if r.name == "dynamo_lite.recompiles"]
+    assert record.frame_id == "0/1"
+
+
+def test_state_of_torch(caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
+    compiled = dynamo_lite.compile(lambda x: x * 2, backend="eager")
+    compiled(torch.ones(2))
+    with torch.no_grad():
+        compiled(torch.ones(2))
+    (text,) = texts(caplog, "recompiles")
+    assert "grad mode was 1, is 0" in text and "to avoid it" in text
+
+
+def test_the_limit_is_said_once_and_counted(caplog):
+    compiled = dynamo_lite.compile(lambda x, k: x * k, backend="eager")
+    with config.patch(recompile_limit=3):
+        for k in range(10):
+            assert compiled(torch.ones(1), float(k)) == k
+    (text,) = texts(caplog, "recompiles")
+    assert "recompile_limit = 3" in text and "pass a number that changes" in text
+    assert log.counters()["graphs"] == 3
+
+
+def test_an_error_instead():
+    compiled = dynamo_lite.compile(lambda x: x * 2, backend="eager")
+    compiled(torch.ones(2))
+    with config.patch(error_on_recompile=True), pytest.raises(exc.RecompileLimitExceeded, match="shape was"):
+        compiled(torch.ones(3))
+
+
+# ---------------------------------------------------------------- helpers without tensors
+def helper(a, b=2):
+    return f"{a}{b}"
+
+
+def test_helpers_of_plain_values_are_not_traced(caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.skipped_frames")
+
+    def f(x):
+        text = re.sub("a", lambda match: helper(match.start()), "banana")
+        return x + 1, text
+
+    same(f, (torch.ones(2),))
+    assert any("helper" in t and "plain values" in t for t in texts(caplog, "skipped_frames"))
+    assert log.counters()["graphs"] == 1
+
+
+def test_the_last_entry_fits_all_numbers():
+    def f(x):
+        for i in range(30):
+            x = x + 1
+            print(helper(i), end="")
+        return x
+
+    same(f, (torch.ones(2),))
+    assert log.counters()["graphs"] <= 12 and "recompile_limit" not in log.counters()
