@@ -139,14 +139,21 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
     def compile_frame(
         code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
     ) -> Any:
+        def attempt() -> Any:
+            return convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+
         try:
-            with _collector_paused():
-                made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
-                if isinstance(made, _eval_frame.GuardedCode) and not made.program.check(args, closure, globals, builtins)[0]:
+            with _collector_paused(), log.collect_phases() as seconds:
+                made = attempt()
+                compiled = isinstance(made, _eval_frame.GuardedCode)
+                if compiled and not made.program.check(args, closure, globals, builtins)[0]:
                     # The compile itself changed something that is guarded: a module imported on first use added to a
                     # registry. By now it is there; a second failure is a fault of ours, which the hook reports.
-                    made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
-                return made
+                    made = attempt()
+            if compiled and log.enabled("perf"):
+                phases = ", ".join(f"{name} {time:.3f}" for name, time in seconds.items())
+                log.artifact("perf").info("%s compiled in %.3f s: %s", code.co_qualname, sum(seconds.values()), phases)
+            return made
         except (exc.Unsupported, exc.BackendCompilerFailed) as error:
             if isinstance(error, exc.BackendCompilerFailed) and config.suppress_errors:
                 log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)

@@ -75,10 +75,9 @@ class SideEffects:
         """Announces that an attribute is set, or deleted with MISSING."""
         self.epoch += 1
         written = self._attributes.setdefault(id(tracker), (tracker, {}))[1]
-        if value is MISSING and tracker.source is None:
-            written.pop(name, None)
-        else:
-            written.pop(name, None)
+        if value is MISSING or written.get(name, MISSING) is MISSING:
+            written.pop(name, None)  # set anew, it comes last; set again, it keeps its place
+        if value is not MISSING or tracker.source is not None:
             written[name] = value
 
     # -- exceptions

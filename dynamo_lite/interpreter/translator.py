@@ -331,12 +331,11 @@ class Translator(Protocols):
         return frames[::-1]
 
     def stack_text(self) -> str:
-        """The user's stack as text, for graph nodes."""
+        """The user's stack as text in the form of tracebacks, for graph nodes."""
         lines = []
         frame: Translator | None = self
         while frame is not None:
-            line = frame.current.positions[0] or frame.code.co_firstlineno
-            lines.append(f'  File "{frame.code.co_filename}", line {line}, in {frame.code.co_name}\n')
+            lines.append(self.output.line_text(frame.code, frame.current.positions[0] or frame.code.co_firstlineno))
             frame = frame.parent
         return "".join(reversed(lines))
 
