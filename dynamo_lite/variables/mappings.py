@@ -190,6 +190,9 @@ class DictVariable(VariableTracker):
         return DictVariable(items, cls=cls, default_factory=self.default_factory)
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
+        written = tx.output.effects.attributes_of(self)
+        if name in written:
+            return tx.output.effects.load_attr(self, name)
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or ConstantVariable(None)
         if name == "__class__":
@@ -197,6 +200,11 @@ class DictVariable(VariableTracker):
         if name in self.methods:
             return BoundMethodVariable(self, name)
         return tx.class_getattr(self, self.cls, name)
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if self.cls is not collections.OrderedDict or self.source is not None:
+            super().setattr(tx, name, value)
+        tx.output.effects.store_attr(self, name, value)
 
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -299,7 +307,10 @@ class DictVariable(VariableTracker):
                 lambda: self.fill(cg),
             )
         else:
-            cg.build_new(self, lambda: cg.call_constant(self.cls, lambda: None, count=0), lambda: self.fill(cg))
+            cg.build_new(
+                self, lambda: cg.call_constant(self.cls, lambda: None, count=0),
+                lambda: (self.fill(cg), cg.store_attributes(self)),
+            )
 
     def fill(self, cg: Codegen) -> None:
         """With the empty dict on the stack, emits what puts the entries in (keeps the dict on the stack)."""

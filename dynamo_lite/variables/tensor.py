@@ -44,7 +44,7 @@ _DATA_METHODS = {
     "__complex__": "tensor_to_python", "is_nonzero": "tensor_to_python", "__contains__": "tensor_to_python",
     "allclose": "tensor_to_python", "equal": "tensor_to_python",
     "numpy": "numpy_conversion", "__array__": "numpy_conversion",
-    "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr", "__dlpack__": "data_ptr",
+    "is_inference": "unsupported_method", "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr", "__dlpack__": "data_ptr",
     "share_memory_": "data_ptr", "is_shared": "data_ptr", "pin_memory": "data_ptr", "is_pinned": "data_ptr",
     "storage_offset": "data_ptr", "_typed_storage": "data_ptr", "typed_storage": "data_ptr",
     "backward": "autograd_in_graph", "register_hook": "autograd_in_graph", "retain_grad": "autograd_in_graph",
