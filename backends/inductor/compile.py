@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import logging
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -28,12 +29,15 @@ from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor.codegen.cpp import header
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program
 
 _runtime.use_tensor_type(torch.Tensor)
 _numbers = itertools.count()
+
+_HEADER_LEFT_OUT = "// vec.h stands here; DYNAMO_LITE_LOGS=+output_code shows it\n"
 
 OPTIONS = {"lowering": ("native", "library")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
@@ -96,7 +100,8 @@ def _compile(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Call
     with log.phase("load"):
         call = _load(wrapper, library)
     if log.enabled("output_code"):
-        log.artifact("output_code").info("%s\n%s", source, wrapper.python)
+        shown = source if log.enabled("output_code", logging.DEBUG) else source.replace(header(), _HEADER_LEFT_OUT)
+        log.artifact("output_code").info("%s\n%s", shown, wrapper.python)
     _count(program)
     call.generated_code = (source, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
     call.mutated_inputs = aten.mutated  # type: ignore[attr-defined]
