@@ -361,9 +361,9 @@ def floordiv(x: Index, divisor: Index) -> Index:
     if _fits(rest, divisor):
         return quotient
     if isinstance(rest, Expr) and isinstance(divisor, int):
-        common = math.gcd(divisor, rest.const, *rest.terms.values())
-        if common > 1:
-            return add(quotient, floordiv(_scale_down(rest, common), divisor // common))
+        steps = _in_steps(rest, divisor)
+        if steps is not None:
+            return add(quotient, floordiv(steps[1], divisor // steps[0]))
         if len(rest.terms) == 1 and not rest.const:
             ((monomial, coefficient),) = rest.terms.items()
             top = monomial[0]
@@ -389,9 +389,9 @@ def mod(x: Index, divisor: Index) -> Index:
     if _fits(rest, divisor):
         return rest
     if isinstance(rest, Expr) and isinstance(divisor, int):
-        common = math.gcd(divisor, rest.const, *rest.terms.values())
-        if common > 1:
-            return mul(mod(_scale_down(rest, common), divisor // common), common)
+        steps = _in_steps(rest, divisor)
+        if steps is not None:
+            return add(mul(mod(steps[1], divisor // steps[0]), steps[0]), steps[2])
         if len(rest.terms) == 1 and not rest.const:
             ((monomial, coefficient),) = rest.terms.items()
             top = monomial[0]
@@ -408,8 +408,15 @@ def mod(x: Index, divisor: Index) -> Index:
     return atom(Mod(rest, divisor))
 
 
-def _scale_down(x: Expr, k: int) -> Expr:
-    return Expr({m: c // k for m, c in x.terms.items()}, x.const // k)
+def _in_steps(x: Expr, divisor: int) -> tuple[int, Index, Index] | None:
+    """``(g, y, r)`` with ``x == g*y + r`` and ``0 <= r < g``, g a divisor of ``divisor``: what is below g can't change
+    ``x // divisor``."""
+    for g in sorted({math.gcd(divisor, k) for k in x.terms.values()}, reverse=True):
+        if g > 1:
+            y, r = _split(x, g)
+            if _fits(r, g):
+                return g, y, r
+    return None
 
 
 # ---------------------------------------------------------------- questions

@@ -172,9 +172,9 @@ class GraphLowering:
                     self._check(node, part, fake)
             parts = list(result)
             for user in node.users:
-                part: Any = user.args[1] if user.target is operator.getitem else None
-                if part is not None and isinstance(parts[part], TensorValue):
-                    self._decide(user, parts[part])
+                at: Any = user.args[1] if user.target is operator.getitem else None
+                if at is not None and isinstance(parts[at], TensorValue):
+                    self._decide(user, parts[at])
             return tuple(parts)
         self._check(node, result, node.meta["val"])
         self._decide(node, result)

