@@ -2,10 +2,10 @@
 
     python benchmarks/coverage.py [--every N] [--only TYPE ...] [--systems dynamo_lite torch.compile] [--json FILE]
 
-Every model class of transformers' AutoModel table is built from its default config shrunk by the names of its fields (sizes,
-layers, heads, vocabularies), with random weights, and called once in eager. Those that run are tried compiled with the eager
-backend: with ``fullgraph=True``, and where that is refused, without. The report counts both and ranks the reasons.
-Models are tried in worker processes, many in each, with a time limit for each model.
+Every model class of transformers' AutoModel table is built from its default config shrunk by the names of its fields
+(sizes, layers, heads, vocabularies), with random weights, and called once in eager. Those that run are tried compiled
+with the eager backend: with ``fullgraph=True``, and where that is refused, without. The report counts both and ranks
+the reasons. Models are tried in worker processes, many in each, with a time limit for each model.
 """
 import argparse
 import collections
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from measure import largest_difference, tensors  # noqa: E402
+from measure import largest_difference, tensors
 
 TOLERANCE = 1e-4
 SECONDS_PER_MODEL = 90
@@ -36,7 +36,8 @@ _SHRINK: list[tuple[str, int]] = [
     (r"(num_hidden_layers|num_layers|n_layers?|.*_layers|num_hidden_.*blocks|depth)", 2),
     (r".*(head_dim|d_kv)", 16),
     (r".*(intermediate|ffn|d_ff|feed_forward|mlp_dim|inner_dim).*(size|dim|hidden_size|ff)?", 64),
-    (r"(hidden_size|d_model|n_embd|embed_dim|dim|hidden_dim|embedding_size|.*_hidden_size|projection_dim|word_embed_proj_dim)", 64),
+    (r"(hidden_size|d_model|n_embd|embed_dim|dim|hidden_dim|embedding_size|.*_hidden_size|projection_dim"
+     r"|word_embed_proj_dim)", 64),
     (r".*vocab_size", 128),
     (r"(max_position_embeddings|n_positions|n_ctx|max_source_positions|max_target_positions)", 128),
     (r"image_size", 64),
@@ -244,7 +245,8 @@ def main() -> None:
     for row in run_all([(t, s) for s in options.systems for t in types], options.workers):
         rows.append(row)
         if row["built"] and not (row.get("one_graph") and row.get("equal")):
-            print(f"{row['type']}: {row.get('why_not_run') or row.get('why_not_one_graph') or row.get('difference')}", flush=True)
+            why = row.get("why_not_run") or row.get("why_not_one_graph") or row.get("difference")
+            print(f"{row['type']}: {why}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
     for system in options.systems:

@@ -43,19 +43,22 @@ def compile(
     options: Mapping[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """Compiles a function or module just in time, when it is called. Usable as ``@compile``, ``@compile(...)``, ``compile(m)``.
+    """Compiles a function or module just in time, when it is called. Usable as ``@compile``, ``@compile(...)``,
+    ``compile(m)``.
 
     Args:
         model: the function, method, callable object or ``nn.Module``.
         fullgraph: raise ``exc.Unsupported`` at the first thing that can't be captured, in place of a graph break.
         dynamic: False compiles for exact sizes; None and True allow sizes to become symbolic where that is supported.
-        backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is ``config.default_backend``.
+        backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
+            ``config.default_backend``.
         mode: as for torch.compile; "default" or None. Others are accepted and have no effect of their own yet.
         options: passed to the backend as keyword ``options``, if it takes one.
         disable: return `model` as it is.
 
     Returns:
-        for a function a callable with the same signature, for a module a module that shares parameters, state and attributes.
+        for a function a callable with the same signature, for a module a module that shares parameters, state and
+        attributes.
 
     Raises:
         exc.InvalidBackend: no backend has this name.
@@ -169,8 +172,8 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection inside: a compile makes many objects that live until its end, and each full collection
-    walks all that torch and the model hold (0.05 s and more)."""
+    """No cyclic garbage collection inside: a compile makes many objects that live until its end, and each full
+    collection walks all that torch and the model hold (0.05 s and more)."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -194,7 +197,8 @@ def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, g
 
 # ---------------------------------------------------------------- modules
 class CompiledModule(torch.nn.Module):
-    """An nn.Module whose call is compiled. Everything else is the original's: parameters, state, attributes, train/eval.
+    """An nn.Module whose call is compiled. Everything else is the original's: parameters, state, attributes,
+    train/eval.
 
     Args:
         module: the original.
@@ -253,7 +257,8 @@ class CompiledModule(torch.nn.Module):
 
 _own = object.__getattribute__
 _OWN_NAMES = frozenset({
-    "_orig_mod", "_compiled_call", "_hook", "__class__", "__reduce_ex__", "__deepcopy__", "__dict__", "__setattr__", "__delattr__",
+    "_orig_mod", "_compiled_call", "_hook", "__class__", "__reduce_ex__", "__deepcopy__", "__dict__", "__setattr__",
+    "__delattr__",
 })
 
 
@@ -346,7 +351,8 @@ def is_compiling() -> bool:
     return False
 
 
-# What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to capture.
+# What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to
+# capture.
 for _function in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl):
     _eval_frame.skip(_function.__code__, None, False)
 

@@ -41,7 +41,8 @@ _CONFIG_STAND_IN = _StandIn()
 
 
 class _Converter(FakeTensorConverter):
-    """Converts the tensors that a traced program makes from data (``torch.tensor(3)``); keeps their values as constants."""
+    """Converts the tensors that a traced program makes from data (``torch.tensor(3)``); keeps their values as
+    constants."""
 
     def from_real_tensor(  # type: ignore[override]
         self, fake_mode: FakeTensorMode, t: torch.Tensor, make_constant: bool = False, **_: Any
@@ -192,7 +193,8 @@ def _unwrap_reference_functions() -> int:
     """Spares torch's reference implementations their wrapper's import of ``torch._dynamo``.
 
     ``torch._disable_dynamo`` remembers on the wrapped function what to call; until then it imports. The references are
-    only reached here from inside a fake dispatch, where there is nothing to disable, so the function itself is the answer.
+    only reached here from inside a fake dispatch, where there is nothing to disable, so the function itself is the
+    answer.
 
     Returns:
         how many functions were marked.

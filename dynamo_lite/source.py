@@ -1,8 +1,8 @@
 """Where a value of the traced frame lives: a path from the frame's arguments, globals or closure to the value.
 
-A source says two things: how the guard program reaches the value again at the next call (:meth:`Source.load_step`), and what
-the user would call it (:attr:`Source.name`). Generated code never walks a path: the guard program, which has just walked it,
-hands over the value.
+A source says two things: how the guard program reaches the value again at the next call (:meth:`Source.load_step`),
+and what the user would call it (:attr:`Source.name`). Generated code never walks a path: the guard program, which has
+just walked it, hands over the value.
 
 Invariant: a path reads only what CPython itself would read without running user code, except :class:`AttrSource`.
 """
@@ -249,7 +249,8 @@ class DictItemSource(ChildSource):
         base = self.base
         if isinstance(base, InstanceDictSource):
             return f"{base.base.name}.{self.item}"
-        if isinstance(base, DictItemSource) and base.item in _MODULE_TABLES and isinstance(base.base, InstanceDictSource):
+        in_module = isinstance(base, DictItemSource) and base.item in _MODULE_TABLES
+        if in_module and isinstance(base.base, InstanceDictSource):
             owner = base.base.base.name
             return f"{owner}[{self.item}]" if self.item.isdigit() else f"{owner}.{self.item}"
         if isinstance(base, GlobalsSource):
@@ -348,7 +349,8 @@ class TypeAttrSource(ChildSource):
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class FunctionPartSource(ChildSource):
-    """``__defaults__``, ``__kwdefaults__``, ``__closure__``, ``__code__``, ``__globals__`` or ``__dict__`` of a function."""
+    """``__defaults__``, ``__kwdefaults__``, ``__closure__``, ``__code__``, ``__globals__`` or ``__dict__`` of a
+    function."""
 
     part: str
 

@@ -1,8 +1,8 @@
 """What becomes of a Python function that the traced program calls: a graph node, inlined, or called in plain Python.
 
-Three tables decide, in this order: functions marked by the user, functions by identity, modules by the longest matching prefix.
-Anything not in a table is inlined. Users extend the tables with ``allow_in_graph``, ``disallow_in_graph``, ``disable`` and
-``config.extra_inline_modules`` / ``extra_skip_modules``.
+Three tables decide, in this order: functions marked by the user, functions by identity, modules by the longest
+matching prefix. Anything not in a table is inlined. Users extend the tables with ``allow_in_graph``,
+``disallow_in_graph``, ``disable`` and ``config.extra_inline_modules`` / ``extra_skip_modules``.
 
 Invariant: the decision depends on the function alone, so that it is the same at every call.
 """
@@ -164,7 +164,8 @@ FUNCTIONS: dict[Any, Decision] = {
 
 
 def is_library(module: Any) -> bool:
-    """Whether a module is torch's or Python's own, whose functions keep their code and whose classes keep their bases."""
+    """Whether a module is torch's or Python's own, whose functions keep their code and whose classes keep their
+    bases."""
     return isinstance(module, str) and module.partition(".")[0] in _LIBRARIES
 
 

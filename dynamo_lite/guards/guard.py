@@ -1,7 +1,7 @@
 """What a guard is, the kinds there are, and the set that a trace collects.
 
-Each kind names an instruction of the guard program (``_guards.c``), its cost rank (cheap and likely to fail first), and how
-the expectation reads in words. Invariant: a (source, kind, expectation) occurs once in a set.
+Each kind names an instruction of the guard program (``_guards.c``), its cost rank (cheap and likely to fail first),
+and how the expectation reads in words. Invariant: a (source, kind, expectation) occurs once in a set.
 """
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ KINDS: dict[str, Kind] = {
     "tensor_same": Kind(4, lambda other: f"is the same tensor as {other}"),
     "not_same": Kind(4, lambda other: f"is another object than {other}"),
     "all_distinct": Kind(4, lambda *others: f"and {', '.join(o.name for o in others)} are all different objects"),
-    "global_state": Kind(0, lambda *state: "torch's grad mode, autocast, default dtype and device, modes are as when compiled"),
+    "global_state": Kind(
+        0, lambda *state: "torch's grad mode, autocast, default dtype and device, modes are as when compiled"
+    ),
     "callable_eq": Kind(5, lambda fn, args, value: f"{getattr(fn, '__qualname__', fn)}{args} == {_short(value)}"),
 }
 

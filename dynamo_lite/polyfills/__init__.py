@@ -1,7 +1,7 @@
 """Python equivalents of C functions, traced in their place.
 
-The standard library documents most of these as equivalent Python (docs of itertools and functools). Invariant: a replacement
-gives what the C function gives for every argument that it takes, exceptions included.
+The standard library documents most of these as equivalent Python (docs of itertools and functools). Invariant: a
+replacement gives what the C function gives for every argument that it takes, exceptions included.
 """
 from __future__ import annotations
 

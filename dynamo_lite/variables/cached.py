@@ -1,6 +1,7 @@
 """Functions under ``functools.lru_cache``.
 
-Invariant: a cached function is called while tracing only for known arguments, and its result is guarded by asking the cache
+Invariant: a cached function is called while tracing only for known arguments, and its result is guarded by asking the
+    cache
 again.
 """
 from __future__ import annotations
@@ -47,7 +48,8 @@ class CachedFunctionVariable(VariableTracker):
         return True
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        """Asks the cache where the arguments are known, else evaluates the function: its result is what the cache would hold."""
+        """Asks the cache where the arguments are known, else evaluates the function: its result is what the cache
+        would hold."""
         if not kwargs and all(a.is_constant() for a in args):
             plain = tuple(a.constant() for a in args)
             result = tx.run_python(self.value, *plain)
