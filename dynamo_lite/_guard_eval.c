@@ -483,6 +483,10 @@ run_check(Step *step, PyObject *const *reg)
         return src == reg[step->src2];
     case OP_NOT_SAME:
         return all_distinct(reg, step->data, step->i1);
+    case OP_DISJOINT:
+        return guard_tensors_disjoint(reg, step->data, step->i1, step->i2);
+    case OP_MEMORY_OFFSET:
+        return guard_memory_offset_is(src, reg[step->src2], step->i1);
     case OP_INT_RANGE:
         return int_value(src, &value) && value >= step->i1 && value <= step->i2;
     case OP_INT_DIV:

@@ -167,6 +167,17 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
     case OP_TENSOR_SLOW:
         step->obj = Py_NewRef(rest);
         return n == 7;
+    case OP_DISJOINT: {
+        if (n != 2) {
+            return 0;
+        }
+        Py_ssize_t changed = PyLong_AsSsize_t(PyTuple_GET_ITEM(rest, 1));
+        if (parse_not_same(step, first, written, self->n_registers) < 0 || PyErr_Occurred()) {
+            return -1;
+        }
+        step->i2 = changed;
+        return changed >= 0 && changed <= step->i1 && guard_require_torch() == 0 ? 1 : PyErr_Occurred() ? -1 : 0;
+    }
     case OP_NOT_SAME:
         return n != 1 ? 0 : parse_not_same(step, first, written, self->n_registers) < 0 ? -1 : 1;
     case OP_GLOBAL_STATE:

@@ -178,6 +178,86 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
     return 1;
 }
 
+typedef struct {
+    uintptr_t low, high; /* addresses from the first element to behind the last */
+    int changed;
+} Span;
+
+/* 1: `span` is where the tensor's elements lie, 0: it has none, -1: DLPack can't say. */
+static int
+span_of(PyObject *tensor, Span *span)
+{
+    DLTensor dl;
+    if (torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+        PyErr_Clear();
+        return -1;
+    }
+    int64_t last = 0;
+    for (int32_t i = 0; i < dl.ndim; i++) {
+        if (dl.shape[i] == 0) {
+            return 0;
+        }
+        last += (dl.shape[i] - 1) * dl.strides[i];
+    }
+    span->low = (uintptr_t)dl.data + dl.byte_offset;
+    span->high = span->low + (uintptr_t)(last + 1) * (((uintptr_t)dl.dtype.bits * dl.dtype.lanes + 7) / 8);
+    return 1;
+}
+
+static int
+compare_spans(const void *a, const void *b)
+{
+    uintptr_t x = ((const Span *)a)->low, y = ((const Span *)b)->low;
+    return (x > y) - (x < y);
+}
+
+/* Whether none of the first `changed` tensors lies where another one does. Each tensor counts from its first to its last
+ * element, so two that interleave are not disjoint. */
+int
+guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed)
+{
+    Span small[32];
+    Span *spans = n <= 32 ? small : PyMem_New(Span, n);
+    if (spans == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int disjoint = 1;
+    Py_ssize_t found = 0;
+    for (Py_ssize_t i = 0; disjoint && i < n; i++) {
+        int state = span_of(registers[which[i]], &spans[found]);
+        spans[found].changed = i < changed;
+        found += state == 1;
+        disjoint = state >= 0;
+    }
+    if (disjoint && found > 1) {
+        qsort(spans, (size_t)found, sizeof(Span), compare_spans);
+        uintptr_t reached = 0, changed_until = 0;
+        for (Py_ssize_t i = 0; disjoint && i < found; i++) {
+            disjoint = spans[i].low >= (spans[i].changed ? reached : changed_until);
+            reached = spans[i].high > reached ? spans[i].high : reached;
+            if (spans[i].changed && spans[i].high > changed_until) {
+                changed_until = spans[i].high;
+            }
+        }
+    }
+    if (spans != small) {
+        PyMem_Free(spans);
+    }
+    return disjoint;
+}
+
+/* Whether `other` begins so many bytes behind `tensor`. */
+int
+guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes)
+{
+    Span a, b;
+    if (guard_require_torch() < 0) {
+        return -1;
+    }
+    return span_of(tensor, &a) == 1 && span_of(other, &b) == 1 && (int64_t)(b.low - a.low) == bytes;
+}
+
 /* One attribute, or the result of one method, against what is expected; sizes are compared element by element. */
 static int
 attribute_is(PyObject *tensor, const char *name, int call, PyObject *expected)

@@ -54,6 +54,8 @@
     X(TENSOR_SLOW, "tensor_slow", "r*")                  \
     X(TENSOR_SAME, "tensor_same", "rr")                  \
     X(NOT_SAME, "not_same", "*")                         \
+    X(DISJOINT, "disjoint", "*")                         \
+    X(MEMORY_OFFSET, "memory_offset", "rri")             \
     X(INT_RANGE, "int_range", "rii")                     \
     X(INT_DIV, "int_div", "rii")                         \
     X(FLOAT_IS_NAN, "float_is_nan", "r")                 \
@@ -115,6 +117,8 @@ typedef struct TensorSpec TensorSpec;
 TensorSpec *guard_tensor_parse(PyObject *operands); /* a new spec from (cls, dtype_code, ...), or NULL with an exception */
 PyObject *guard_tensor_class(const TensorSpec *spec);
 int guard_tensor_check(const TensorSpec *spec, PyObject *tensor);
+int guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed);
+int guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes);
 int guard_tensor_slow_check(PyObject *operands, PyObject *tensor);
 int guard_require_torch(void); /* -1 with an exception before init_torch */
 PyObject *guard_attribute_path(PyObject *root, const char *path);

@@ -29,6 +29,7 @@ from .bytecode.stack import PREV_EXC, VALUE, StackKind
 from .codegen import INPUTS, OUTPUTS, Codegen, Plan
 from .frame_policy import Artifact
 from .guards import Guard, build_program
+from .guards.memory import guard_memory
 from .interpreter import ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
@@ -367,9 +368,14 @@ class _FrameCompiler:
 
     # -- guards and the entry
     def _guard_aliases(self, output: OutputGraph, inputs: list[Any]) -> None:
-        """Tensors whose memory the graph changes must be other tensors than the rest, as they were while tracing."""
-        if output.mutated_inputs():
-            output.guards.distinct([t.source for t in output.inputs if t.source is not None])
+        """What is changed must be as apart from the rest as it was while tracing: memory of tensors, containers, objects."""
+        mutated = {id(t) for t in output.mutated_inputs()}
+        if mutated:
+            known = [(t.source, t.value, id(t) in mutated) for t in output.inputs if t.source is not None]
+            known = [k for k in known if k[1] is not None and k[1].device.type != "meta"]
+            guard_memory(
+                output.guards, [(s, v) for s, v, changed in known if changed], [(s, v) for s, v, changed in known if not changed]
+            )
         output.effects.guard_distinct(output.guards)
 
     def _entry(

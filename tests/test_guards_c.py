@@ -430,7 +430,33 @@ def test_relations():
     assert holds(("not_same", []))
 
 
+def test_memory():
+    base = torch.zeros(40)
+    parts = [base[i * 4 : i * 4 + 4] for i in range(10)]
+
+    def disjoint(*tensors, changed=1):
+        loads = [("load_local", i, i) for i in range(len(tensors))]
+        return holds(*loads, ("disjoint", list(range(len(tensors))), changed), args=tensors)
+
+    assert disjoint(*parts, changed=10) and disjoint(*reversed(parts), changed=3)
+    assert not disjoint(base, parts[0]) and not disjoint(parts[9], base) and not disjoint(base, base)
+    assert disjoint(parts[0], base[4:], base[8:]) and not disjoint(parts[0], base[4:], base[8:], changed=2)
+    assert disjoint(base, base, changed=0) and disjoint(base, base[:0]) and disjoint(base[:0], base)
+    many = [torch.zeros(3) for _ in range(100)]
+    assert disjoint(*many, changed=50) and not disjoint(*many, many[7][1:], changed=50)
+    assert disjoint(*many, many[70][1:], changed=50) and not disjoint(many[3], many[3].t())
+    columns = base.view(10, 4)
+    assert not disjoint(columns[:, 0], columns[:, 1])  # they interleave
+    assert not disjoint(torch.zeros(2), torch.zeros(2, device="meta"))
+    two = (("load_local", 0, 0), ("load_local", 1, 1))
+    assert holds(*two, ("memory_offset", 0, 1, 16), args=(base, parts[1]))
+    assert not holds(*two, ("memory_offset", 0, 1, 16), args=(base, parts[2]))
+    assert holds(*two, ("memory_offset", 0, 1, -16), args=(parts[1], base))
+
+
 def test_integers():
+    assert check(types.CellType(), "cell_empty") and not check(types.CellType(None), "cell_empty")
+    assert not check(5, "cell_empty")
     assert all(check(i, "int_range", -2, 5) == (-2 <= i <= 5) for i in range(-4, 8))
     assert all(check(i, "int_div", 4, 3) == (i % 4 == 3) for i in range(-9, 9))
     for wrong in (2**63, True, 1.0):

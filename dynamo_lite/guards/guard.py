@@ -63,6 +63,8 @@ KINDS: dict[str, Kind] = {
     "tensor_same": Kind(4, lambda other: f"is the same tensor as {other}"),
     "not_same": Kind(4, lambda other: f"is another object than {other}"),
     "all_distinct": Kind(4, lambda *others: f"and {', '.join(o.name for o in others)} are all different objects"),
+    "disjoint": Kind(4, lambda n, *others: f"and {', '.join(o.name for o in others)} lie apart in memory"),
+    "memory_offset": Kind(4, lambda other, n: f"lies {n} bytes before {other}"),
     "global_state": Kind(
         0, lambda *state: "torch's grad mode, autocast, default dtype and device, modes are as when compiled"
     ),

@@ -14,7 +14,7 @@ from ..source import PathKey, Source
 from .guard import KINDS, Guard
 
 # Checks that involve a second source: its register goes where the expectation holds the source.
-_PAIR_KINDS = {"tensor_same", "not_same", "all_distinct"}
+_PAIR_KINDS = {"tensor_same", "not_same", "all_distinct", "disjoint", "memory_offset"}
 
 
 @dataclasses.dataclass
@@ -48,6 +48,13 @@ class _Builder:
             self.emit((guard.kind, *guard.expected), guard.text)
         elif guard.kind == "all_distinct":
             self.emit(("not_same", [register, *(self.register(other) for other in guard.expected)]), guard.text)
+        elif guard.kind == "disjoint":
+            changed, *others = guard.expected
+            self.emit(("disjoint", [register, *(self.register(other) for other in others)], changed), guard.text)
+        elif guard.kind == "memory_offset":
+            other, distance = guard.expected
+            text = f"{guard.source.name} {KINDS[guard.kind].words(other.name, distance)}"
+            self.emit(("memory_offset", register, self.register(other), distance), text)
         elif guard.kind == "tensor":
             # The last field is the dtype in words; the program has it as DLPack's code and bits.
             self.emit((guard.kind, register, *guard.expected[:-1]), guard.text)

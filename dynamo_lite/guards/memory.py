@@ -1,0 +1,53 @@
+"""Guards on which tensors share memory, for graphs that change some of it.
+
+Invariant: with these guards, and those on sizes and strides, every element that is changed is an element of the same inputs as
+when the graph was captured.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..source import Source
+from .guard import GuardSet
+
+Input = tuple[Source, torch.Tensor]
+
+
+def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[Input]) -> None:
+    """Requires that tensors overlap as they do now.
+
+    Args:
+        changed: inputs whose memory the graph changes.
+        others: the other inputs.
+    """
+    if not any(_overlap(tensor, other) for i, (_, tensor) in enumerate(changed) for _, other in [*changed[:i], *others]):
+        _apart(guards, changed, others)
+        return
+    for i, (source, tensor) in enumerate(changed):
+        apart = []
+        for other_source, other in [*changed[:i], *others]:
+            if _overlap(tensor, other):
+                guards.add(source, "memory_offset", other_source, other.data_ptr() - tensor.data_ptr())
+            else:
+                apart.append((other_source, other))
+        _apart(guards, [(source, tensor)], apart)
+
+
+def _apart(guards: GuardSet, changed: Sequence[Input], others: Sequence[Input]) -> None:
+    sources = [source for source, _ in [*changed, *others]]
+    if len(sources) > 1:
+        guards.add(sources[0], "disjoint", len(changed), *sources[1:])
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    (a_low, a_high), (b_low, b_high) = _span(a), _span(b)
+    return a_low < b_high and b_low < a_high
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    if not tensor.numel():
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.itemsize
