@@ -163,18 +163,22 @@ class _FrameCompiler:
             with _restoring(output):
                 try:
                     returned = realized(tx, tx.run())
-                    return self._finish(tx, state, returned, None)
-                except BreakReached as reached:
-                    assert self.error is not None
                     try:
-                        return self._finish(tx, state, None, reached.index)
+                        return self._finish(tx, state, returned, None)
                     except exc.Unsupported as error:
-                        # What is alive here can't be rebuilt after a graph: break earlier.
-                        self._note_rebuild(tx, error)
-                        visit = error.visit if error.visit is not None else self._earlier(tx.visits)
+                        self._note(tx, error)
+                        visit = error.visit if error.visit is not None else tx.visits - 1
+                except BreakReached as reached:
+                    result, visit = self._finish_break(tx, state, reached.index)
+                    if result is not None:
+                        return result
                 except exc.Unsupported as error:
                     self._note(tx, error)
                     visit = error.visit if error.visit is not None else tx.visits - 1
+                    if error.visit is None and tx.take_back():
+                        result, visit = self._finish_break(tx, state, tx.current.index)
+                        if result is not None:
+                            return result
                 except ObservedException as error:
                     self._note(tx, self._uncaught(tx, error))
                     visit = tx.visits - 1
@@ -184,6 +188,15 @@ class _FrameCompiler:
                     _original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}"
                 )
                 return self._run_original(tx, state)
+
+    def _finish_break(self, tx: Translator, state: tuple[Any, ...], index: int) -> tuple[Any, int | None]:
+        """The guarded code that ends before an instruction; or None, and where to break instead."""
+        try:
+            return self._finish(tx, state, None, index), None
+        except exc.Unsupported as error:
+            # What is alive here can't be rebuilt after a graph: break earlier.
+            self._note_rebuild(tx, error)
+            return None, error.visit if error.visit is not None else self._earlier(tx.visits)
 
     def _wanted_break(self, index: int) -> bool:
         """Whether the settings ask for a break before this instruction."""

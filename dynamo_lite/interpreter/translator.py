@@ -4,7 +4,8 @@ A :class:`Translator` evaluates one frame: locals, cells, an operand stack of tr
 that is run to its end (generators: to the next ``yield``) before the caller goes on. The frame that was caught is the root.
 
 Invariants: the operand stack holds what CPython's would hold at this instruction, NULL being :data:`NULL`; a trace that stops
-at a break leaves the root's state as it was before the breaking instruction, because the trace is then made anew up to there.
+at a break leaves the root's state as it was before the breaking instruction: that one is taken back, or the trace is made anew
+up to there.
 """
 from __future__ import annotations
 
@@ -126,6 +127,7 @@ class Translator(Protocols):
         self.visits = 0
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
+        self._before: tuple[list[VariableTracker], int] = ([], 0)
         self.break_visit: int | None = None
         self.break_at: Callable[[int], bool] | None = None
 
@@ -180,6 +182,8 @@ class Translator(Protocols):
         instruction = self.current = instructions[self.index]
         if self.parent is None:
             self._enter_instruction(instruction)
+        else:
+            self.output.effects.epoch += 1
         try:
             handler = HANDLERS.get(instruction.opname)
             if handler is None:
@@ -198,10 +202,21 @@ class Translator(Protocols):
         if self.break_visit == self.visits:
             raise BreakReached(instruction.index)
         self.visits += 1
+        self._before = (list(self.stack), self.output.effects.epoch)
         if self.break_at is not None and self.break_at(instruction.index):
             unsupported("explicit_break", f"asked for before {instruction.opname}")
         if self.visits > config.max_trace_instructions:
             unsupported("trace_too_long", f"more than {config.max_trace_instructions} instructions")
+
+    def take_back(self) -> bool:
+        """Undoes the root's current instruction, which has given up, if nothing but the stack has been changed by it."""
+        stack, epoch = self._before
+        if self.output.effects.epoch != epoch:
+            return False
+        self.stack[:] = stack
+        self.keyword_names = ()
+        self.visits -= 1
+        return True
 
     def unwind(self, error: ObservedException, instruction: Instruction) -> None:
         """Goes to the handler of the instruction, or out of the frame (Python/ceval.c, exception_unwind)."""
