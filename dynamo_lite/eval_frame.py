@@ -10,12 +10,14 @@ import contextlib
 import copy
 import functools
 import gc
+import itertools
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from . import _eval_frame, config, convert_frame, exc, log, trace_rules
 from .backends import lookup_backend
@@ -208,8 +210,10 @@ class CompiledModule(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
         # nn.Module.__init__ would make tables of its own; this module's tables are the original's.
         object.__setattr__(self, "_orig_mod", module)
-        bound = types.MethodType(call_module, module)
-        object.__setattr__(self, "_compiled_call", _eval_frame.CompiledFunction(bound, hook))
+        caller = _caller_of(module)
+        if hook.roots is not None:
+            hook.roots.set(caller.__code__, True)
+        object.__setattr__(self, "_compiled_call", _eval_frame.CompiledFunction(types.MethodType(caller, module), hook))
         object.__setattr__(self, "_hook", hook)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -253,6 +257,22 @@ class CompiledModule(torch.nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._hook)
+
+
+# Modules of the same structure share a frame, and with it what is compiled for them; others must not share its limit.
+_callers: weakref.WeakValueDictionary[Any, types.FunctionType] = weakref.WeakValueDictionary()
+
+
+def _caller_of(module: torch.nn.Module) -> types.FunctionType:
+    """The function whose frame is the module's call."""
+    structure = tuple((name, type(part)) for name, part in module.named_modules())
+    tensors = itertools.chain(module.named_parameters(), module.named_buffers())
+    key = (structure, tuple((name, tuple(t.shape), t.dtype) for name, t in tensors if not is_lazy(t)))
+    known = _callers.get(key)
+    if known is None:
+        code = call_module.__code__.replace()
+        known = _callers[key] = types.FunctionType(code, call_module.__globals__, call_module.__name__)
+    return known
 
 
 _own = object.__getattribute__

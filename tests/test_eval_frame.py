@@ -234,3 +234,22 @@ def test_recompile_limit_is_said_once_and_stays_right(caplog):
     assert len(counter.graphs) == dynamo_lite.config.recompile_limit
     assert sum("recompile_limit" in r.getMessage() for r in caplog.records) == 1
     assert f(torch.zeros(1), "").item() == 0
+
+
+def test_many_modules_do_not_share_a_limit():
+    counter = Counter()
+    dynamo_lite.register_backend(counter, name="counted_modules")
+    modules = [nn.Sequential(*[nn.ReLU() for _ in range(n + 1)]) for n in range(12)]
+    for module in modules:
+        assert dynamo_lite.compile(module, backend="counted_modules")(torch.ones(2)).tolist() == [1, 1]
+    assert len(counter.graphs) == 12
+
+
+def test_layers_compiled_one_by_one_share_an_artifact():
+    counter = Counter()
+    dynamo_lite.register_backend(counter, name="counted_layers")
+    layers = [dynamo_lite.compile(nn.Linear(3, 3), backend="counted_layers") for _ in range(12)]
+    x = torch.randn(2, 3)
+    for layer in layers:
+        assert torch.allclose(layer(x), layer._orig_mod(x))
+    assert len(counter.graphs) == 1
