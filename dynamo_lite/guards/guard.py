@@ -6,6 +6,7 @@ and how the expectation reads in words. Invariant: a (source, kind, expectation)
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,10 @@ KINDS: dict[str, Kind] = {
 }
 
 
+# Guards on which function or class something is: they rarely fail.
+_STRUCTURE = frozenset({"is", "code_is", "type_is", "dict_has", "dict_lacks"})
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Guard:
     """One expectation of one value. `expected` are the operands of the check, in the program's order."""
@@ -100,6 +105,15 @@ class GuardSet:
         key = (source.key, kind, tuple(_identity(e) for e in expected))
         if key not in self._guards:
             self._guards[key] = Guard(source, kind, expected)
+
+    def count(self) -> int:
+        """How many guards there are of single values."""
+        return len(self._guards)
+
+    def only_structure_since(self, count: int) -> bool:
+        """Whether what was added since there were `count` guards fixes no number, size or length."""
+        added = itertools.islice(self._guards.values(), count, None)
+        return all(guard.kind in _STRUCTURE for guard in added)
 
     def distinct(self, sources: list[Source]) -> None:
         """Requires all these objects, and those of earlier calls, to be different ones."""

@@ -127,7 +127,7 @@ class Translator(Protocols):
         self.visits = 0
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
-        self._before: tuple[list[VariableTracker], int] = ([], 0)
+        self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)
         self.break_visit: int | None = None
         self.break_at: Callable[[int], bool] | None = None
 
@@ -202,16 +202,19 @@ class Translator(Protocols):
         if self.break_visit == self.visits:
             raise BreakReached(instruction.index)
         self.visits += 1
-        self._before = (list(self.stack), self.output.effects.epoch)
+        self._before = (list(self.stack), self.output.effects.epoch, self.output.guards.count())
         if self.break_at is not None and self.break_at(instruction.index):
             unsupported("explicit_break", f"asked for before {instruction.opname}")
         if self.visits > config.max_trace_instructions:
             unsupported("trace_too_long", f"more than {config.max_trace_instructions} instructions")
 
     def take_back(self) -> bool:
-        """Undoes the root's current instruction, which has given up, if nothing but the stack has been changed by it."""
-        stack, epoch = self._before
-        if self.output.effects.epoch != epoch:
+        """Undoes the root's current instruction, which has given up, if nothing but the stack has been changed by it.
+
+        Guards that it needed stay; where they fix values that plain Python will look at, a new trace is better.
+        """
+        stack, epoch, guards = self._before
+        if self.output.effects.epoch != epoch or not self.output.guards.only_structure_since(guards):
             return False
         self.stack[:] = stack
         self.keyword_names = ()
