@@ -7,7 +7,7 @@ import torch as _torch
 from . import _guards, config, exc
 from .backends import list_backends, lookup_backend, register_backend
 from .backends.metrics import metrics, reset_metrics
-from .debug import ExplainOutput, ExportResult, explain, export
+from .debug import ExplainOutput, ExportResult, explain, export, generated_code
 from .eval_frame import (
     allow_in_graph,
     assume_constant_result,
@@ -24,6 +24,6 @@ _guards.init_torch(_torch)
 
 __all__ = [
     "ExplainOutput", "ExportResult", "allow_in_graph", "assume_constant_result", "compile", "config", "disable",
-    "disallow_in_graph", "exc", "explain", "export", "graph_break", "is_compiling", "list_backends", "lookup_backend",
+    "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling", "list_backends", "lookup_backend",
     "metrics", "register_backend", "reset", "reset_metrics", "set_logs",
 ]

@@ -281,11 +281,14 @@ class _FrameCompiler:
     def _call_backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         log.count("graphs")
         if log.enabled("graph_code"):
-            log.artifact("graph_code").info("graph of %s\n%s", frame_policy.place(_original(self.code, 0)[0]), graph.print_readable(False))
+            place = frame_policy.place(_original(self.code, 0)[0])
+            log.artifact("graph_code").info("graph of %s\n%s", place, graph.print_readable(False))
         if self.settings.on_graph is not None:
             self.settings.on_graph(graph)
         with log.phase("backend"):
-            return self.settings.compile_graph(graph, [t.fake for t in inputs])
+            compiled = self.settings.compile_graph(graph, [t.fake for t in inputs])
+        graph.meta["generated_code"] = getattr(compiled, "generated_code", ())
+        return compiled
 
     def _emit(
         self,

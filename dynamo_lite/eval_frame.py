@@ -99,7 +99,7 @@ def innermost(model: Any) -> Any:
 
 def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None) -> Any:
     compiled = _eval_frame.CompiledFunction(model, hook)
-    code = _code_of(model)
+    code = code_of(model)
     if hook is not None and code is not None and hook.roots is not None:
         hook.roots.set(code, True)
     with contextlib.suppress(AttributeError):
@@ -107,7 +107,7 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None) -> Any:
     return compiled
 
 
-def _code_of(model: Any) -> types.CodeType | None:
+def code_of(model: Any) -> types.CodeType | None:
     """The code that a call of `model` runs first, if that is Python."""
     while isinstance(model, functools.partial):
         model = model.func

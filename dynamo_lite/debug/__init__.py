@@ -1,5 +1,7 @@
-"""Looking inside: :func:`explain` reports what a call captured, :func:`export` gives the one graph of a function."""
+"""Looking inside: :func:`explain` reports what a call captured, :func:`export` gives the one graph of a function,
+:func:`generated_code` what the backend wrote."""
 from .explain import ExplainOutput, explain
 from .export import ExportResult, export
+from .generated import generated_code
 
-__all__ = ["ExplainOutput", "ExportResult", "explain", "export"]
+__all__ = ["ExplainOutput", "ExportResult", "explain", "export", "generated_code"]

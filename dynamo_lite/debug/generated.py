@@ -1,0 +1,47 @@
+"""generated_code: what the backend wrote for a compiled function or module.
+
+Invariant: only reads; nothing is compiled or run.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from .. import _eval_frame
+from ..eval_frame import CompiledModule, code_of
+
+
+def generated_code(compiled: Any) -> str:
+    """The source that the backend generated for what has been compiled so far, graph by graph.
+
+    Args:
+        compiled: what ``compile`` returned.
+
+    Returns:
+        the text; empty before the first call, and for backends that generate nothing.
+
+    Raises:
+        TypeError: `compiled` is not a compiled function or module.
+    """
+    entry = compiled._compiled_call if isinstance(compiled, CompiledModule) else compiled
+    if not isinstance(entry, _eval_frame.CompiledFunction):
+        raise TypeError(f"generated_code takes what compile() returned, not a {type(compiled).__name__}")
+    code = code_of(entry.fn)
+    parts: list[str] = []
+    for artifact in _artifacts(code, entry.hook, set()) if code is not None else ():
+        if artifact.graph is not None:
+            parts.extend(artifact.graph.meta.get("generated_code", ()))
+    return "\n\n".join(parts)
+
+
+def _artifacts(code: types.CodeType, hook: Any, seen: set[types.CodeType]) -> Iterator[Any]:
+    """What is remembered of a frame's entries, and of those of its resume functions."""
+    if code in seen:
+        return
+    seen.add(code)
+    for entry in _eval_frame.entries(code, hook):
+        yield entry.extra
+        for constant in entry.code.co_consts if entry.code is not None else ():
+            if isinstance(constant, types.CodeType):
+                yield from _artifacts(constant, hook, seen)
