@@ -31,20 +31,20 @@ def finish(
         results: what the captured graph returned: fake tensors and other things.
     """
     mutated = [i for i, t in enumerate(inputs) if t is not None and t.storage.version > 0]
-    _refuse_shared_inputs(inputs, mutated)
-    values = _Values(memory, emit)
+    refuse_shared_inputs(inputs, mutated)
+    values = Values(memory, emit)
     made: dict[int, OutputRecipe] = {}
     for result in results:
         if id(result) not in made:
-            made[id(result)] = _recipe(result, memory, inputs, values)
+            made[id(result)] = recipe(result, memory, inputs, values)
     recipes = tuple(made[id(result)] for result in results)
-    _write_back(graph, memory, emit, inputs, mutated)
+    write_back(graph, memory, emit, inputs, mutated)
     graph.output(tuple(values.nodes))
     graph.output_node().meta["val"] = tuple(node.meta["val"] for node in values.nodes)
     return AtenGraph(graph, constants, recipes, tuple(mutated))
 
 
-class _Values:
+class Values:
     """The values that the graph computes for its results; each has memory of its own."""
 
     def __init__(self, memory: Memory, emit: Emit) -> None:
@@ -70,7 +70,7 @@ class _Values:
         return found
 
 
-def _recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: _Values) -> OutputRecipe:
+def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Values) -> OutputRecipe:
     if not isinstance(result, torch.Tensor):
         return LiteralOutput(result)
     tracked = memory.find(result)
@@ -92,7 +92,7 @@ def _recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: _
     return OutputAlias(base, tuple(fake.shape), tuple(fake.stride()), offset, chain)
 
 
-def _write_back(
+def write_back(
     graph: Graph, memory: Memory, emit: Emit, inputs: list[Tracked | None], mutated: list[int]
 ) -> None:
     pairs: list[tuple[Node, Node]] = []
@@ -113,7 +113,7 @@ def _write_back(
         node.meta["val"] = place.meta["val"]
 
 
-def _refuse_shared_inputs(inputs: list[Tracked | None], mutated: list[int]) -> None:
+def refuse_shared_inputs(inputs: list[Tracked | None], mutated: list[int]) -> None:
     """Two inputs of one memory, one of them written: the other would have to change too."""
     if not mutated:
         return

@@ -95,7 +95,7 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     recorder.add_inputs(gm, example_inputs)
-    with _global_state_kept(), mode, torch._C._AutoDispatchBelowAutograd(), recorder:
+    with global_state_kept(), mode, torch._C._AutoDispatchBelowAutograd(), recorder:
         try:
             results = recorder.interpret(gm, example_inputs)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
@@ -109,7 +109,7 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
 
 
 @contextlib.contextmanager
-def _global_state_kept() -> Iterator[None]:
+def global_state_kept() -> Iterator[None]:
     """Grad mode as before, whatever nodes of the graph switched; and no fake tensor left in autocast's cache of
     casts.
     """
@@ -181,6 +181,10 @@ class Recorder(TorchDispatchMode):
                 results = args[0]
                 return tuple(results) if isinstance(results, (tuple, list)) else (results,)
         raise AssertionError("the graph has no output")
+
+    def end_of_forward(self) -> None:
+        """What is recorded from now on comes from no node of the captured graph."""
+        self._origin = None
 
     # ------------------------------------------------------------ dispatch
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:

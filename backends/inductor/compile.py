@@ -27,7 +27,10 @@ from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.joint import record_joint
+from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
+from dynamo_lite.backends.aot.training import training_function
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp import header
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
@@ -58,9 +61,9 @@ def inductor_lite(
         tuple of sources) and ``mutated_inputs`` (indices of the inputs that it writes).
     """
     chosen = _checked(options)
-    if needs_gradients(gm, example_inputs):
-        return _run_eager(gm, "it needs gradients, which are not compiled yet")
     native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
+    if needs_gradients(gm, example_inputs):
+        return _compile_training(gm, example_inputs, native)
     try:
         with log.phase("aot"):
             aten = record(gm, example_inputs, FOR_KERNELS if native else REQUIRED)
@@ -73,6 +76,11 @@ def inductor_lite(
         "no_autocast": torch.is_autocast_enabled("cpu"),
         "inference": aten.inference,
     }
+    return _build(aten, native, scopes)
+
+
+def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
+    """A compiled aten graph: by kernels if it can be, otherwise by library calls."""
     if native:
         try:
             return _compile(aten, lower_and_schedule(aten.graph, aten.constants, codecache.simd()), scopes)
@@ -83,6 +91,52 @@ def inductor_lite(
             what = "a graph can't be lowered (a fault of dynamo_lite, please report it)"
             _report_library_run(what, "lowering failed", e)
     return _compile(aten, library_program(aten), scopes)
+
+
+def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool) -> Callable[..., tuple[Any, ...]]:
+    """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
+    decompositions = FOR_KERNELS if native else REQUIRED
+    try:
+        with log.phase("aot"):
+            joint = record_joint(gm, example_inputs, decompositions)
+            forward, saved = partition(joint)
+            backward = backward_graph(joint, saved)
+    except CannotFunctionalize as e:
+        return _run_eager(gm, str(e))
+    except Exception as e:
+        # Whatever it is, eager has it too, or is right where tracing is wrong.
+        return _run_eager(gm, f"its gradients can't be traced: {type(e).__name__}: {e}")
+    if log.enabled("aot_graphs"):
+        text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
+        log.artifact("aot_graphs").info("%s", text)
+    everything = tuple(joint.differentiable)
+
+    def compile_backward(given: tuple[bool, ...]) -> Callable[..., tuple[Any, ...]]:
+        graph = backward
+        if given != everything:
+            # The engine runs this without the state that the forward pass was traced in.
+            with log.phase("aot"), torch.set_grad_enabled(grad), torch.autocast("cpu", autocast_dtype, enabled=autocast):
+                graph = backward_graph(record_joint(gm, example_inputs, decompositions, given), saved)
+        return _build(graph, native, {})
+
+    grad = torch.is_grad_enabled()
+    autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    scopes = {"no_autocast": autocast}
+    call = _build(forward, native, scopes)
+    run = training_function(joint, call, saved, compile_backward)
+    return _Trained(run, call.generated_code, joint.mutated)  # type: ignore[attr-defined]
+
+
+class _Trained:
+    """What ``inductor_lite`` returns of a graph that takes part in autograd."""
+
+    def __init__(self, run: Callable[..., tuple[Any, ...]], code: tuple[str, ...], mutated: tuple[int, ...]) -> None:
+        self._run = run
+        self.generated_code = code
+        self.mutated_inputs = mutated
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self._run(*inputs)
 
 
 def _report_library_run(what: str, kind: str, error: Exception) -> None:

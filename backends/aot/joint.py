@@ -1,0 +1,250 @@
+"""The joint graph: what a captured graph computes, and the gradients that autograd derives of it, in one aten graph.
+
+The captured graph runs on fake tensors with autograd on, under the recorder, which sits below autograd and so sees
+only aten calls; then autograd's own engine computes the gradients of the results for fake incoming gradients
+("tangents"), under the same recorder. So every formula is autograd's own, views and in-place operations included.
+
+Invariant: nodes up to ``JointGraph.forward`` are the calls that eager makes in the forward pass, in order; the later
+ones those of its backward pass. What a later node reads of the earlier ones is what eager saves.
+"""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+from torch.fx import Graph, GraphModule, Node
+
+from dynamo_lite.backends.aot.finish import Values, recipe, refuse_shared_inputs, write_back
+from dynamo_lite.backends.aot.functional import CannotFunctionalize
+from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
+from dynamo_lite.backends.aot.record import Decompositions, Recorder, fake_mode_of, global_state_kept
+
+aten = torch.ops.aten
+
+_FAKE_HISTORY = "torch::autograd::Error"
+"""The ``grad_fn`` that the front end gives the fake twin of an input that is no leaf."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """How one result of the captured graph is made.
+
+    Attributes:
+        recipe: as in ``AtenGraph.outputs``, of the forward graph's values and the inputs.
+        detached: whether it is no part of the autograd graph though what it is a view of is.
+    """
+
+    recipe: OutputRecipe
+    detached: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class JointGraph:
+    """See the module's docstring.
+
+    Attributes:
+        graph: without an output node; the writes to inputs are among the forward nodes.
+        constants: tensors that ``get_attr`` nodes name.
+        inputs: the placeholders of the captured graph's inputs.
+        forward: the nodes of the forward pass, placeholders and constants included.
+        values: the nodes that the forward pass computes for its results, each with memory of its own.
+        differentiable: for each value, whether gradients flow through it.
+        results: how the captured graph's results are made of that.
+        mutated: indices of the inputs that are written.
+        tangents: for each value the placeholder of its incoming gradient; None where there is none.
+        gradients: the nodes that the backward pass computes, each with memory of its own.
+        gradient_recipes: for each input its gradient, of ``gradients`` (``ValueOutput``) and ``tangents`` (
+            ``InputOutput``, counted without those that are None).
+    """
+
+    graph: Graph
+    constants: dict[str, torch.Tensor]
+    inputs: list[Node]
+    forward: set[Node]
+    values: list[Node]
+    differentiable: list[bool]
+    results: list[Result]
+    mutated: tuple[int, ...]
+    tangents: list[Node | None] = dataclasses.field(default_factory=list)
+    gradients: list[Node] = dataclasses.field(default_factory=list)
+    gradient_recipes: list[OutputRecipe] = dataclasses.field(default_factory=list)
+
+
+def record_joint(
+    gm: GraphModule, example_inputs: list[Any], decompositions: Decompositions, given: tuple[bool, ...] | None = None
+) -> JointGraph:
+    """The joint graph of ``gm``.
+
+    Args:
+        gm, example_inputs, decompositions: as for ``record.record``.
+        given: for each value whether a gradient comes in; all that are differentiable if None. The forward part of
+            the graph, node names included, does not depend on it.
+
+    Raises:
+        CannotFunctionalize: the graph does something that has no form as a pair of functional graphs.
+    """
+    if any(isinstance(value, torch.SymInt) or _is_symbolic(value) for value in example_inputs):
+        raise CannotFunctionalize("gradients of a graph with symbolic sizes")
+    mode = fake_mode_of(gm, example_inputs)
+    recorder = Recorder(mode, decompositions)
+    with global_state_kept(), mode:
+        inputs = _leaves(example_inputs)
+        recorder.add_inputs(gm, inputs)
+        grad_mode = torch.is_grad_enabled()
+        try:
+            with recorder:
+                results = recorder.interpret(gm, inputs)
+                torch._C._set_grad_enabled(grad_mode)
+                _refuse_hidden_autograd(inputs, results)
+                results = _owned(results, recorder)
+            joint, bases = _forward_part(recorder, inputs, results)
+            _backward_part(joint, recorder, inputs, bases, given)
+        except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
+            raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
+    return joint
+
+
+def _is_symbolic(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+
+
+def _leaves(example_inputs: list[Any]) -> list[Any]:
+    """The inputs as leaves of autograd, whatever they are outside and whatever was done to the examples since."""
+    made = []
+    for value in example_inputs:
+        if isinstance(value, torch.Tensor):
+            if value.grad_fn is not None and value.grad_fn.name() != _FAKE_HISTORY:
+                raise CannotFunctionalize("an input is written under autograd")
+            leaf = value.detach()
+            made.append(leaf.requires_grad_() if value.requires_grad else leaf)
+        else:
+            made.append(value)
+    return made
+
+
+def _refuse_hidden_autograd(inputs: list[Any], results: tuple[Any, ...]) -> None:
+    for value in inputs:
+        if isinstance(value, torch.Tensor):
+            if value.grad_fn is not None:
+                raise CannotFunctionalize("an input is written under autograd")
+            if value.grad is not None:
+                raise CannotFunctionalize("a backward pass inside the graph")
+    known = {id(value) for value in inputs}
+    for value in results:
+        if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf and id(value) not in known:
+            raise CannotFunctionalize("a result that is a new leaf of autograd")
+
+
+def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
+    """The results, in which no tensor shares memory with another that autograd does not know to be its base."""
+    made: dict[int, Any] = {}
+    taken: set[int] = set()
+    for value in results:
+        if not isinstance(value, torch.Tensor) or id(value) in made:
+            continue
+        made[id(value)] = value
+        tracked = recorder.memory.find(value)
+        if tracked is None:
+            raise CannotFunctionalize("a result that was not made by this graph")
+        root = tracked.storage.root
+        if tracked is root or not value.requires_grad or (value._is_view() and value._base is root.fake):
+            continue
+        if any(known is root for known in recorder.inputs) or id(root) in taken:
+            raise CannotFunctionalize("a result that shares memory in a way that autograd does not know")
+        taken.add(id(root))
+        copy = value.clone()
+        if copy.stride() != value.stride():
+            raise CannotFunctionalize("a result of unusual layout that shares memory")
+        made[id(value)] = copy
+    return tuple(made.get(id(value), value) for value in results)
+
+
+def _forward_part(
+    recorder: Recorder, inputs: list[Any], results: tuple[Any, ...]
+) -> tuple[JointGraph, list[torch.Tensor | None]]:
+    """Ends the forward pass; gives for each value the fake tensor whose gradient comes in, if it has one."""
+    graph, memory = recorder.graph, recorder.memory
+    with torch.no_grad():
+        mutated = [i for i, t in enumerate(recorder.inputs) if t is not None and t.storage.version > 0]
+        refuse_shared_inputs(recorder.inputs, mutated)
+        values = Values(memory, recorder.emit)
+        made: dict[int, OutputRecipe] = {}
+        bases: list[torch.Tensor] = []
+        for value in results:
+            if id(value) not in made:
+                made[id(value)] = recipe(value, memory, recorder.inputs, values)
+                if len(values.nodes) > len(bases):
+                    bases.append(memory.find(value).storage.root.fake)  # type: ignore[union-attr]
+        write_back(graph, memory, recorder.emit, recorder.inputs, mutated)
+    kept = []
+    for value in results:
+        made_of = made[id(value)]
+        detached = False
+        if isinstance(made_of, OutputAlias):
+            base = inputs[made_of.base.index] if isinstance(made_of.base, InputOutput) else bases[made_of.base.index]
+            detached = base.requires_grad and not value.requires_grad
+            if value.requires_grad and not base.requires_grad:
+                raise CannotFunctionalize("a view that requires grad of a tensor that does not")
+        kept.append(Result(made_of, detached))
+    joint = JointGraph(
+        graph, recorder.constants, [n for n in graph.nodes if n.op == "placeholder"], set(graph.nodes), values.nodes,
+        [base.requires_grad for base in bases], kept, tuple(mutated))
+    return joint, [base if base.requires_grad else None for base in bases]
+
+
+def _backward_part(
+    joint: JointGraph, recorder: Recorder, inputs: list[Any], bases: list[torch.Tensor | None],
+    given: tuple[bool, ...] | None,
+) -> None:
+    memory, graph = recorder.memory, recorder.graph
+    wanted = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
+    heads: list[torch.Tensor] = []
+    tangents: list[torch.Tensor] = []
+    known: list[Any] = []
+    for i, base in enumerate(bases):
+        if base is None or (given is not None and not given[i]):
+            joint.tangents.append(None)
+            continue
+        tangent = torch.empty_strided(base.shape, base.stride(), dtype=base.dtype, device=base.device)
+        node = graph.placeholder(f"tangent_{i}")
+        node.meta.update(val=tangent, origin=None, static=False)
+        known.append(memory.add(tangent, node))
+        joint.tangents.append(node)
+        heads.append(base)
+        tangents.append(tangent)
+    before = [t.storage.version for t in recorder.inputs if t is not None]
+    recorder.end_of_forward()
+    grads: list[Any] = [None] * len(inputs)
+    if heads and wanted:
+        with torch._C._DisableAutocast(), recorder:
+            found = torch.autograd.grad(heads, [inputs[i] for i in wanted], tangents, allow_unused=True)
+        for i, grad in zip(wanted, found):
+            grads[i] = grad
+    if before != [t.storage.version for t in recorder.inputs if t is not None]:
+        raise CannotFunctionalize("the backward pass writes to an input")
+    with torch.no_grad():
+        values = Values(memory, recorder.emit)
+        for grad in grads:
+            if isinstance(grad, torch.Tensor) and _is_of_forward(grad, joint, recorder):
+                # The caller must not get hold of what the forward pass still owns.
+                with recorder:
+                    grad = aten.clone.default(grad)
+            made = recipe(grad, memory, known, values) if grad is not None else LiteralOutput(None)
+            if isinstance(made, OutputAlias) and made.chain is not None:
+                raise CannotFunctionalize("a gradient that is a view of another dtype")
+            joint.gradient_recipes.append(made)
+        joint.gradients = values.nodes
+
+
+def _is_of_forward(grad: torch.Tensor, joint: JointGraph, recorder: Recorder) -> bool:
+    tracked = recorder.memory.find(grad)
+    if tracked is None:
+        raise CannotFunctionalize("a gradient that was not made by this graph")
+    return recorder.memory.read(tracked.storage.root) in joint.forward
+

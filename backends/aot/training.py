@@ -1,0 +1,166 @@
+"""Runs a pair of compiled graphs as a part of autograd's graph.
+
+Invariant: to autograd the pair is one operation whose results, versions, saved tensors and gradients behave as those
+of eager's many: what it saves is freed with the graph, a saved input that was written since is reported, a gradient
+that nobody sent is no gradient, and views of inputs and of results are views that autograd knows.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
+from dynamo_lite.backends.aot.joint import JointGraph, Result
+from dynamo_lite.backends.aot.partition import Saved
+
+Call = Callable[..., tuple[Any, ...]]
+TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward); "
+         "run the function uncompiled")
+
+
+def training_function(
+    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call]
+) -> Call:
+    """The function of the captured graph's inputs that takes part in autograd.
+
+    Args:
+        joint: what was traced.
+        forward: computes the joint graph's values, then the saved ones.
+        saved: what goes to the backward pass.
+        backward_for: the compiled backward pass for the values to which gradients come in; called once for each
+            such choice, when it first occurs.
+    """
+    if not any(joint.differentiable):
+        return _Results(joint.results, _without_autograd(forward))
+    apply = _autograd_function(joint, forward, saved, backward_for).apply
+    plain = [result.recipe for result in joint.results]
+    if plain == [ValueOutput(i) for i in range(len(joint.values))]:
+        return apply  # type: ignore[no-any-return]
+    return _Results(joint.results, apply)
+
+
+class _Results:
+    """Makes the captured graph's results of the forward pass's values, under autograd."""
+
+    def __init__(self, results: list[Result], values: Call) -> None:
+        self._results = results
+        self._values = values
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        values = self._values(*inputs)
+        made: dict[int, Any] = {}
+        outputs = []
+        for result in self._results:
+            recipe = result.recipe
+            if isinstance(recipe, ValueOutput):
+                outputs.append(values[recipe.index])
+            elif isinstance(recipe, InputOutput):
+                outputs.append(inputs[recipe.index])
+            elif isinstance(recipe, LiteralOutput):
+                outputs.append(recipe.value)
+            else:
+                # One recipe object is one tensor, however often it is returned.
+                if id(recipe) not in made:
+                    made[id(recipe)] = _view(recipe, values, inputs, result.detached)
+                outputs.append(made[id(recipe)])
+        return tuple(outputs)
+
+
+def _view(recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool) -> torch.Tensor:
+    base = (values if isinstance(recipe.base, ValueOutput) else inputs)[recipe.base.index]
+    with torch.set_grad_enabled(not detached):
+        if detached:
+            base = base.detach()
+        if recipe.chain is None:
+            return base.as_strided(recipe.size, recipe.stride, base.storage_offset() + recipe.offset)
+        for target, args, kwargs, item in recipe.chain:
+            base = target(base, *args, **kwargs)
+            base = base if item is None else base[item]
+        return base
+
+
+def _without_autograd(forward: Call) -> Call:
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        with torch.no_grad():
+            return forward(*inputs)
+
+    return run
+
+
+def _autograd_function(
+    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call]
+) -> type[torch.autograd.Function]:
+    count = len(joint.values)
+    fixed = [i for i, differentiable in enumerate(joint.differentiable) if not differentiable]
+    sources = tuple(zip(saved.inputs, saved.values))
+    layouts = [_layout(node.meta["val"]) for node in joint.values]
+    backwards: dict[tuple[bool, ...], Call] = {}
+    lock = threading.Lock()
+
+    def backward_call(given: tuple[bool, ...]) -> Call:
+        with lock:
+            found = backwards.get(given)
+            if found is None:
+                found = backwards[given] = backward_for(given)
+            return found
+
+    class Compiled(torch.autograd.Function):
+        """One call of the compiled graph."""
+
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
+            computed = forward(*inputs)
+            values = computed[:count]
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(*[inputs[i] if i is not None else computed[v] for i, v in sources])
+            if fixed:
+                ctx.mark_non_differentiable(*[values[i] for i in fixed])
+            return values
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+            given = tuple(grad is not None for grad in grads)
+            call = backwards.get(given) or backward_call(given)
+            tangents = [_in_layout(g, *layouts[i]) for i, g in enumerate(grads) if g is not None]
+            if not torch.is_grad_enabled():
+                return _call_backward(call, ctx.saved_tensors, tangents)
+            with torch.no_grad():
+                made = _call_backward(call, ctx.saved_tensors, tangents)
+            # Differentiating further is an error only if it happens.
+            return tuple(None if g is None else _marked(g) for g in made)
+
+    return Compiled
+
+
+def _call_backward(call: Call, saved: tuple[Any, ...], tangents: list[torch.Tensor]) -> tuple[Any, ...]:
+    if torch.is_autocast_enabled("cpu"):
+        # Its casts are in the graph already.
+        with torch._C._DisableAutocast():
+            return call(*saved, *tangents)
+    return call(*saved, *tangents)
+
+
+def _marked(grad: torch.Tensor) -> torch.Tensor:
+    """The gradient, whose own gradient is an error."""
+    return torch._C._functions.DelayedError(TWICE.encode(), 1)(grad.detach().requires_grad_())  # type: ignore[no-any-return]
+
+
+def _layout(fake: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
+    return tuple(fake.stride()), fake.dtype
+
+
+def _in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """An incoming gradient as the backward pass was compiled for it; it may come in any layout."""
+    if grad.is_conj() or grad.is_neg():
+        grad = grad.resolve_conj().resolve_neg()
+    if grad.dtype != dtype:
+        grad = grad.to(dtype)
+    if grad.stride() != stride or grad.layout != torch.strided:
+        grad = ops.copy_strided(grad.to_dense() if grad.layout != torch.strided else grad, stride)
+    return grad
+
+
