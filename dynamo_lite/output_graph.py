@@ -55,6 +55,7 @@ class OutputGraph:
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
         self.operations = 0
+        self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
         self._line_texts: dict[tuple[types.CodeType, int], str] = {}
 
     # -- values from outside

@@ -21,12 +21,19 @@ from ..output_graph import OutputGraph
 from ..polyfills import REPLACEMENTS
 from ..source import AttrSource, ConstSource, Source
 from ..variables.base import VariableTracker, realized, unsupported
-from ..variables.classes import ClassVariable, NewVariable, class_attribute_source, native_base
+from ..variables.classes import ClassVariable, NewVariable, class_attribute_source, is_made_by_python, native_base
 from ..variables.deques import DequeVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import FunctionVariable, MethodVariable
+from ..variables.functions import FunctionVariable, MethodVariable, standing_for
 from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
-from ..variables.mappings import DictVariable, SetVariable
+from ..variables.mappings import (
+    DictIteratorVariable,
+    DictVariable,
+    DictViewVariable,
+    MappingProxyVariable,
+    SetVariable,
+    members_of,
+)
 from ..variables.objects import (
     ObjectVariable,
     SuperVariable,
@@ -36,6 +43,8 @@ from ..variables.sequences import (
     ListVariable,
     NamedTupleVariable,
     RangeVariable,
+    ReversedVariable,
+    SequenceVariable,
     SliceVariable,
     TupleVariable,
     is_named_tuple,
@@ -73,7 +82,7 @@ class Construction:
         if constructor is not None:
             return tx.checked_call(constructor, tx, *args, **kwargs)
         if value in REPLACEMENTS:
-            return tx.call(tx.library_function(REPLACEMENTS[value]), args, kwargs)
+            return standing_for(tx.call(tx.library_function(REPLACEMENTS[value]), args, kwargs), value, args, kwargs)
         meta_call = tx.class_lookup(type(value), "__call__")
         if isinstance(value, enum.EnumMeta):
             if len(args) == 1 and not kwargs:
@@ -200,8 +209,10 @@ class Construction:
 
     def _fill(self, content: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
         tx: Any = self
+        tx.output.effects.mutate(content)
+        if kwargs and not isinstance(content, DictVariable):
+            tx.raise_error(TypeError, f"{content.python_type().__name__}() takes no keyword arguments")
         if isinstance(content, DictVariable):
-            content.items.clear()
             DictVariable._update(content, tx, *args, **kwargs)
         elif isinstance(content, ListVariable):
             content.items[:] = list(args[0].iterate(tx)) if args else []
@@ -242,6 +253,8 @@ class Construction:
             return tx.call(tx.wrap_class_part(meta.fget, class_attribute_source(type(value), name)), [cls], {})
         if name == "__dict__":
             unsupported("unsupported_attribute", f"{value.__qualname__}.__dict__")
+        if name == "__annotations__" and _is_user_class(value):
+            return tx.wrap_at(value.__annotations__, AttrSource(ConstSource(value, value.__qualname__), name))
         if name in _CLASS_FACTS:
             if name in ("__mro__", "__bases__", "__base__"):
                 tx.guard_mro(value)
@@ -334,7 +347,7 @@ def _has_native_constructor(cls: type) -> bool:
 
 
 def _is_user_class(cls: type) -> bool:
-    return bool(cls.__flags__ & (1 << 9))  # a heap type: made by a class statement
+    return is_made_by_python(cls)
 
 
 def _do(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
@@ -425,7 +438,7 @@ def _size(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
 
 
 def _dict_like(cls: type) -> Constructor:
-    def constructor(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def constructor(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         result = DictVariable({}, cls=cls)
         if len(args) > 1:
             tx.raise_error(TypeError, f"{cls.__name__} expected at most 1 argument, got {len(args)}")
@@ -441,7 +454,7 @@ _CONSTRUCTORS[collections.OrderedDict] = _dict_like(collections.OrderedDict)
 
 @constructs(collections.defaultdict)
 def _defaultdict(
-    tx: Any, factory: VariableTracker | None = None, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Any, factory: VariableTracker | None = None, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     result = DictVariable({}, cls=collections.defaultdict, default_factory=factory or ConstantVariable(None))
     DictVariable._update(result, tx, *args, **kwargs)
@@ -453,8 +466,7 @@ def _mapping_proxy(tx: Any, mapping: VariableTracker) -> VariableTracker:
     content = tx.dict_content(mapping)
     if content is None:
         unsupported("unsupported_builtin", f"mappingproxy of {mapping.describe()}")
-    proxy = DictVariable(content.items, cls=types.MappingProxyType)
-    return proxy
+    return MappingProxyVariable(mapping, content)
 
 
 @constructs(collections.deque)
@@ -467,12 +479,14 @@ def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTra
 
 @constructs(set)
 def _set(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return SetVariable.of(tx, list(items.iterate(tx)) if items is not None else [])
+    return SetVariable(members_of(tx, items) if items is not None else {})
 
 
 @constructs(frozenset)
 def _frozenset(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return SetVariable.of(tx, list(items.iterate(tx)) if items is not None else [], frozenset)
+    if isinstance(items, SetVariable) and items.cls is frozenset:
+        return items
+    return SetVariable(members_of(tx, items) if items is not None else {}, cls=frozenset)
 
 
 @constructs(range)
@@ -522,11 +536,21 @@ def _reversed(tx: Any, items: VariableTracker) -> VariableTracker:
             return ListVariable([items.getitem(tx, ConstantVariable(i)) for i in reversed(range(length))]).iterator(tx)
     if isinstance(items, TensorVariable):
         return tx.call_method(items, "flip", [ConstantVariable(0)]).iterator(tx)
-    return ListVariable(list(items.iterate(tx))[::-1]).iterator(tx)
+    if isinstance(items, SequenceVariable):
+        return ReversedVariable(items)
+    if isinstance(items, DictVariable):
+        return DictIteratorVariable(items, "keys", backwards=True)
+    if isinstance(items, DictViewVariable):
+        return DictIteratorVariable(items.owner, items.what, backwards=True)
+    if isinstance(items, RangeVariable):
+        return RangeVariable(items.value[::-1]).iterator(tx)
+    if items.is_constant() and isinstance(items.constant(), (str, bytes)):
+        return ListVariable(list(items.iterate(tx))[::-1]).iterator(tx)
+    tx.raise_error(TypeError, f"{items.python_type().__name__!r} object is not reversible")
 
 
 @constructs(functools.partial)
-def _partial(tx: Any, function: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _partial(tx: Any, function: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if isinstance(function, PartialVariable):
         return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})
     return PartialVariable(function, list(args), kwargs)
@@ -555,9 +579,15 @@ def _super(tx: Any, *args: VariableTracker) -> VariableTracker:
         start, owner = tx.zero_argument_super()
     else:
         start, owner = args[0], args[1]
-    cls = start.constant()
+    cls = start.constant() if start.is_constant() else None
+    if not isinstance(cls, type):
+        tx.raise_error(TypeError, f"super() argument 1 must be a type, not {start.python_type().__name__}")
+    if len(args) == 1 or len(args) > 2:
+        unsupported("unsupported_builtin", "super() with one argument")
     if isinstance(owner, ClassVariable) and issubclass(owner.value, cls):
         return SuperVariable(cls, owner, owner.value, True)
+    if not issubclass(owner.python_type(), cls):
+        tx.raise_error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
     return SuperVariable(cls, owner, owner.python_type(), False)
 
 
@@ -601,7 +631,7 @@ def _weakref(tx: Any, referent: VariableTracker, *callback: VariableTracker) -> 
 
 
 @constructs(types.SimpleNamespace)
-def _simple_namespace(tx: Any, **attributes: VariableTracker) -> VariableTracker:
+def _simple_namespace(tx: Any, /, **attributes: VariableTracker) -> VariableTracker:
     made = ObjectVariable(types.SimpleNamespace)
     for name, value in attributes.items():
         tx.output.effects.store_attr(made, name, value)

@@ -1,7 +1,6 @@
 """Instructions that compute: operators, containers, unpacking, formatting, calls, function objects, pattern matching."""
 from __future__ import annotations
 
-import collections.abc
 from typing import Any
 
 from ..variables.base import VariableTracker
@@ -270,13 +269,17 @@ def _get_len(tx: Translator, i: Any) -> None:
     tx.push(tx.wrap_top().length(tx))
 
 
+# Include/object.h: Py_TPFLAGS_SEQUENCE, Py_TPFLAGS_MAPPING
+_SEQUENCE, _MAPPING = 1 << 5, 1 << 6
+
+
 @opcode("MATCH_SEQUENCE", "MATCH_MAPPING")
 def _match_kind(tx: Translator, i: Any) -> None:
     cls = tx.wrap_top().python_type()
     if i.opname == "MATCH_MAPPING":
-        matches = issubclass(cls, collections.abc.Mapping)
+        matches = bool(cls.__flags__ & _MAPPING)
     else:
-        matches = issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray))
+        matches = bool(cls.__flags__ & _SEQUENCE)
     tx.push(ConstantVariable(matches))
 
 
@@ -286,7 +289,12 @@ def _match_keys(tx: Translator, i: Any) -> None:
     tx.push(subject)
     tx.push(keys)
     values: list[VariableTracker] = []
+    seen: set[Any] = set()
     for key in keys.iterate(tx):
+        hashed = tx.hash_key(key)
+        if hashed in seen:
+            tx.raise_error(ValueError, f"mapping pattern checks duplicate key ({key.constant()!r})")
+        seen.add(hashed)
         if not subject.contains(tx, key):
             tx.push(ConstantVariable(None))
             return
@@ -315,7 +323,9 @@ def _match_class(tx: Translator, i: Any) -> None:
                     f"{cls.constant().__name__}() accepts {len(positional)} positional sub-patterns ({i.arg} given)",
                 )
             attributes = [*positional[: i.arg], *attributes]
-    for name in attributes:
+    for position, name in enumerate(attributes):
+        if name in attributes[:position]:
+            tx.raise_error(TypeError, f"{cls.constant().__name__}() got multiple sub-patterns for attribute {name!r}")
         if not tx.has_attribute(subject, name):
             tx.push(ConstantVariable(None))
             return
@@ -331,5 +341,10 @@ def _match_args(tx: Translator, cls: VariableTracker) -> tuple[str, ...] | None:
     assert isinstance(cls, ClassVariable)
     names = tx.class_lookup(cls.value, "__match_args__")
     if names is not None:
+        if type(names) is not tuple:
+            tx.raise_error(TypeError, f"{cls.value.__name__}.__match_args__ must be a tuple (got {type(names).__name__})")
+        for name in names:
+            if type(name) is not str:
+                tx.raise_error(TypeError, f"__match_args__ elements must be strings (got {type(name).__name__})")
         return names
     return None if issubclass(cls.value, _MATCH_SELF) else ()

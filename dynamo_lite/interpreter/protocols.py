@@ -20,7 +20,7 @@ from ..polyfills import REPLACEMENTS
 from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
-from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable
+from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable
 from ..variables.constant import ConstantVariable, is_constant_value
 from ..variables.identity import IdentityVariable
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
@@ -72,7 +72,7 @@ class Protocols(Wrapping, Errors, Construction):
             return self.call_class_attribute(owner, owner.python_type(), name, method, list(args), {})
         unsupported("unsupported_method", f"{name} of {owner.describe()}")
 
-    def checked_call(self, handler: Callable[..., VariableTracker], *args: Any, **kwargs: Any) -> VariableTracker:
+    def checked_call(self, handler: Callable[..., VariableTracker], /, *args: Any, **kwargs: Any) -> VariableTracker:
         """Calls a handler of ours with the program's arguments; a mismatch is the program's TypeError."""
         try:
             return handler(*args, **kwargs)
@@ -202,6 +202,10 @@ class Protocols(Wrapping, Errors, Construction):
         if left_type is not right_type or not isinstance(left, ObjectVariable):
             reflected = (right, left, True)
             overrides = left_type is not right_type and issubclass(right_type, left_type)
+            if overrides and isinstance(left, ObjectVariable):
+                # A class of Python's that inherits the reflected method does not override it (slot_nb_add and the like).
+                name = BINARY_METHODS[op][1]
+                overrides = self.class_lookup(right_type, name) is not self.class_lookup(left_type, name)
             attempts = [reflected, *attempts] if overrides or _tensor_first(left, right) else [*attempts, reflected]
         for owner, other, swapped in attempts:
             result = owner.binary(self, op, other, swapped)
@@ -347,10 +351,20 @@ class Protocols(Wrapping, Errors, Construction):
             if issubclass(value.cls, BaseException):
                 return self._exception_text(value, conversion)
         if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
-            return ConstantVariable(_TEXTS[type(value)](self, value, "a" if conversion == "a" else "r"))
+            if value in self.output.texts_in_progress:
+                return ConstantVariable({list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}[value.python_type()])
+            self.output.texts_in_progress.append(value)
+            try:
+                return self._container_text(value, conversion)
+            finally:
+                self.output.texts_in_progress.pop()
         if not value.contains_tensor() and isinstance(value, _BUILTIN_CONTENT):
             return ConstantVariable(self.run_python(convert, self.as_plain(value)))
         unsupported("unsupported_builtin", f"text of {value.describe()}")
+
+    def _container_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
+        """repr() of a list, tuple, dict or set."""
+        return ConstantVariable(_TEXTS[type(value)](self, value, "a" if conversion == "a" else "r"))
 
     def _exception_text(self, value: ObjectVariable, conversion: str) -> VariableTracker:
         args = self.as_plain(self.getattr(value, "args"))
@@ -410,6 +424,8 @@ class Protocols(Wrapping, Errors, Construction):
         if isinstance(value, FunctionVariable) and value.source is not None:
             self.guard(value.source, "is", value.value)
             return ConstantVariable(id(value.value))
+        if isinstance(value, TupleVariable) and value.source is not None:
+            unsupported("unsupported_builtin", f"id() of {value.describe()}, which may be known by several names")
         return IdentityVariable(value)
 
 

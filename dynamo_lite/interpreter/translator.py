@@ -196,6 +196,8 @@ class Translator(Protocols):
             if not error.user_stack:
                 error.user_stack = self.user_stack()
             raise
+        except RecursionError:
+            unsupported("inline_depth", f"{self.code.co_qualname}: the evaluator's own stack is used up")
         self.index = instruction.index + 1 if target is None else target
 
     def _enter_instruction(self, instruction: Instruction) -> None:

@@ -22,7 +22,7 @@ from ..source import Source
 from .base import MISSING, VariableTracker, unsupported, wraps_if
 from .classes import ClassVariable
 from .constant import ConstantVariable
-from .functions import FunctionVariable
+from .functions import FunctionVariable, standing_for
 from .iterators import CallIteratorVariable
 from .objects import ObjectVariable, TracebackVariable
 from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
@@ -108,7 +108,7 @@ class BuiltinVariable(VariableTracker):
             return tx.checked_call(handler, tx, *args, **kwargs)
         replacement = polyfills.REPLACEMENTS.get(self.value)
         if replacement is not None:
-            return tx.call(tx.library_function(replacement), args, kwargs)
+            return standing_for(tx.call(tx.library_function(replacement), args, kwargs), self.value, args, kwargs)
         if is_pure(self.value) and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
             plain = [tx.as_plain(a) for a in args]
             named = {k: tx.as_plain(v) for k, v in kwargs.items()}

@@ -5,6 +5,7 @@ Invariant: whatever a decision takes from a class's dict is guarded through ``tx
 """
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..source import ConstSource, Source, TypeAttrSource
@@ -151,10 +152,22 @@ def class_attribute_source(cls: type, name: str) -> Source:
     return TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
 
 
+def is_made_by_python(cls: type) -> bool:
+    """Whether a class statement (or a call of type) made the class; classes of C may be heap types, too."""
+    if not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & _NOT_INSTANTIABLE:
+        return False
+    new = cls.__dict__.get("__new__")
+    return not (isinstance(new, types.BuiltinFunctionType) and new.__self__ is cls)
+
+
+# Include/object.h: Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_DISALLOW_INSTANTIATION
+_HEAP_TYPE, _NOT_INSTANTIABLE = 1 << 9, 1 << 7
+
+
 def native_base(cls: type) -> type:
     """The class written in C that makes the memory of an instance (a subclass of one, such as OrderedDict, included)."""
     for base in cls.__mro__:
-        if not base.__flags__ & (1 << 9) or base is object:  # not a heap type: written in C
+        if not is_made_by_python(base):
             return base
     return object
 

@@ -6,6 +6,7 @@ defaults and its attributes are values with sources of their own. Invariant: eve
 """
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from ..source import (
 )
 from .base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
 from .constant import ConstantVariable
+from .mappings import DictVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -31,6 +33,28 @@ if TYPE_CHECKING:
 VARARGS, VARKEYWORDS, GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
 # inspect.CO_ITERABLE_COROUTINE
 _NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
+
+
+@dataclasses.dataclass(frozen=True)
+class StandsFor:
+    """The call of a function or class written in C that a Python equivalent of ours was called in place of."""
+
+    function: Any
+    args: list[VariableTracker]
+    kwargs: dict[str, VariableTracker]
+
+    def reconstruct(self, cg: Codegen) -> None:
+        """Emits the call itself."""
+        cg.call_function(self.function, self.args, self.kwargs)
+
+
+def standing_for(
+    value: VariableTracker, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """A value that one of our equivalents made: where it leaves the trace, it is what the C function makes."""
+    if isinstance(value, (GeneratorVariable, NestedFunctionVariable)):
+        value.stands_for = StandsFor(function, args, kwargs)
+    return value
 
 
 class CellVariable(VariableTracker):
@@ -291,7 +315,13 @@ class NestedFunctionVariable(BaseFunctionVariable):
         self._keyword_defaults = keyword_defaults
         self.closure = closure
         self.annotations = annotations
-        self.attributes: dict[str, VariableTracker] = {}
+        self.attributes: dict[str, VariableTracker] = {}  # those that a function stores in C
+        self.own_dict = FunctionDictVariable(self)
+        self.stands_for: StandsFor | None = None
+
+    def python_type(self) -> type:
+        made_by = self.stands_for.function if self.stands_for is not None else None
+        return made_by if isinstance(made_by, type) else types.FunctionType
 
     def code(self) -> types.CodeType:
         return self._code
@@ -323,12 +353,15 @@ class NestedFunctionVariable(BaseFunctionVariable):
         if name == "__doc__":
             first = self._code.co_consts[0] if self._code.co_consts else None
             return ConstantVariable(first if isinstance(first, str) else None)
+        own = self.own_dict.lookup(tx, ConstantVariable(name))
+        if own is not None:
+            return own
         if name == "__dict__":
-            return tx.new_dict({
-                ConstantVariable(k): v for k, v in self.attributes.items() if not k.startswith("__")
-            })
+            return self.own_dict
         if name == "__defaults__":
             return tx.new_tuple(list(self._defaults)) if self._defaults else ConstantVariable(None)
+        if name == "__kwdefaults__":
+            return tx.new_dict({ConstantVariable(k): v for k, v in self._keyword_defaults.items()})
         if name == "__annotations__":
             return self.annotations or tx.new_dict({})
         if name == "__code__":
@@ -342,10 +375,24 @@ class NestedFunctionVariable(BaseFunctionVariable):
         tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name in ("__defaults__", "__kwdefaults__", "__code__", "__dict__", "__closure__", "__globals__"):
+            unsupported("side_effect_unsupported", f"setting {name} of {self.describe()}")
+        if name not in _STORED_IN_C:
+            self.own_dict.store(tx, ConstantVariable(name), value)
+            return
         tx.output.effects.advance(self)
         self.attributes[name] = value
 
+    def delattr(self, tx: Any, name: str) -> None:
+        if self.own_dict.lookup(tx, ConstantVariable(name)) is None:
+            tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+        self.own_dict.delitem(tx, ConstantVariable(name))
+
     def reconstruct(self, cg: Codegen) -> None:
+        if self.stands_for is not None:
+            stands_for = self.stands_for
+            cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)
+            return
         cg.build_new(self, lambda: self._make(cg), lambda: self._fill(cg))
 
     def _make(self, cg: Codegen) -> None:
@@ -361,7 +408,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
         cg.call_constant(make_function, arguments, count=5)
 
     def _fill(self, cg: Codegen) -> None:
-        extra = dict(self.attributes)
+        extra = {**self.attributes, **{key.constant(): value for key, value in self.own_dict.items.values()}}
         if self._keyword_defaults:
             extra["__kwdefaults__"] = cg.dict_of(self._keyword_defaults)
         if self.qualname != self._code.co_name:
@@ -373,6 +420,21 @@ class NestedFunctionVariable(BaseFunctionVariable):
             cg.push(value)
             cg.emit.swap(2)
             cg.emit.store_attr(name)
+
+
+_STORED_IN_C = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
+
+
+class FunctionDictVariable(DictVariable):
+    """``function.__dict__`` of a function that the traced program made."""
+
+    def __init__(self, function: NestedFunctionVariable) -> None:
+        super().__init__({})
+        self.function = function
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push(self.function)
+        cg.emit.load_attr("__dict__")
 
 
 def make_function(
@@ -449,9 +511,11 @@ class GeneratorVariable(VariableTracker):
         self.started = False
         self.finished = False
         self.returned: VariableTracker = ConstantVariable(None)
+        self.stands_for: StandsFor | None = None
 
     def python_type(self) -> type:
-        return types.GeneratorType
+        made_by = self.stands_for.function if self.stands_for is not None else None
+        return made_by if isinstance(made_by, type) else types.GeneratorType
 
     def describe(self) -> str:
         return f"generator of {self.function.describe()}"
@@ -493,6 +557,8 @@ class GeneratorVariable(VariableTracker):
         return value
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if self.stands_for is not None and name not in ("__next__", "__iter__"):
+            return super().getattr(tx, name)
         if name in ("send", "throw", "close", "__next__", "__iter__"):
             return tx.builtin_method(self, name)
         if name == "gi_frame":
@@ -521,6 +587,10 @@ class GeneratorVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         if self.started:
             unsupported("generator_frame", f"{self.describe()}, begun in the captured part and used after it")
+        if self.stands_for is not None:
+            stands_for = self.stands_for
+            cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)
+            return
         def arguments() -> None:
             cg.push(self.function)
             cg.push(cg.dict_of(self.arguments))

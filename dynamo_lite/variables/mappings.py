@@ -46,6 +46,7 @@ class DictVariable(VariableTracker):
     ) -> None:
         super().__init__(source)
         self._entries = items
+        self.structure = 0  # counts changes of which keys there are
         self._guard_keys = guard_keys
         self.cls = cls
         self.default_factory = default_factory
@@ -90,9 +91,12 @@ class DictVariable(VariableTracker):
 
     def store(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
         """self[key] = value, keeping the key that is there."""
-        hashed = self.key_of(tx, key)
+        self._store_hashed(tx, self.key_of(tx, key), key, value)
+
+    def _store_hashed(self, tx: Any, hashed: Any, key: VariableTracker, value: VariableTracker) -> None:
         tx.output.effects.mutate(self)
         old = self.items.get(hashed)
+        self.structure += old is None
         self.items[hashed] = (old[0] if old is not None else key, value)
 
     def keys(self) -> list[VariableTracker]:
@@ -151,6 +155,7 @@ class DictVariable(VariableTracker):
         if hashed not in self.items:
             tx.raise_value(KeyError, [key])
         tx.output.effects.mutate(self)
+        self.structure += 1
         del self.items[hashed]
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
@@ -222,33 +227,38 @@ class DictVariable(VariableTracker):
         return value if value is not None else default or ConstantVariable(None)
 
     def _setdefault(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-        value = self.lookup(tx, key)
-        if value is None:
+        hashed, entry = self._entry(tx, key)
+        if entry is None:
             value = default or ConstantVariable(None)
-            self.store(tx, key, value)
+            self._store_hashed(tx, hashed, key, value)
+            return value
+        value = realized(tx, entry[1])
+        self._entries[hashed] = (entry[0], value)
         return value
 
     def _pop(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-        value = self.lookup(tx, key)
-        if value is None:
+        hashed, entry = self._entry(tx, key)
+        if entry is None:
             if default is None:
                 tx.raise_value(KeyError, [key])
             return default
+        value = realized(tx, entry[1])
         tx.output.effects.mutate(self)
-        del self.items[self.key_of(tx, key)]
+        self.structure += 1
+        del self.items[hashed]
         return value
 
     def _popitem(self, tx: Any, last: VariableTracker | None = None) -> VariableTracker:
         if not self.items:
             tx.raise_error(KeyError, "popitem(): dictionary is empty")
-        key = self.keys()[-1 if last is None or tx.truth(last) else 0]
-        value = self.lookup(tx, key)
-        assert value is not None
+        hashed = list(self.items)[-1 if last is None or tx.truth(last) else 0]
+        key, value = self.items[hashed]
         tx.output.effects.mutate(self)
-        del self.items[self.key_of(tx, key)]
+        self.structure += 1
+        del self.items[hashed]
         return TupleVariable([key, value])
 
-    def _update(self, tx: Any, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
+    def _update(self, tx: Any, /, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
         for other in others:
             for key, value in pairs_of(tx, other):
                 self.store(tx, key, value)
@@ -258,6 +268,7 @@ class DictVariable(VariableTracker):
 
     def _clear(self, tx: Any) -> VariableTracker:
         tx.output.effects.mutate(self)
+        self.structure += 1
         self.items.clear()
         return ConstantVariable(None)
 
@@ -278,6 +289,7 @@ class DictVariable(VariableTracker):
         if hashed not in self.items:
             tx.raise_value(KeyError, [key])
         tx.output.effects.mutate(self)
+        self.structure += 1
         entry = self.items.pop(hashed)
         if last is None or tx.truth(last):
             self.items[hashed] = entry
@@ -295,9 +307,6 @@ class DictVariable(VariableTracker):
 
     # -- generated code
     def reconstruct(self, cg: Codegen) -> None:
-        if self.cls is MappingProxyType:
-            cg.call_constant(MappingProxyType, lambda: cg.push(self.like(self.items)))
-            return
         if self.cls is dict:
             cg.build_new(self, lambda: cg.emit.build_map(0), lambda: self.fill(cg))
         elif self.cls is collections.defaultdict:
@@ -320,6 +329,17 @@ class DictVariable(VariableTracker):
             cg.emit.swap(2)
             cg.push(key)
             cg.emit.store_subscr()
+
+
+class MappingProxyVariable(DictVariable):
+    """A read-only view of a mapping made in the trace: its entries are the mapping's own."""
+
+    def __init__(self, mapping: VariableTracker, content: DictVariable) -> None:
+        super().__init__(content.items, cls=MappingProxyType)
+        self.mapping = mapping
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
 
 
 def _is_none(value: VariableTracker) -> bool:
@@ -357,6 +377,7 @@ class DictIteratorVariable(VariableTracker):
         self.backwards = backwards
         self.rest = list(owner.items)[:: -1 if backwards else 1]
         self.size = len(self.rest)
+        self.structure = owner.structure
 
     def python_type(self) -> type:
         return self._types[self.what]
@@ -370,6 +391,8 @@ class DictIteratorVariable(VariableTracker):
     def next(self, tx: Any) -> VariableTracker | None:
         if len(self.owner.items) != self.size:
             tx.raise_error(RuntimeError, "dictionary changed size during iteration")
+        if self.owner.structure != self.structure:
+            unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
         if not self.rest:
             return None
         tx.output.effects.advance(self)
@@ -389,8 +412,8 @@ class DictIteratorVariable(VariableTracker):
             view = DictViewVariable(self.owner, self.what)
             cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(view)), lambda: None)
             return
-        if len(self.owner.items) != self.size:
-            unsupported("unsupported_iteration", "a dict whose size changes while it is iterated")
+        if self.owner.structure != self.structure:
+            unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
         view = DictViewVariable(self.owner, self.what)
         steps = ConstantVariable(self.size - len(self.rest))
         cg.build_new(
@@ -458,7 +481,7 @@ class DictViewVariable(VariableTracker):
         if name == "isdisjoint":
             return BoundMethodVariable(self.as_set(tx), name)
         if name == "mapping":
-            return DictVariable(self.owner.items, cls=MappingProxyType)
+            return MappingProxyVariable(self.owner, self.owner)
         return super().getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -519,7 +542,7 @@ class SetVariable(VariableTracker):
         return list(self.members.values())
 
     def iterator(self, tx: Any) -> VariableTracker:
-        return ListVariable(self.ordered()).iterator(tx)
+        return SetIteratorVariable(self)
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         return tx.hash_key(item) in self.members
@@ -595,12 +618,13 @@ class SetVariable(VariableTracker):
         return ConstantVariable(None)
 
     def _copy(self, tx: Any) -> VariableTracker:
-        return SetVariable(dict(self.members), cls=self.cls)
+        return self if self.cls is frozenset else SetVariable(dict(self.members), cls=self.cls)
 
     def _update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
         for other in others:
-            for item in list(other.iterate(tx)):
-                self._add(tx, item)
+            new = members_of(tx, other)
+            tx.output.effects.mutate(self)
+            self.members = {**self.members, **{h: m for h, m in new.items() if h not in self.members}}
         return ConstantVariable(None)
 
     @staticmethod
@@ -608,7 +632,7 @@ class SetVariable(VariableTracker):
         def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
             result = dict(self.members)
             for other in others:
-                result = self._OPS[op](result, SetVariable.of(tx, list(other.iterate(tx))).members)
+                result = self._OPS[op](result, members_of(tx, other))
             return SetVariable(result, cls=self.cls)
 
         return method
@@ -630,7 +654,7 @@ class SetVariable(VariableTracker):
         def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
             members = self.members
             for other in others:
-                members = self._OPS[op](members, SetVariable.of(tx, list(other.iterate(tx))).members)
+                members = self._OPS[op](members, members_of(tx, other))
             tx.output.effects.mutate(self)
             self.members = members
             return ConstantVariable(None)
@@ -658,6 +682,50 @@ class SetVariable(VariableTracker):
         if self.members:
             cg.push(TupleVariable(list(self.members.values())))
             cg.emit.emit("SET_UPDATE", 1)
+
+
+class SetIteratorVariable(VariableTracker):
+    """An iterator over a set."""
+
+    has_identity = True
+
+    def __init__(self, owner: SetVariable) -> None:
+        super().__init__()
+        self.owner = owner
+        self.rest = owner.ordered()
+        self.size = len(self.rest)
+
+    def python_type(self) -> type:
+        return type(iter(set()))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        if len(self.owner.members) != self.size:
+            tx.raise_error(RuntimeError, "Set changed size during iteration")
+        if not self.rest:
+            return None
+        tx.output.effects.advance(self)
+        return self.rest.pop(0)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if len(self.owner.members) != self.size:
+            unsupported("unsupported_iteration", "a set whose size changes while it is iterated")
+        # Over the members that are left: a set made of them would have an order of its own.
+        cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(TupleVariable(self.rest))), lambda: None)
+
+
+def members_of(tx: Any, items: VariableTracker) -> dict[Any, VariableTracker]:
+    """The elements of an iterable by hash key; a dict or set knows the hashes of its keys already."""
+    if isinstance(items, SetVariable):
+        return dict(items.members)
+    if isinstance(items, DictVariable):
+        return {hashed: key for hashed, (key, _) in items.items.items()}
+    return SetVariable.of(tx, list(items.iterate(tx))).members
 
 
 _SET_MUTATORS = frozenset({

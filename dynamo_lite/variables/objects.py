@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..source import DictItemSource, InstanceDictSource, SlotSource, Source
-from .base import MISSING, VariableTracker, realized, unsupported, wraps_if
+from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BINARY_METHODS, COMPARE_METHODS
 from .classes import (
     NO_ATTRIBUTE,
@@ -181,8 +182,9 @@ class ObjectVariable(VariableTracker):
             value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
             tx.output.effects.store_attr(self, name, value)
             return value
-        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType,
-                                  types.ClassMethodDescriptorType)):
+        if isinstance(attribute, types.ClassMethodDescriptorType):
+            return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
+        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)):
             return BuiltinMethodVariable(self, name, attribute)
         if isinstance(attribute, types.GetSetDescriptorType):
             if is_exception_class(self.cls):
@@ -526,6 +528,8 @@ class InstanceDictVariable(VariableTracker):
         return value
 
     def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        if not isinstance(key.constant(), str):
+            unsupported("side_effect_unsupported", f"a key of {self.owner.describe()}.__dict__ that is no text")
         tx.output.effects.store_attr(self.owner, key.constant(), value)
 
     def delitem(self, tx: Any, key: VariableTracker) -> None:
@@ -684,21 +688,29 @@ def _base_method(content: VariableTracker, name: str) -> Any:
 
 def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | None:
     """What an instance of a subclass of list, tuple, dict or set holds."""
-    if isinstance(value, list):
+    cls = type(value)  # not isinstance: a weak proxy says that it is what it points to
+    if issubclass(cls, list):
         tx.guard(source, "len", list.__len__(value))
         return ListVariable(lazy_items(value, source, True), source, cls=list)
-    if isinstance(value, tuple):
+    if issubclass(cls, tuple):
         tx.guard(source, "len", tuple.__len__(value))
         return TupleVariable(lazy_items(value, source, False), source)
-    if isinstance(value, dict):
+    if issubclass(cls, dict):
         base = native_base(type(value))
         return dict_at(tx, value, source, base)
-    if isinstance(value, (set, frozenset)):
-        if not all(is_constant_value(item) for item in set.__iter__(value) if isinstance(value, set)):
+    if issubclass(cls, (set, frozenset)):
+        base = native_base(cls)
+        items = list(base.__iter__(value))
+        if not all(is_constant_value(item) for item in items):
             unsupported("unsupported_value", f"{source.name}, a set of objects")
-        tx.guard(source, "set_items", frozenset(value))
-        return SetVariable({item: ConstantVariable(item) for item in value}, source, native_base(type(value)))
+        tx.guard(source, "set_items", frozenset(items))
+        return SetVariable({item: ConstantVariable(item) for item in items}, source, base)
     return None
+
+
+@wraps_type(weakref.ProxyType, weakref.CallableProxyType)
+def _wrap_weak_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
+    unsupported("unsupported_value", f"{source.name}, a weak proxy")
 
 
 @wraps_if(lambda value: True, rank=1000)

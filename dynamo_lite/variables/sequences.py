@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
+_MAX_LENGTH = 1 << 20
+
+
 class SequenceVariable(VariableTracker):
     """The base of lists and tuples.
 
@@ -73,6 +76,8 @@ class SequenceVariable(VariableTracker):
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
         index = tx.as_index(key)
         if isinstance(index, slice):
+            if self.cls is tuple and range(len(self.items))[index] == range(len(self.items)):
+                return self
             return self.like(tx, tx.run_python(operator.getitem, self.items, index))
         position = tx.run_python(operator.index, index) if not isinstance(index, int) else index
         if not -len(self.items) <= position < len(self.items):
@@ -88,22 +93,26 @@ class SequenceVariable(VariableTracker):
             first, second = (other, self) if reflected else (self, other)
             return first.like(tx, first.items + second.items)
         if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
+            if other.value * len(self.items) > _MAX_LENGTH:
+                unsupported("unsupported_operator", f"{self.describe()} * {other.value} is too large to follow")
+            if other.value == 1 and self.cls is tuple:
+                return self
             return self.like(tx, self.items * other.value)
         return None
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if not isinstance(other, SequenceVariable) or other.base_type is not self.base_type:
             return None
-        if op in ("==", "!="):
-            equal = len(self.items) == len(other.items)
-            for i in range(len(self.items)) if equal else ():
-                if not tx.same_or_equal(self.item(tx, i), other.item(tx, i)):
-                    equal = False
-                    break
-            return ConstantVariable(equal == (op == "=="))
-        for i in range(min(len(self.items), len(other.items))):
-            if not tx.same_or_equal(self.item(tx, i), other.item(tx, i)):
-                return tx.compare(op, self.item(tx, i), other.item(tx, i))
+        if op in ("==", "!=") and len(self.items) != len(other.items):
+            return ConstantVariable(op == "!=")
+        i = 0
+        while i < len(self.items) and i < len(other.items):  # comparing may change the lists
+            mine, theirs = self.item(tx, i), other.item(tx, i)
+            if not tx.same_or_equal(mine, theirs):
+                if op in ("==", "!="):
+                    return ConstantVariable(op == "!=")
+                return tx.compare(op, mine, theirs)
+            i += 1
         return tx.compare(op, ConstantVariable(len(self.items)), ConstantVariable(len(other.items)))
 
     def call_method(
@@ -502,6 +511,43 @@ class SequenceIteratorVariable(VariableTracker):
                 cg.emit.pop()
 
         cg.build_new(self, make, position)
+
+
+class ReversedVariable(VariableTracker):
+    """reversed(sequence); `index` is the next position, negative when exhausted."""
+
+    has_identity = True
+
+    def __init__(self, sequence: SequenceVariable) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.index = len(sequence.items) - 1
+
+    def python_type(self) -> type:
+        return type(reversed([])) if self.sequence.base_type is list else reversed
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if not 0 <= self.index < len(self.sequence.items):
+            self.index = -1
+            return None
+        self.index -= 1
+        return self.sequence.item(tx, self.index + 1)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def position() -> None:
+            cg.emit.dup()
+            cg.emit.load_attr("__setstate__")
+            cg.call_top(lambda: cg.emit.load_const(self.index))
+            cg.emit.pop()
+
+        cg.build_new(self, lambda: cg.call_constant(reversed, lambda: cg.push(self.sequence)), position)
 
 
 class RangeIteratorVariable(VariableTracker):
