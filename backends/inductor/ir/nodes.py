@@ -19,8 +19,10 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.ops import OPS
+from dynamo_lite.backends.inductor.ir.ops import HALF, OPS
 
+# Operations whose result is one of their operands, or its negative: rounding it again changes nothing.
+_SELECTIONS = frozenset({"where", "maximum", "minimum", "neg", "abs"})
 _NO_VARS: frozenset[ix.Var] = frozenset()
 
 
@@ -146,7 +148,20 @@ class Builder:
                 return self.const(value, dtype)
         if x.op == "cast" and x.args[0].dtype is dtype and widens(dtype, x.dtype):
             return x.args[0]
+        if dtype in HALF and x.op in _SELECTIONS:
+            narrow = [a if a.dtype is torch.bool else self._narrowed(a, dtype) for a in x.args]
+            if None not in narrow:
+                return self.op(x.op, *narrow)  # type: ignore[arg-type]
         return self._node("cast", dtype, (x,))
+
+    def _narrowed(self, x: Node, dtype: torch.dtype) -> Node | None:
+        """``x`` in a 16-bit dtype, if it is a value of that dtype that was widened."""
+        if x.op == "cast" and x.args[0].dtype is dtype:
+            return x.args[0]
+        if x.op == "const":
+            narrow = self.const(x.attr, dtype)
+            return narrow if narrow.attr == x.attr else None
+        return None
 
     # ------------------------------------------------------------ copies
     def substitute(

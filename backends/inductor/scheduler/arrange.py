@@ -16,6 +16,8 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 
 # A loop is split so that an index has no division if the inner part keeps at least this many iterations.
 MIN_SPLIT = 4
+# Tiles are worth it in loops of at least so many iterations.
+MIN_TILED = 8
 
 
 def arrange(builder: Builder, kernel: Kernel) -> Kernel:
@@ -24,6 +26,7 @@ def arrange(builder: Builder, kernel: Kernel) -> Kernel:
     _choose_vector(kernel)
     _collapse(builder, kernel)
     _split_guards(builder, kernel)
+    _choose_tiles(kernel)
     return kernel
 
 
@@ -237,3 +240,27 @@ def _mergeable(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
         if ca is None or cb is None or ca != ix.mul(cb, b.size):
             return False
     return True
+
+
+# ---------------------------------------------------------------- tiles
+def _choose_tiles(kernel: Kernel) -> None:
+    """Moves the loop along which transposed loads are contiguous next to the vector loop."""
+    if not kernel.is_pure() or len(kernel.stages) != 1 or len(kernel.inner) != 1:
+        return
+    stage = kernel.stages[0]
+    (v,) = stage.inner
+    votes = [u for n in walk([s.value for s in stage.statements]) for u in kernel.outer if is_transposed(n, u, v)]
+    if not votes:
+        return
+    u = max(set(votes), key=lambda w: (votes.count(w), w.name))
+    if all(isinstance(w.size, int) and w.size >= MIN_TILED for w in (u, v)):
+        kernel.outer = tuple(w for w in kernel.outer if w is not u)
+        stage.inner = (u, v)
+        stage.tiled = True
+
+
+def is_transposed(n: Node, u: ix.Var, v: ix.Var) -> bool:
+    """Whether a load is contiguous along ``u`` and strided along ``v``."""
+    if n.op != "load" or ix.coefficient(n.attr[1], u) != 1 or n.args:
+        return False
+    return ix.coefficient(n.attr[1], v) not in (0, 1, None)

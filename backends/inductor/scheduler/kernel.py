@@ -45,8 +45,13 @@ Statement = Union[Store, Accumulate]
 
 @dataclasses.dataclass(slots=True)
 class Stage:
+    """Loops and what they do. If ``tiled``, the last two loops go together over square tiles: some loads are contiguous
+    along
+    the last but one, and are transposed in registers."""
+
     inner: tuple[ix.Var, ...]
     statements: list[Statement]
+    tiled: bool = False
 
 
 @dataclasses.dataclass(slots=True)

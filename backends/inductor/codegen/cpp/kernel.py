@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import torch
+
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, const_text, index_text, operation_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import FUNCTIONS
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
+from dynamo_lite.backends.inductor.scheduler.arrange import is_transposed
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 
 # Work that one thread should have at least, in element operations: below it, waking another costs more than it brings.
@@ -127,7 +130,7 @@ class CppKernel:
 
     def open_threads(self, volume: str, unit: str, capture: str) -> None:
         """A loop over parts of a range, one for each thread."""
-        self.open(f"parallel({volume}, {unit}, threads, [{capture}](i64 begin, i64 end, int thread)")
+        self.open(f"parallel({volume}, {unit}, threads, [{capture}](i64 begin, i64 end, int thread) NOINLINE")
         self._pointers()
 
     def _hoist(self) -> None:
@@ -243,7 +246,9 @@ class CppKernel:
             size = index_text(ix.product(buffer.size), {})
             self.line(f"alignas(64) {STORAGE[buffer.dtype]} {self._pointer(name)}[{size}{lanes}];")
         for stage in self.kernel.stages:
-            if stage.inner:
+            if stage.tiled:
+                self._tiled_stage(stage, parallel_inner)
+            elif stage.inner:
                 self._loop_stage(stage, parallel_inner and not self.kernel.scratch)
             else:
                 self._emit(stage, frozenset())
@@ -251,6 +256,46 @@ class CppKernel:
                     assert isinstance(s, Store)
                     self._store(s)
         self.emitted = kept
+
+    def _tiled_stage(self, stage: Stage, parallel: bool) -> None:
+        """Square tiles: loads along ``u`` are transposed, then row after row of the tile is computed along ``v``."""
+        u, v = stage.inner
+        self._emit(stage, frozenset(stage.inner))
+        outside = dict(self.emitted)
+        row = self._name(u)
+        begin, end = "0", self._size(u)
+        if parallel:
+            self.open_threads(end, "L", "&")
+            begin, end = "begin", "end"
+        self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {row}_0, auto rows")
+        self.open_lanes(f"for_lanes<L>(0, {self._size(v)}", f"const i64 {self._name(v)}, auto m")
+        self._v = v
+        self.var_names[u] = f"{row}_0"
+        for n in walk([s.value for s in stage.statements]):
+            if is_transposed(n, u, v):
+                buffer, index = n.attr
+                tile = self.fresh("tile")
+                c = ix.coefficient(index, v)
+                assert c is not None
+                self.line(f"vec<{'i8' if n.dtype is torch.bool else VALUE[n.dtype]}, L> {tile}[L];")
+                at = f"{self._pointer(buffer)} + {self._scalar_index(index)}"
+                self.line(f"load_tile<L>({tile}, {at}, {index_text(c, {})}, rows, m);")
+                self.emitted[n] = Emitted(f"{tile}[{row}_r]", True)
+        self._emit(stage, frozenset((u,)))
+        self.open(f"for (int {row}_r = 0; {row}_r < alive(rows, L); ++{row}_r)")
+        self.var_names[u] = row
+        self.line(f"const i64 {row} = {row}_0 + {row}_r;")
+        self._emit(stage, frozenset())
+        for s in stage.statements:
+            assert isinstance(s, Store)
+            self._store(s)
+        self._v = None
+        self.close()
+        self.close("});")
+        self.close("});")
+        if parallel:
+            self.close("});")
+        self.emitted = outside
 
     def _loop_stage(self, stage: Stage, parallel: bool) -> None:
         self._emit(stage, frozenset(stage.inner))

@@ -16,6 +16,7 @@ struct bf16 { u16 v; };
 struct f16 { u16 v; };
 
 #define INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))  // called from two places: compiled once
 #define KERNEL extern "C" __attribute__((visibility("default"))) void
 #define INF __builtin_inf()
 #define NAN __builtin_nan("")
@@ -58,10 +59,37 @@ template <class T, int L> INLINE vec<T, L> iota() {
 }
 
 // ------------------------------------------------------------------ casts
-template <class T, class V> INLINE vec<T, lanes<V>> convert(V x) { return __builtin_convertvector(x, vec<T, lanes<V>>); }
+template <class T> constexpr bool is_float = false;
+template <> constexpr bool is_float<float> = true;
+template <> constexpr bool is_float<double> = true;
+template <class T, class V> INLINE vec<T, lanes<V>> convert(V x) {
+    typedef elem<V> S;
+#if defined(__AVX512BW__) && !defined(__clang__)
+    // GCC 12 would do these in two halves.
+    if constexpr (lanes<V> == 16 && !is_float<S> && !is_float<T>) {
+        typedef vec<T, 16> R;
+        typedef vec<i32, 16> Words;
+        constexpr bool from_unsigned = (S)-1 > 0;
+        if constexpr (sizeof(S) == 2 && sizeof(T) == 4) {
+            auto bytes = bits<vec<i16, 16>>(x);
+            if constexpr (from_unsigned) return bits<R>(__builtin_ia32_pmovzxwd512_mask(bytes, Words{}, 0xffff));
+            else return bits<R>(__builtin_ia32_pmovsxwd512_mask(bytes, Words{}, 0xffff));
+        } else if constexpr (sizeof(S) == 1 && sizeof(T) == 4) {
+            auto bytes = bits<vec<char, 16>>(x);
+            if constexpr (from_unsigned) return bits<R>(__builtin_ia32_pmovzxbd512_mask(bytes, Words{}, 0xffff));
+            else return bits<R>(__builtin_ia32_pmovsxbd512_mask(bytes, Words{}, 0xffff));
+        } else if constexpr (sizeof(S) == 4 && sizeof(T) == 2) {
+            return bits<R>(__builtin_ia32_pmovdw512_mask(bits<Words>(x), vec<i16, 16>{}, 0xffff));
+        } else if constexpr (sizeof(S) == 4 && sizeof(T) == 1) {
+            return bits<R>(__builtin_ia32_pmovdb512_mask(bits<Words>(x), vec<char, 16>{}, 0xffff));
+        }
+    }
+#endif
+    return __builtin_convertvector(x, vec<T, lanes<V>>);
+}
 template <class V, class M> INLINE mask_of<V> mask_for(M m) {
     if constexpr (sizeof(M) == sizeof(V)) return bits<mask_of<V>>(m);
-    else return __builtin_convertvector(m, mask_of<V>);
+    else return convert<elem<mask_of<V>>>(m);
 }
 template <class T> INLINE T sel(bool m, T a, T b) { return m ? a : b; }
 template <class M, class V, int = LANES(V)> INLINE V sel(M m, V a, V b) { return mask_for<V>(m) ? a : b; }
@@ -74,9 +102,6 @@ template <> struct cast_one<i8, float> { static INLINE i8 of(float x) { return (
 template <> struct cast_one<i8, double> { static INLINE i8 of(double x) { return (i8)(i32)x; } };
 template <> struct cast_one<i16, float> { static INLINE i16 of(float x) { return (i16)(i32)x; } };
 template <> struct cast_one<i16, double> { static INLINE i16 of(double x) { return (i16)(i32)x; } };
-template <class T> constexpr bool is_float = false;
-template <> constexpr bool is_float<float> = true;
-template <> constexpr bool is_float<double> = true;
 template <class V, int = LANES(V)> constexpr bool has_lanes(int) { return true; }
 template <class V> constexpr bool has_lanes(long) { return false; }
 template <class T, class V> INLINE auto to(V x) {
@@ -215,6 +240,27 @@ template <class T, int L, class F> INLINE vec<T, L> index_lanes(F at) {
     vec<T, L> v;
     for (int k = 0; k < L; ++k) v[k] = (T)at(k);
     return v;
+}
+
+// L rows of L elements, transposed: tile[r] has in lane k what is at p + k * stride + r.
+template <int L, int w, class V> INLINE void swap_blocks(V* rows) {
+    mask_of<V> low, high;
+#pragma GCC unroll 16
+    for (int k = 0; k < L; ++k) low[k] = k & w ? L + k - w : k, high[k] = k & w ? L + k : k + w;
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i)
+        if (!(i & w)) {
+            const V a = rows[i], b = rows[i + w];
+            rows[i] = __builtin_shuffle(a, b, low);
+            rows[i + w] = __builtin_shuffle(a, b, high);
+        }
+    if constexpr (2 * w < L) swap_blocks<L, 2 * w>(rows);
+}
+template <int L, class T, class V, class R, class M> INLINE void load_tile(V* tile, const T* p, i64 stride, R alive_rows, M m) {
+    const int n = alive(m, L);
+#pragma GCC unroll 16
+    for (int k = 0; k < L; ++k) tile[k] = k < n ? load<L>(p + k * stride, alive_rows) : V{};
+    swap_blocks<L, 1>(tile);
 }
 
 // ------------------------------------------------------------------ operations
@@ -416,7 +462,6 @@ template <class F> inline void parallel(i64 n, i64 unit, int threads, F f) {
 #pragma omp parallel num_threads(threads)
     {
         const i64 t = omp_get_thread_num(), k = omp_get_num_threads(), units = (n + unit - 1) / unit;
-        F mine = f;  // pointers in registers, not behind the closure that the threads share
-        mine(units * t / k * unit, least(units * (t + 1) / k * unit, n), (int)t);
+        f(units * t / k * unit, least(units * (t + 1) / k * unit, n), (int)t);
     }
 }
