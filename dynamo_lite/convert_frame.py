@@ -30,6 +30,7 @@ from .codegen import INPUTS, OUTPUTS, Codegen, Plan
 from .frame_policy import Artifact
 from .guards import Guard, build_program
 from .guards.memory import guard_memory
+from .guards.tree import guard_tree
 from .interpreter import ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
@@ -227,8 +228,7 @@ class _FrameCompiler:
 
     def _note_rebuild(self, tx: Translator, error: exc.Unsupported) -> None:
         assert self.error is not None
-        if log.enabled("graph_breaks"):
-            log.artifact("graph_breaks").info("the break is made earlier, since %s", error.reason)
+        log.artifact("graph_breaks").debug("the break is made earlier, since it needs %s", error.reason)
 
     def _uncaught(self, tx: Translator, error: ObservedException) -> exc.Unsupported:
         cls = error.value.python_type()
@@ -425,8 +425,7 @@ class _FrameCompiler:
     def _log_entry(self, guards: list[Guard], guarded: types.CodeType) -> None:
         label = resume_label(self.code)
         if log.enabled("guards"):
-            lines = "\n".join(f"  {guard.text}" for guard in guards)
-            log.artifact("guards").info("guards of %s\n%s", label, lines)
+            log.artifact("guards").info("guards of %s\n%s", label, guard_tree(guards))
         if log.enabled("bytecode"):
             log.artifact("bytecode").info("%s\n%s", label, _side_by_side(self.code, guarded))
 
@@ -436,8 +435,12 @@ class _FrameCompiler:
         log.count("graph_breaks")
         if self.settings.on_break is not None:
             self.settings.on_break(error)
-        if log.enabled("graph_breaks") and log.first_time("graph_breaks", (error.where, error.reason)):
-            log.artifact("graph_breaks").info("Graph break in %s\n%s", _original(self.code, 0)[0].co_qualname, error)
+        if not log.enabled("graph_breaks"):
+            return
+        if log.first_time("graph_breaks", (error.where, error.kind)):
+            log.artifact("graph_breaks").info("Graph break at %s", error.report())
+        else:
+            log.artifact("graph_breaks").debug("Graph break again at %s: %s", error.where, error.reason)
 
 
 def _original(code: types.CodeType, index: int) -> tuple[types.CodeType, int]:

@@ -57,12 +57,20 @@ class Unsupported(DynamoLiteError):
         lines = [f"{self.reason}  [{self.kind}]"]
         if self.user_stack:
             lines += [f"  at {self.where}", *source_line(self.user_stack[-1])]
-        lines += [f"  why: {self.break_kind.why}", f"  hint: {self.hint}"]
+        return "\n".join([*lines, *self._background()])
+
+    def report(self) -> str:
+        """The same with the place first, as a log wants it."""
+        line = source_line(self.user_stack[-1]) if self.user_stack else []
+        return "\n".join([f"{self.where}: {self.reason}  [{self.kind}]", *line, *self._background()])
+
+    def _background(self) -> list[str]:
+        lines = [f"  why: {self.break_kind.why}", f"  hint: {self.hint}"]
         if len(self.user_stack) > 1:
             lines.append("  called from (innermost first)")
             for frame in reversed(self.user_stack[:-1]):
                 lines += [f"    {place(frame)}", *source_line(frame, "      ")]
-        return "\n".join(lines)
+        return lines
 
 
 class BackendCompilerFailed(DynamoLiteError):

@@ -85,7 +85,8 @@ class LocalSource(Source):
 
     @property
     def name(self) -> str:
-        return self.local
+        # What a graph break left on the stack has no name in the program.
+        return f"intermediate_{self.local[8:]}" if self.local.startswith("___stack") else self.local
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
         return ("load_local", dst, self.index)

@@ -10,6 +10,7 @@ up to there.
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import traceback
 import types
@@ -54,6 +55,7 @@ class StackMark(VariableTracker):
 
 
 NULL = _Null()
+_OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 @dataclasses.dataclass
@@ -346,6 +348,9 @@ class Translator(Protocols):
         frame: Translator | None = self
         while frame is not None:
             line = frame.current.positions[0] or frame.code.co_firstlineno
+            if frame.code.co_filename.startswith(_OWN_FOLDER) and (frames or frame.parent is not None):
+                frame = frame.parent
+                continue  # a polyfill, which the user has not written
             frames.append(traceback.FrameSummary(frame.code.co_filename, line, frame.code.co_name, lookup_line=False))
             frame = frame.parent
         return frames[::-1]
