@@ -437,7 +437,10 @@ class _FrameCompiler:
             self.settings.on_break(error)
         if not log.enabled("graph_breaks"):
             return
-        if log.first_time("graph_breaks", (error.where, error.kind)):
+        if error.kind == "unsupported_iteration" and is_resume_code(self.code) is not None:
+            # The iterator of a loop that was broken in its body: a consequence that the user can't do anything about.
+            log.artifact("graph_breaks").debug("Graph break again at %s", error.report())
+        elif log.first_time("graph_breaks", (error.where, error.kind)):
             log.artifact("graph_breaks").info("Graph break at %s", error.report())
         else:
             log.artifact("graph_breaks").debug("Graph break again at %s: %s", error.where, error.reason)
