@@ -17,8 +17,9 @@ from .variables.base import MISSING, LazyVariable, VariableTracker
 from .variables.changing import GrowingListVariable
 from .variables.constant import ConstantVariable
 from .variables.functions import CellVariable
-from .variables.mappings import DictVariable, SetVariable
+from .variables.mappings import DictVariable
 from .variables.sequences import ListVariable
+from .variables.sets import SetVariable
 from .variables.tensor import TensorVariable
 
 INPUTS = ".inputs"

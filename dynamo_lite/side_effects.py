@@ -14,8 +14,9 @@ from .guards import GuardSet
 from .source import Source
 from .variables.base import MISSING, VariableTracker, realized
 from .variables.functions import CellVariable
-from .variables.mappings import DictVariable, SetVariable
+from .variables.mappings import DictVariable
 from .variables.sequences import ListVariable
+from .variables.sets import SetVariable
 
 if TYPE_CHECKING:
     from .codegen import Codegen

@@ -22,18 +22,11 @@ from ..polyfills import REPLACEMENTS
 from ..source import AttrSource, ConstSource, Source
 from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.classes import ClassVariable, NewVariable, class_attribute_source, is_made_by_python, native_base
-from ..variables.deques import DequeVariable
 from ..variables.constant import ConstantVariable
+from ..variables.deques import DequeVariable
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
 from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
-from ..variables.mappings import (
-    DictIteratorVariable,
-    DictVariable,
-    DictViewVariable,
-    MappingProxyVariable,
-    SetVariable,
-    members_of,
-)
+from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
 from ..variables.objects import (
     ObjectVariable,
     SuperVariable,
@@ -49,8 +42,9 @@ from ..variables.sequences import (
     TupleVariable,
     is_named_tuple,
 )
-from ..variables.weakrefs import WeakrefVariable
+from ..variables.sets import SetVariable
 from ..variables.tensor import TensorVariable
+from ..variables.weakrefs import WeakrefVariable
 
 Constructor = Callable[..., VariableTracker]
 _CONSTRUCTORS: dict[type, Constructor] = {}
@@ -142,6 +136,8 @@ class Construction:
             content = DictVariable({}, cls=base)
         elif base is tuple and is_named_tuple(value):
             return NamedTupleVariable(list(args[0].iterate(tx)) if args else [], None, value)
+        elif kwargs and base in (tuple, frozenset) and _inherits(tx, value, "__new__", base):
+            tx.raise_error(TypeError, f"{base.__name__}() takes no keyword arguments")
         elif base is tuple:
             content = TupleVariable(list(args[0].iterate(tx)) if args else [])
         elif base is set:
@@ -346,6 +342,10 @@ def _has_native_constructor(cls: type) -> bool:
     return not isinstance(new, types.FunctionType) and not isinstance(init, types.FunctionType)
 
 
+def _inherits(tx: Any, cls: type, name: str, base: type) -> bool:
+    return tx.class_lookup(cls, name) is base.__dict__.get(name)
+
+
 def _is_user_class(cls: type) -> bool:
     return is_made_by_python(cls)
 
@@ -479,14 +479,14 @@ def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTra
 
 @constructs(set)
 def _set(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return SetVariable(members_of(tx, items) if items is not None else {})
+    return SetVariable(items.hashed_elements(tx) if items is not None else {})
 
 
 @constructs(frozenset)
 def _frozenset(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, SetVariable) and items.cls is frozenset:
         return items
-    return SetVariable(members_of(tx, items) if items is not None else {}, cls=frozenset)
+    return SetVariable(items.hashed_elements(tx) if items is not None else {}, cls=frozenset)
 
 
 @constructs(range)

@@ -7,8 +7,9 @@ from ..variables.base import VariableTracker
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import CellVariable, NestedFunctionVariable
-from ..variables.mappings import DictVariable, SetVariable
+from ..variables.mappings import DictVariable
 from ..variables.sequences import ListVariable, SliceVariable, TupleVariable
+from ..variables.sets import SetVariable
 from .registry import opcode
 from .translator import NULL, Translator
 

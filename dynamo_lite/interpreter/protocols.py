@@ -21,13 +21,15 @@ from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable
-from ..variables.constant import ConstantVariable, is_constant_value
-from ..variables.identity import IdentityVariable
+from ..variables.constant import ConstantVariable
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
-from ..variables.mappings import DictVariable, SetVariable
+from ..variables.identity import IdentityVariable
+from ..variables.mappings import DictVariable
 from ..variables.objects import InstanceDictVariable, ObjectVariable
 from ..variables.sequences import ListVariable, SequenceVariable, SliceVariable, TupleVariable
+from ..variables.sets import SetVariable
 from ..variables.tensor import TensorVariable
+from ..variables.user_keys import UserKey
 from .construction import Construction
 from .errors import Errors
 from .wrapping import Wrapping
@@ -413,7 +415,7 @@ class Protocols(Wrapping, Errors, Construction):
         if isinstance(value, ObjectVariable):
             hasher = self.class_lookup(value.cls, "__hash__")
             if isinstance(hasher, types.FunctionType):
-                return _UserKey(self, value, self.call_method(value, "__hash__", []).constant())
+                return UserKey(self, value, self.call_method(value, "__hash__", []).constant())
         try:
             return value.hash_key()
         except TypeError as error:
@@ -450,27 +452,6 @@ def _set_text(tx: Any, value: Any, conversion: str) -> str:
 _TEXTS: dict[type, Callable[[Any, Any, str], str]] = {
     ListVariable: _list_text, TupleVariable: _tuple_text, DictVariable: _dict_text, SetVariable: _set_text,
 }
-
-
-class _UserKey:
-    """A key with a ``__hash__`` of the user's; equality asks ``__eq__``, as the dict or set would."""
-
-    __slots__ = ("hash", "tx", "value")
-
-    def __init__(self, tx: Any, value: VariableTracker, hash: int) -> None:
-        self.tx = tx
-        self.value = value
-        self.hash = hash
-
-    def __hash__(self) -> int:
-        return self.hash
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, _UserKey):
-            return self.tx.same_or_equal(self.value, other.value)
-        if is_constant_value(other):
-            return self.tx.same_or_equal(self.value, self.tx.from_result(other, "key"))
-        return False
 
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:

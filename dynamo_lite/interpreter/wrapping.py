@@ -21,7 +21,7 @@ from ..variables.cached import CachedFunctionVariable
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
-from ..variables.mappings import DictVariable, SetVariable
+from ..variables.mappings import DictVariable
 from ..variables.modules import (
     ConstantCallVariable,
     FoldedFunctionVariable,
@@ -37,6 +37,7 @@ from ..variables.sequences import (
     TupleVariable,
     is_named_tuple,
 )
+from ..variables.sets import SetVariable
 from ..variables.torch_functions import TorchFunctionVariable, is_torch_builtin
 
 _BUILTIN_CALLABLES = (

@@ -161,6 +161,13 @@ class VariableTracker:
         while (item := iterator.next(tx)) is not None:
             yield item
 
+    def hashed_elements(self, tx: Any) -> dict[Any, VariableTracker]:
+        """The elements by hash key, as a set made of them holds them; a dict or set does not hash its keys again."""
+        elements: dict[Any, VariableTracker] = {}
+        for item in list(self.iterate(tx)):
+            elements.setdefault(tx.hash_key(item), item)
+        return elements
+
     def iterator(self, tx: Any) -> VariableTracker:
         """iter(value): a tracker with :meth:`next`."""
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")

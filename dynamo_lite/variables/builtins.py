@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import polyfills
 from ..source import Source
-from .base import MISSING, VariableTracker, unsupported, wraps_if
+from .base import VariableTracker, unsupported, wraps_if
 from .classes import ClassVariable
 from .constant import ConstantVariable
 from .functions import FunctionVariable, standing_for

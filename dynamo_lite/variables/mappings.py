@@ -1,4 +1,4 @@
-"""Dicts, ordered dicts, default dicts, their views, and sets.
+"""Dicts, ordered dicts, default dicts and their views.
 
 Keys are compared as Python compares them: a constant by value, an object by identity, through ``hash_key()``. Values may be
 lazy; the keys of a dict that came in from outside are guarded together. Invariant: `items` holds the entries in insertion
@@ -15,7 +15,9 @@ from ..source import DictItemSource, DictKeySource, FrozenSource, Source
 from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
-from .sequences import ListVariable, SequenceVariable, TupleVariable
+from .sequences import SequenceVariable, TupleVariable
+from .sets import SetVariable
+from .user_keys import check_rebuildable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -110,6 +112,9 @@ class DictVariable(VariableTracker):
                 self.items[hashed] = (key, looked_at)
             result.append(looked_at)
         return result
+
+    def hashed_elements(self, tx: Any) -> dict[Any, VariableTracker]:
+        return {hashed: key for hashed, (key, _) in self.items.items()}
 
     def is_constant(self) -> bool:
         return False
@@ -323,6 +328,7 @@ class DictVariable(VariableTracker):
 
     def fill(self, cg: Codegen) -> None:
         """With the empty dict on the stack, emits what puts the entries in (keeps the dict on the stack)."""
+        check_rebuildable(self.items, "a dict")
         for key, value in self.items.values():
             cg.emit.dup()
             cg.push(value)
@@ -491,248 +497,6 @@ class DictViewVariable(VariableTracker):
         cg.emit.call(0)
 
 
-# ---------------------------------------------------------------- sets
-class SetVariable(VariableTracker):
-    """A set or frozenset; `members` is hash key -> member."""
-
-    has_identity = True
-
-    def __init__(self, members: dict[Any, VariableTracker], source: Source | None = None, cls: type = set) -> None:
-        super().__init__(source)
-        self.members = members
-        self.cls = cls
-
-    @classmethod
-    def of(cls, tx: Any, items: list[VariableTracker], python_class: type = set) -> SetVariable:
-        members: dict[Any, VariableTracker] = {}
-        for item in items:
-            members.setdefault(tx.hash_key(item), item)
-        return cls(members, cls=python_class)
-
-    def python_type(self) -> type:
-        return self.cls
-
-    def is_constant(self) -> bool:
-        return self.cls is frozenset and all(m.is_constant() for m in self.members.values())
-
-    def constant(self) -> Any:
-        return self.cls(m.constant() for m in self.members.values())
-
-    def hash_key(self) -> Any:
-        if self.cls is set:
-            raise TypeError("unhashable type: 'set'")
-        return frozenset(self.members)
-
-    def contains_tensor(self) -> bool:
-        return any(m.contains_tensor() for m in self.members.values())
-
-    def truth(self, tx: Any) -> bool:
-        return bool(self.members)
-
-    def length(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(len(self.members))
-
-    def ordered(self) -> list[VariableTracker]:
-        """The members in the order in which the real set gives them."""
-        if all(m.is_constant() for m in self.members.values()):
-            by_value = {m.constant(): m for m in self.members.values()}
-            return [by_value[value] for value in set(by_value)]
-        if len(self.members) > 1:
-            unsupported("unsupported_iteration", "the order of a set of objects")
-        return list(self.members.values())
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return SetIteratorVariable(self)
-
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
-        return tx.hash_key(item) in self.members
-
-    _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
-        "|": lambda a, b: {**b, **a},
-        "&": lambda a, b: {k: v for k, v in a.items() if k in b},
-        "-": lambda a, b: {k: v for k, v in a.items() if k not in b},
-        "^": lambda a, b: {**{k: v for k, v in a.items() if k not in b}, **{k: v for k, v in b.items() if k not in a}},
-    }
-
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        if isinstance(other, DictViewVariable):
-            other = other.as_set(tx)
-        if op not in self._OPS or not isinstance(other, SetVariable):
-            return None
-        first, second = (other, self) if reflected else (self, other)
-        return SetVariable(self._OPS[op](first.members, second.members), cls=first.cls)
-
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if self.cls is frozenset or op not in self._OPS or not isinstance(other, SetVariable):
-            return None
-        tx.output.effects.mutate(self)
-        self.members = self._OPS[op](self.members, other.members)
-        return self
-
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if not isinstance(other, SetVariable):
-            return None
-        a, b = self.members.keys(), other.members.keys()
-        results = {"==": a == b, "!=": a != b, "<=": a <= b, "<": a < b, ">=": a >= b, ">": a > b}
-        return ConstantVariable(results[op])
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        if name in self.methods:
-            return BoundMethodVariable(self, name)
-        return tx.class_getattr(self, self.cls, name)
-
-    def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker:
-        method = self.methods.get(name)
-        if method is None or (self.cls is frozenset and name in _SET_MUTATORS):
-            return super().call_method(tx, name, args, kwargs)
-        return tx.checked_call(method, self, tx, *args, **kwargs)
-
-    def _add(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        new = SetVariable.of(tx, [item]).members
-        tx.output.effects.mutate(self)
-        self.members = {**new, **self.members} if next(iter(new)) in self.members else {**self.members, **new}
-        return ConstantVariable(None)
-
-    def _discard(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        tx.output.effects.mutate(self)
-        self.members.pop(tx.hash_key(item), None)
-        return ConstantVariable(None)
-
-    def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        if not self.contains(tx, item):
-            tx.raise_value(KeyError, [item])
-        return self._discard(tx, item)
-
-    def _pop(self, tx: Any) -> VariableTracker:
-        if not self.members:
-            tx.raise_error(KeyError, "pop from an empty set")
-        item = self.ordered()[0]
-        self._discard(tx, item)
-        return item
-
-    def _clear(self, tx: Any) -> VariableTracker:
-        tx.output.effects.mutate(self)
-        self.members = {}
-        return ConstantVariable(None)
-
-    def _copy(self, tx: Any) -> VariableTracker:
-        return self if self.cls is frozenset else SetVariable(dict(self.members), cls=self.cls)
-
-    def _update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
-        for other in others:
-            new = members_of(tx, other)
-            tx.output.effects.mutate(self)
-            self.members = {**self.members, **{h: m for h, m in new.items() if h not in self.members}}
-        return ConstantVariable(None)
-
-    @staticmethod
-    def _combine(op: str) -> Callable[..., VariableTracker]:
-        def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
-            result = dict(self.members)
-            for other in others:
-                result = self._OPS[op](result, members_of(tx, other))
-            return SetVariable(result, cls=self.cls)
-
-        return method
-
-    @staticmethod
-    def _test(op: str) -> Callable[..., VariableTracker]:
-        def method(self: SetVariable, tx: Any, other: VariableTracker) -> VariableTracker:
-            theirs = SetVariable.of(tx, list(other.iterate(tx)))
-            if op == "disjoint":
-                return ConstantVariable(self.members.keys().isdisjoint(theirs.members.keys()))
-            result = self.compare(tx, op, theirs)
-            assert result is not None
-            return result
-
-        return method
-
-    @staticmethod
-    def _combine_update(op: str) -> Callable[..., VariableTracker]:
-        def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
-            members = self.members
-            for other in others:
-                members = self._OPS[op](members, members_of(tx, other))
-            tx.output.effects.mutate(self)
-            self.members = members
-            return ConstantVariable(None)
-
-        return method
-
-    methods: dict[str, Callable[..., VariableTracker]] = {
-        "intersection_update": _combine_update("&"), "difference_update": _combine_update("-"),
-        "symmetric_difference_update": _combine_update("^"),
-        "add": _add, "discard": _discard, "remove": _remove, "pop": _pop, "clear": _clear, "copy": _copy,
-        "update": _update, "union": _combine("|"), "intersection": _combine("&"), "difference": _combine("-"),
-        "symmetric_difference": _combine("^"), "issubset": _test("<="), "issuperset": _test(">="),
-        "isdisjoint": _test("disjoint"),
-    }
-
-    def reconstruct(self, cg: Codegen) -> None:
-        members = list(self.members.values())
-        if self.cls is frozenset:
-            cg.call_constant(frozenset, lambda: cg.push(TupleVariable(members)))
-        else:
-            cg.build_new(self, lambda: cg.emit.build_set(0), lambda: self.fill(cg))
-
-    def fill(self, cg: Codegen) -> None:
-        """With the empty set on the stack, emits what puts the members in (keeps the set on the stack)."""
-        if self.members:
-            cg.push(TupleVariable(list(self.members.values())))
-            cg.emit.emit("SET_UPDATE", 1)
-
-
-class SetIteratorVariable(VariableTracker):
-    """An iterator over a set."""
-
-    has_identity = True
-
-    def __init__(self, owner: SetVariable) -> None:
-        super().__init__()
-        self.owner = owner
-        self.rest = owner.ordered()
-        self.size = len(self.rest)
-
-    def python_type(self) -> type:
-        return type(iter(set()))
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def next(self, tx: Any) -> VariableTracker | None:
-        if len(self.owner.members) != self.size:
-            tx.raise_error(RuntimeError, "Set changed size during iteration")
-        if not self.rest:
-            return None
-        tx.output.effects.advance(self)
-        return self.rest.pop(0)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if len(self.owner.members) != self.size:
-            unsupported("unsupported_iteration", "a set whose size changes while it is iterated")
-        # Over the members that are left: a set made of them would have an order of its own.
-        cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(TupleVariable(self.rest))), lambda: None)
-
-
-def members_of(tx: Any, items: VariableTracker) -> dict[Any, VariableTracker]:
-    """The elements of an iterable by hash key; a dict or set knows the hashes of its keys already."""
-    if isinstance(items, SetVariable):
-        return dict(items.members)
-    if isinstance(items, DictVariable):
-        return {hashed: key for hashed, (key, _) in items.items.items()}
-    return SetVariable.of(tx, list(items.iterate(tx))).members
-
-
-_SET_MUTATORS = frozenset({
-    "intersection_update", "difference_update", "symmetric_difference_update",
-    "add", "discard", "remove", "pop", "clear", "update"})
-
-
 # ---------------------------------------------------------------- wrapping
 Entries = dict[Any, tuple[VariableTracker, VariableTracker]]
 
@@ -782,15 +546,6 @@ def _wrap_defaultdict(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     factory = realized(tx, tx.wrap_slot(source, collections.defaultdict, value, "default_factory"))
     return dict_at(tx, value, source, collections.defaultdict, factory)
-
-
-@wraps_type(set, frozenset)
-def _wrap_set(tx: Any, value: Any, source: Source) -> VariableTracker:
-    if not all(is_constant_value(item) for item in value):
-        unsupported("unsupported_value", f"{source.name}, a set of objects")
-    tx.guard(source, "type_is", type(value))
-    tx.guard(source, "set_items", frozenset(value))
-    return SetVariable({item: ConstantVariable(item) for item in value}, source, type(value))
 
 
 @wraps_if(lambda value: type(value) is MappingProxyType, rank=4)

@@ -28,8 +28,9 @@ from .classes import (
 )
 from .constant import ConstantVariable, is_constant_value
 from .functions import MethodVariable
-from .mappings import DictVariable, SetVariable, dict_at, lazy_entries
+from .mappings import DictVariable, dict_at, lazy_entries
 from .sequences import ListVariable, TupleVariable, lazy_items
+from .sets import SetVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -378,7 +379,10 @@ class ObjectVariable(VariableTracker):
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         name = BINARY_METHODS[op][1 if reflected else 0]
-        return self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
+        result = self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
+        if result is not None and result is self.content:
+            return TupleVariable(list(result.items))  # x * 1 of a subclass of tuple is a new tuple
+        return result
 
     def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         name = "__i" + BINARY_METHODS[op][0][2:]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..source import SequenceItemSource, Source
-from .base import LazyVariable, VariableTracker, realized, wraps_if, wraps_type
+from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable
 
@@ -109,6 +109,8 @@ class SequenceVariable(VariableTracker):
         while i < len(self.items) and i < len(other.items):  # comparing may change the lists
             mine, theirs = self.item(tx, i), other.item(tx, i)
             if not tx.same_or_equal(mine, theirs):
+                if i >= len(self.items) or i >= len(other.items):
+                    break
                 if op in ("==", "!="):
                     return ConstantVariable(op == "!=")
                 return tx.compare(op, mine, theirs)

@@ -1,0 +1,150 @@
+"""Which modules and optimizers of torch's own tests are equal to eager when compiled: module_db and optim_db.
+
+    python benchmarks/coverage_torch.py [--only NAME ...] [--inputs N] [--db modules|optimizers]
+
+Every entry's module is built with its first inputs, in training and in evaluation mode; forward (and backward where an output
+needs it) runs in eager and compiled with backend="eager", from the same random state. An optimizer takes three steps.
+"""
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.testing._internal.common_modules import module_db
+from torch.testing._internal.common_optimizers import optim_db
+from torch.utils import _pytree as pytree
+
+import dynamo_lite
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _same(got: Any, want: Any) -> bool:
+    a, b = _tensors(got), _tensors(want)
+    return len(a) == len(b) and all(
+        x.dtype == y.dtype and x.shape == y.shape and torch.equal(torch.nan_to_num(x.detach()), torch.nan_to_num(y.detach()))
+        for x, y in zip(a, b)
+    )
+
+
+def _run(module: Any, args: Any, kwargs: Any, call: Any) -> tuple[Any, list[Any]]:
+    torch.manual_seed(0)
+    args, kwargs = copy.deepcopy((args, kwargs))
+    out = call(*args, **kwargs)
+    needs = [t for t in _tensors(out) if t.requires_grad]
+    if needs:
+        sum(t.sum() for t in needs if not t.is_complex()).backward()  # type: ignore[union-attr]
+    return out, [p.grad for p in module.parameters()]
+
+
+def check_module(info: Any, training: bool, inputs: int) -> str:
+    """pass, skip, or what went wrong, for the first inputs of an entry."""
+    samples = info.module_inputs_func(
+        info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
+    )
+    done = 0
+    for sample in samples:
+        if done == inputs:
+            break
+        given = sample.forward_input
+        if given is None:
+            continue
+        torch.manual_seed(0)
+        try:
+            module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).train(training)
+            other = copy.deepcopy(module)
+            want = _run(module, given.args, given.kwargs, module)
+        except Exception:
+            continue  # not for this device, or an input that is meant to fail
+        dynamo_lite.reset()
+        try:
+            got = _run(other, given.args, given.kwargs, dynamo_lite.compile(other, backend="eager"))
+        except Exception as error:
+            return f"{type(error).__name__}: {str(error).splitlines()[0][:160]}"
+        if not _same(got, want) or not _same(other.state_dict(), module.state_dict()):
+            return f"differs from eager, input {done}"
+        done += 1
+    return "pass" if done else "skip"
+
+
+def check_optimizer(info: Any, inputs: int) -> str:
+    """pass, or what went wrong, for the first settings of an entry."""
+    for number, settings in enumerate(info.optim_inputs_func(device="cpu")):
+        if number == inputs:
+            break
+        results = []
+        for how in ("eager", "compiled"):
+            torch.manual_seed(0)
+            parameters = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]
+            dynamo_lite.reset()
+            try:
+                optimizer = info.optim_cls(parameters, **settings.kwargs)
+                if info.step_requires_closure:
+                    def step(optimizer: Any = optimizer, parameters: Any = parameters) -> None:
+                        def closure() -> torch.Tensor:
+                            optimizer.zero_grad()
+                            loss = sum((p**2).sum() for p in parameters)
+                            loss.backward()  # type: ignore[union-attr]
+                            return loss  # type: ignore[return-value]
+
+                        optimizer.step(closure)
+                else:
+                    step = optimizer.step
+                call = step if how == "eager" else dynamo_lite.compile(step, backend="eager")
+                for _ in range(3):
+                    for parameter in parameters:
+                        parameter.grad = parameter.detach().sin()
+                    call()
+            except Exception as error:
+                if how == "eager":
+                    results = [None, None]
+                    break
+                return f"{settings.desc}: {type(error).__name__}: {str(error).splitlines()[0][:160]}"
+            results.append((parameters, optimizer.state_dict()))
+        if not _same(results[0], results[1]):
+            return f"{settings.desc}: differs from eager"
+    return "pass"
+
+
+def results(db: str, only: list[str], inputs: int) -> Iterator[tuple[str, str]]:
+    """(entry, outcome) for each entry, modules in both modes."""
+    if db in ("all", "modules"):
+        for info in module_db:
+            for training in (False, True):
+                name = f"{info.name}{' training' if training else ''}"
+                if not only or any(part in name for part in only):
+                    yield name, check_module(info, training, inputs)
+    if db in ("all", "optimizers"):
+        for info in optim_db:
+            name = info.optim_cls.__name__
+            if not only or any(part in name for part in only):
+                yield name, check_optimizer(info, inputs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--inputs", type=int, default=2)
+    parser.add_argument("--db", default="all", choices=["all", "modules", "optimizers"])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    passed = failed = skipped = 0
+    for name, outcome in results(options.db, options.only, options.inputs):
+        passed += outcome == "pass"
+        skipped += outcome == "skip"
+        if outcome not in ("pass", "skip"):
+            failed += 1
+            print(f"{name}: {outcome}", flush=True)
+    print(f"{passed} of {passed + failed} equal eager; {skipped} have no input that runs here")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
