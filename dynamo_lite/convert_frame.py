@@ -417,7 +417,7 @@ class _FrameCompiler:
                 cellvars=self.code.co_cellvars,
             )
         self._log_entry(guards, guarded)
-        artifact = Artifact(guards, texts, graph, log.current_frame(), self.changing)
+        artifact = Artifact(guards, texts, graph, log.current_frame(), self.changing, tx.output.effects.changed_names())
         if self.settings.on_entry is not None:
             self.settings.on_entry(artifact)
         return GuardedCode(program, guarded, has_break, extra=artifact)

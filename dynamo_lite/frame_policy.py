@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -139,19 +140,20 @@ def _plain_entry(code: types.CodeType, args: tuple[Any, ...]) -> GuardedCode:
 
 
 class Artifact:
-    """What a cache entry remembers: its guards, the words for each step of its program, its graph, and for the next compile
-    the paths of values that have changed.
+    """What a cache entry remembers: its guards, the words for each step of its program, its graph, what it changes outside of
+    the function, and for the next compile the paths of values that have changed.
     """
 
     def __init__(
         self, guards: list[Guard], texts: list[str], graph: torch.fx.GraphModule | None, frame_id: str,
-        changing: frozenset[Any] = frozenset(),
+        changing: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
     ) -> None:
         self.guards = guards
         self.texts = texts
         self.graph = graph
         self.frame_id = frame_id
         self.changing = changing
+        self.changed = changed
 
 
 # ---------------------------------------------------------------- compiled again

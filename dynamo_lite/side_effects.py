@@ -121,6 +121,14 @@ class SideEffects:
         """Whether generated code has anything to replay."""
         return bool(self._mutated or self._globals or any(t.source is not None for t, _ in self._attributes.values()))
 
+    def changed_names(self) -> list[str]:
+        """What generated code changes outside of the function, in the user's names."""
+        names = [t.source.name for t in self._mutated.values() if t.source is not None]
+        for tracker, written in self._attributes.values():
+            if tracker.source is not None:
+                names += [f"{tracker.source.name}.{name}" for name in written]
+        return names + [name for _, _, written in self._globals.values() for name in written]
+
     def guard_distinct(self, guards: GuardSet) -> None:
         """Objects that were changed must be other objects than those of their kind next time, too."""
         changed = [t for t in self._mutated.values() if t.source is not None]

@@ -16,6 +16,7 @@ import torch.utils._pytree as pytree
 from .. import _eval_frame, exc
 from ..convert_frame import Settings
 from ..eval_frame import innermost, make_hook
+from ..frame_policy import Artifact
 
 
 @dataclasses.dataclass
@@ -57,17 +58,26 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
 
             return call
 
-        settings = Settings(
-            backend, fullgraph=True, on_entry=lambda artifact: guards.extend(g.text for g in artifact.guards)
-        )
+        def note(artifact: Artifact) -> None:
+            guards.extend(guard.text for guard in artifact.guards)
+            if artifact.changed:
+                names = ", ".join(artifact.changed)
+                raise exc.Unsupported("side_effect_unsupported", f"export of a function that changes {names}")
+
+        settings = Settings(backend, fullgraph=True, on_entry=note)
         target = types.MethodType(type(fn).__call__, fn) if isinstance(fn, torch.nn.Module) else fn
         result = _eval_frame.CompiledFunction(target, make_hook(settings))(*args, **kwargs)
-        if len(captured) != 1:
-            raise exc.Unsupported("unsupported_value", f"{len(captured)} graphs where export wants one")
-        graph, tensors, outputs = captured[0]
+        # Without an operation on tensors there is no graph, and nothing to compute.
+        graph, tensors, outputs = captured[0] if captured else (_empty_graph(), (), ())
         return ExportResult(_with_signature(target, graph, tensors, outputs, args, kwargs, result), guards)
 
     return run
+
+
+def _empty_graph() -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    graph.output(())
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
 
 
 def _with_signature(

@@ -1,0 +1,111 @@
+"""export: one graph with the function's own inputs and outputs, or an error."""
+from __future__ import annotations
+
+import collections
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite import exc
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+        self.norm = torch.nn.BatchNorm1d(3)
+        self.register_buffer("offset", torch.ones(3))
+
+    def forward(self, x, *, scale=1):
+        return {"out": self.norm(self.linear(x)) * scale + self.offset, "in": x}
+
+
+def exported(f, *args, **kwargs):
+    result = dynamo_lite.export(f)(*args, **kwargs)
+    assert isinstance(result.graph_module, torch.fx.GraphModule)
+    return result.graph_module
+
+
+def same(got, wanted):
+    leaves, spec = torch.utils._pytree.tree_flatten(got)
+    expected, expected_spec = torch.utils._pytree.tree_flatten(wanted)
+    assert spec == expected_spec
+    for a, b in zip(leaves, expected):
+        if isinstance(b, torch.Tensor):
+            torch.testing.assert_close(a, b)
+        else:
+            assert a == b and type(a) is type(b)
+
+
+CASES = [
+    (lambda x, d: {"y": x.sin() + d["k"], "z": [x * 2]}, (torch.ones(2), {"k": torch.ones(2)})),
+    (lambda x, p: Pair(x + p.a, (p.b, x)), (torch.ones(2), Pair(torch.ones(2), torch.zeros(2)))),
+    (lambda x: (x + 1, 3, "text", None, [x, x]), (torch.ones(2),)),
+    (lambda *xs: sum(xs), (torch.ones(2), torch.ones(2), torch.ones(2))),
+    (lambda x, k: x * k if k > 2 else x, (torch.ones(2), 3)),
+    (lambda x: x.shape[0] * x, (torch.ones(2),)),
+    (lambda x: x, (torch.ones(2),)),
+    (lambda x: (x.view(-1), x.t()), (torch.ones(2, 3),)),
+]
+
+
+@pytest.mark.parametrize("f, args", CASES)
+def test_structures(f, args):
+    module = exported(f, *args)
+    same(module(*args), f(*args))
+    other = torch.utils._pytree.tree_map(lambda v: v + 1 if isinstance(v, torch.Tensor) else v, args)
+    same(module(*other), f(*other))
+
+
+def test_a_module_takes_its_parameters_along():
+    net = Net().eval()
+    module = exported(net, torch.ones(2, 3))
+    x = torch.randn(2, 3)
+    same(module(x), net(x))
+    held = {id(t) for t in [*module.parameters(), *module.buffers()]}
+    assert all(id(p) in held for p in net.parameters())
+
+
+def test_keywords():
+    net = Net().eval()
+    module = exported(net, torch.ones(2, 3), scale=torch.tensor(2.0))
+    x, scale = torch.randn(2, 3), torch.tensor(3.0)
+    same(module(x, scale=scale), net(x, scale=scale))
+
+
+def test_defaults_and_closures():
+    weight = torch.full((2,), 5.0)
+
+    def f(x, k=2, *, bias=None):
+        return x * weight * k if bias is None else x + bias
+
+    same(exported(f, torch.ones(2))(torch.zeros(2)), f(torch.zeros(2)))
+    same(exported(f, torch.ones(2), bias=torch.ones(2))(torch.zeros(2), bias=torch.ones(2)), torch.ones(2))
+
+
+def test_a_break_is_an_error():
+    def f(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    with pytest.raises(exc.Unsupported, match="data-dependent"):
+        dynamo_lite.export(f)(torch.ones(2))
+
+
+def test_a_side_effect_is_an_error():
+    seen = []
+
+    def f(x):
+        seen.append(x * 2)
+        return x + 1
+
+    with pytest.raises(exc.Unsupported, match="seen"):
+        dynamo_lite.export(f)(torch.ones(2))
+
+
+def test_no_operation_at_all():
+    assert dynamo_lite.export(lambda x: 3)(torch.ones(2)).graph_module(torch.ones(2)) == 3
