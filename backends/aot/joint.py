@@ -104,6 +104,7 @@ def record_joint(
                 _refuse_hidden_autograd(inputs, results)
                 results = _owned(results, recorder)
             joint, bases = _forward_part(recorder, inputs, results)
+            _refuse_grad_mode_dependent(joint)
             _backward_part(joint, recorder, inputs, bases, given)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
             raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
@@ -139,6 +140,16 @@ def _refuse_hidden_autograd(inputs: list[Any], results: tuple[Any, ...]) -> None
     for value in results:
         if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf and id(value) not in known:
             raise CannotFunctionalize("a result that is a new leaf of autograd")
+
+
+_GRAD_MODE_DEPENDENT = frozenset({aten.mkldnn_rnn_layer.default})
+"""Operations that compute what their gradients need only when grad mode is on."""
+
+
+def _refuse_grad_mode_dependent(joint: JointGraph) -> None:
+    for node in joint.graph.nodes:
+        if node.target in _GRAD_MODE_DEPENDENT:
+            raise CannotFunctionalize(f"{node.target} works differently where grad mode is off")
 
 
 def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:

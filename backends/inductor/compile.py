@@ -115,7 +115,8 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool) 
         graph = backward
         if given != everything:
             # The engine runs this without the state that the forward pass was traced in.
-            with log.phase("aot"), torch.set_grad_enabled(grad), torch.autocast("cpu", autocast_dtype, enabled=autocast):
+            casts = torch.autocast("cpu", autocast_dtype, enabled=autocast)
+            with log.phase("aot"), torch.set_grad_enabled(grad), casts:
                 graph = backward_graph(record_joint(gm, example_inputs, decompositions, given), saved)
         return _build(graph, native, {})
 

@@ -353,3 +353,56 @@ def test_a_new_leaf_runs_in_eager():
         return z, x * 1
 
     check(f, leaf(3), compiled=False)
+
+
+def bert(transformers):
+    config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+                                     vocab_size=100)
+    ids = torch.randint(0, 100, (2, 8))
+    return transformers.BertForMaskedLM(config), {"input_ids": ids, "labels": ids}
+
+
+def gpt2(transformers):
+    ids = torch.randint(0, 100, (2, 8))
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=100)
+    return transformers.GPT2LMHeadModel(config), {"input_ids": ids, "labels": ids}
+
+
+def resnet(transformers):
+    config = transformers.ResNetConfig(layer_type="basic", depths=[1, 1], hidden_sizes=[8, 16], embedding_size=8,
+                                       num_labels=4, problem_type="single_label_classification")
+    inputs = {"pixel_values": torch.randn(4, 3, 32, 32), "labels": torch.randint(0, 4, (4,))}
+    return transformers.ResNetForImageClassification(config), inputs
+
+
+@pytest.mark.parametrize("build", [bert, gpt2, resnet])
+def test_training_of_models(build):
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    model, inputs = build(transformers)
+    other = copy.deepcopy(model.train())
+    results = []
+    for m, fn in ((model, model), (other, dynamo_lite.compile(other))):
+        opt = torch.optim.AdamW(m.parameters(), lr=1e-3, eps=1e-4)
+        losses = []
+        for step in range(3):
+            torch.manual_seed(step)
+            opt.zero_grad()
+            loss = fn(**inputs).loss
+            loss.backward()
+            opt.step()
+            losses.append(loss.item())
+        results.append((losses, [t.detach() for t in (*m.parameters(), *m.buffers())], torch.rand(1)))
+    (want, state, drawn), (got, mine, drawn_too) = results
+    assert want == pytest.approx(got, rel=1e-5) and torch.equal(drawn, drawn_too)
+    for p, q in zip(state, mine):
+        torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-4)
+
+
+def test_a_recurrent_network():
+    model = nn.LSTM(4, 6, batch_first=True)
+
+    def f(x, *weights):
+        return torch.func.functional_call(model, dict(zip(dict(model.named_parameters()), weights)), (x,))[0]
+
+    check(f, leaf(2, 5, 4), *[p.detach().clone().requires_grad_() for p in model.parameters()], compiled=False)
