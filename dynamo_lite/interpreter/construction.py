@@ -190,7 +190,13 @@ class Construction:
             result = _CONTENT_PROTOCOL[name](tx, content, *args)
             return result if result is not None else ConstantVariable(None)
         result = content.call_method(tx, name, args, kwargs)
-        return owner if result is content else result
+        if result is content and name.startswith("__i"):
+            return owner
+        if result is content and isinstance(content, SetVariable):
+            return SetVariable(dict(content.members), cls=content.cls)  # copy() of a subclass is no longer the object itself
+        if result is content and isinstance(content, TupleVariable):
+            return TupleVariable(list(content.items))
+        return result
 
     def _exception_method(self, owner: VariableTracker, name: str, args: list[VariableTracker]) -> VariableTracker:
         tx: Any = self

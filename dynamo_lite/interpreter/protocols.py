@@ -260,8 +260,8 @@ class Protocols(Wrapping, Errors, Construction):
             unsupported("unsupported_operator", f"`is` between {left.describe()} and {right.describe()}")
         pair = (left.source, right.source)
         if left is not right and None not in pair and isinstance(left, (TensorVariable, ObjectVariable, *_BUILTIN_CONTENT)):
-            if isinstance(right, type(left)) and not same:
-                self.guard(pair[0], "not_same", pair[1])  # type: ignore[arg-type]
+            if isinstance(right, type(left)):
+                self.guard(pair[0], "tensor_same" if same else "not_same", pair[1])  # type: ignore[arg-type]
         for value in (left, right):
             if isinstance(value, FunctionVariable) and value.source is not None:
                 self.guard(value.source, "is", value.value)

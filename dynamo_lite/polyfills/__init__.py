@@ -47,7 +47,10 @@ def chain_from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
 
 
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
-    pools = [tuple(pool) for pool in iterables] * repeat
+    return _product(*([tuple(pool) for pool in iterables] * repeat))
+
+
+def _product(*pools: tuple[Any, ...]) -> Iterator[Any]:
     result: list[tuple[Any, ...]] = [()]
     for pool in pools:
         result = [(*head, last) for head in result for last in pool]
@@ -61,6 +64,10 @@ def islice(iterable: Iterable[Any], /, *args: int | None) -> Iterator[Any]:
     step = 1 if bounds.step is None else bounds.step
     if start < 0 or (stop is not None and stop < 0) or step < 1:
         raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    return _islice(iter(iterable), start, stop, step)
+
+
+def _islice(iterable: Iterator[Any], start: int, stop: int | None, step: int, /) -> Iterator[Any]:
     wanted = start
     position = 0
     if stop is not None and stop <= 0:
@@ -75,7 +82,10 @@ def islice(iterable: Iterable[Any], /, *args: int | None) -> Iterator[Any]:
 
 
 def accumulate(iterable: Iterable[Any], func: Any = None, *, initial: Any = None) -> Iterator[Any]:
-    iterator = iter(iterable)
+    return _accumulate(iter(iterable), func, initial=initial)
+
+
+def _accumulate(iterator: Iterator[Any], func: Any, *, initial: Any) -> Iterator[Any]:
     total = initial
     if initial is None:
         try:
@@ -89,10 +99,13 @@ def accumulate(iterable: Iterable[Any], func: Any = None, *, initial: Any = None
 
 
 def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
-    pool = tuple(iterable)
-    n = len(pool)
     if r < 0:
         raise ValueError("r must be non-negative")
+    return _combinations(tuple(iterable), r)
+
+
+def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
+    n = len(pool)
     if r > n:
         return
     indices = list(range(r))
@@ -110,7 +123,12 @@ def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
 
 
 def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[Any]:
-    pool = tuple(iterable)
+    if r < 0:
+        raise ValueError("r must be non-negative")
+    return _combinations_with_replacement(tuple(iterable), r)
+
+
+def _combinations_with_replacement(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
     n = len(pool)
     for indices in product(range(n), repeat=r):
         if sorted(indices) == list(indices):
@@ -119,8 +137,14 @@ def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[A
 
 def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[Any]:
     pool = tuple(iterable)
+    count = len(pool) if r is None else r
+    if count < 0:
+        raise ValueError("r must be non-negative")
+    return _permutations(pool, count)
+
+
+def _permutations(pool: tuple[Any, ...], count: int) -> Iterator[Any]:
     n = len(pool)
-    count = n if r is None else r
     for indices in product(range(n), repeat=count):
         if len(set(indices)) == count:
             yield tuple(pool[i] for i in indices)
@@ -142,6 +166,10 @@ def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
 
 
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _cycle(iter(iterable))
+
+
+def _cycle(iterable: Iterator[Any], /) -> Iterator[Any]:
     saved = []
     for element in iterable:
         yield element
@@ -151,6 +179,10 @@ def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
 
 
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _takewhile(predicate, iter(iterable))
+
+
+def _takewhile(predicate: Callable[[Any], Any], iterable: Iterator[Any], /) -> Iterator[Any]:
     for element in iterable:
         if not predicate(element):
             return
@@ -158,7 +190,10 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
-    iterator = iter(iterable)
+    return _dropwhile(predicate, iter(iterable))
+
+
+def _dropwhile(predicate: Callable[[Any], Any], iterator: Iterator[Any], /) -> Iterator[Any]:
     for element in iterator:
         if not predicate(element):
             yield element
@@ -167,24 +202,39 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 
 def filterfalse(predicate: Any, iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _filterfalse(predicate, iter(iterable))
+
+
+def _filterfalse(predicate: Any, iterable: Iterator[Any], /) -> Iterator[Any]:
     for element in iterable:
         if not (element if predicate is None else predicate(element)):
             yield element
 
 
 def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterator[Any]:
+    return _starmap(function, iter(iterable))
+
+
+def _starmap(function: Callable[..., Any], iterable: Iterator[Any], /) -> Iterator[Any]:
     for arguments in iterable:
         yield function(*arguments)
 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
+    return _compress(iter(data), iter(selectors))
+
+
+def _compress(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
     for element, wanted in zip(data, selectors):
         if wanted:
             yield element
 
 
 def pairwise(iterable: Iterable[Any], /) -> Iterator[Any]:
-    iterator = iter(iterable)
+    return _pairwise(iter(iterable))
+
+
+def _pairwise(iterator: Iterator[Any], /) -> Iterator[Any]:
     try:
         previous = next(iterator)
     except StopIteration:
@@ -195,7 +245,11 @@ def pairwise(iterable: Iterable[Any], /) -> Iterator[Any]:
 
 
 def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[Any]:
-    iterators = [iter(iterable) for iterable in iterables]
+    return _zip_longest(*[iter(iterable) for iterable in iterables], fillvalue=fillvalue)
+
+
+def _zip_longest(*given: Iterator[Any], fillvalue: Any) -> Iterator[Any]:
+    iterators = list(given)
     active = len(iterators)
     if not active:
         return
@@ -218,6 +272,10 @@ def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[An
 
 
 def groupby(iterable: Iterable[Any], key: Any = None) -> Iterator[Any]:
+    return _groupby(iter(iterable), key)
+
+
+def _groupby(iterable: Iterator[Any], key: Any) -> Iterator[Any]:
     groups: list[tuple[Any, list[Any]]] = []
     for element in iterable:
         element_key = element if key is None else key(element)

@@ -52,8 +52,18 @@ def standing_for(
     value: VariableTracker, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """A value that one of our equivalents made: where it leaves the trace, it is what the C function makes."""
-    if isinstance(value, (GeneratorVariable, NestedFunctionVariable)):
+    if isinstance(value, NestedFunctionVariable):
         value.stands_for = StandsFor(function, args, kwargs)
+    elif isinstance(value, GeneratorVariable):
+        # The generator's own parameters are arguments of the C function, too, with what it takes at once already taken.
+        code = value.function.code()
+        npos, nkw = code.co_argcount, code.co_kwonlyargcount
+        positional = [value.arguments[n] for n in code.co_varnames[:npos]]
+        named = {n: value.arguments[n] for n in code.co_varnames[npos : npos + nkw]}
+        if code.co_flags & VARARGS:
+            rest = value.arguments[code.co_varnames[npos + nkw]]
+            positional += rest.items  # type: ignore[attr-defined]
+        value.stands_for = StandsFor(function, positional, named)
     return value
 
 

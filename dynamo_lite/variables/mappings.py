@@ -15,7 +15,7 @@ from ..source import DictItemSource, DictKeySource, FrozenSource, Source
 from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
-from .sequences import SequenceVariable, TupleVariable
+from .sequences import SequenceVariable, TupleVariable, started_iterator
 from .sets import SetVariable
 from .user_keys import check_rebuildable
 
@@ -427,14 +427,6 @@ class DictIteratorVariable(VariableTracker):
             lambda: cg.call_function(started_iterator, [view, steps, ConstantVariable(self.backwards)], {}),
             lambda: None,
         )
-
-
-def started_iterator(view: Any, steps: int, backwards: bool) -> Any:
-    """Generated code makes an iterator over a dict with this, from which `steps` elements have been taken."""
-    iterator = reversed(view) if backwards else iter(view)
-    for _ in range(steps):
-        next(iterator)
-    return iterator
 
 
 class DictViewVariable(VariableTracker):

@@ -600,8 +600,9 @@ class BuiltinMethodVariable(VariableTracker):
         return tx.call_native_method(self.owner, self.name, self.function, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.push(self.owner)
-        cg.emit.load_attr(self.name)
+        # Not read from the object: its class may override the method, as where super() found this one.
+        bind = self.function.__get__
+        cg.build_new(self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None)
 
 
 class SuperVariable(VariableTracker):

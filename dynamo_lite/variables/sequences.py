@@ -287,6 +287,7 @@ class TupleVariable(SequenceVariable):
 
     def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = tuple) -> None:
         super().__init__(items, cls, source)
+        self.real: Any = None  # the tuple itself, if it came in from outside
 
     def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
         return TupleVariable(list(items), cls=torch.Size if self.cls is torch.Size else tuple)
@@ -309,6 +310,8 @@ class TupleVariable(SequenceVariable):
             return True
         if isinstance(other, TupleVariable) and not self.items and not other.items:
             return None
+        if isinstance(other, TupleVariable) and self.real is not None:
+            return self.real is other.real
         return False
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
@@ -505,6 +508,11 @@ class SequenceIteratorVariable(VariableTracker):
         def make() -> None:
             cg.call_constant(iter, lambda: cg.push(self.sequence))
 
+        if self.sequence.base_type not in (list, tuple):
+            steps = [self.sequence, ConstantVariable(min(self.index, len(self.sequence.items))), ConstantVariable(False)]
+            cg.build_new(self, lambda: cg.call_function(started_iterator, steps, {}), lambda: None)
+            return
+
         def position() -> None:
             if self.index:
                 cg.emit.dup()
@@ -513,6 +521,14 @@ class SequenceIteratorVariable(VariableTracker):
                 cg.emit.pop()
 
         cg.build_new(self, make, position)
+
+
+def started_iterator(container: Any, steps: int, backwards: bool) -> Any:
+    """Generated code makes an iterator over a container with this, from which `steps` elements have been taken."""
+    iterator = reversed(container) if backwards else iter(container)
+    for _ in range(steps):
+        next(iterator)
+    return iterator
 
 
 class ReversedVariable(VariableTracker):
@@ -599,7 +615,9 @@ def _wrap_list(tx: Any, value: list[Any], source: Source) -> VariableTracker:
 def _wrap_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", tuple)
     tx.guard(source, "len", len(value))
-    return TupleVariable(lazy_items(value, source, False), source)
+    wrapped = TupleVariable(lazy_items(value, source, False), source)
+    wrapped.real = value
+    return wrapped
 
 
 @wraps_type(torch.Size)

@@ -47,6 +47,13 @@ class SetVariable(VariableTracker):
     def constant(self) -> Any:
         return self.cls(m.constant() for m in self.members.values())
 
+    def same_object(self, other: VariableTracker) -> bool | None:
+        if self is other:
+            return True
+        if isinstance(other, SetVariable) and self.cls is other.cls is frozenset and not self.members and not other.members:
+            return None  # there is one empty frozenset, but for what C makes
+        return False
+
     def hash_key(self) -> Any:
         if self.cls is set:
             raise TypeError("unhashable type: 'set'")
