@@ -85,6 +85,10 @@ _kind("changing_value", "a number or list that changes from call to call",
       "its value decides about the graph, and config.recompile_limit is too low for a graph for each value",
       "pass a number that changes as a tensor, or raise config.recompile_limit")
 
+_kind("internal_error", "a fault of dynamo_lite's own",
+      "the evaluator failed on this statement, which runs in plain Python instead",
+      "please report it, with the text of the exception")
+
 # ---------------------------------------------------------------- Python that is not captured
 _kind("unsupported_opcode", "a bytecode instruction that is not captured",
       "the evaluator has no rule for this instruction",

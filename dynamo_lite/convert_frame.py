@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from . import config, exc, frame_policy, log
-from ._eval_frame import Continuation, GuardedCode, entries, set_active, skip
+from ._eval_frame import RUN_ORIGINAL, Continuation, GuardedCode, entries, set_active, skip
 from ._guards import current_global_state
 from .bytecode.code_map import CodeMap
 from .bytecode.emit import Emitter
@@ -152,6 +152,7 @@ class _FrameCompiler:
         self.closure = closure
         self.args = args
         self.error: exc.Unsupported | None = None
+        self._faults = 0
 
     def compile(self) -> Any:
         visit: int | None = None
@@ -183,12 +184,34 @@ class _FrameCompiler:
                 except ObservedException as error:
                     self._note(tx, self._uncaught(tx, error))
                     visit = tx.visits - 1
+                except exc.DynamoLiteError:
+                    raise
+                except Exception as error:
+                    visit = self._internal_error(tx, error, visit)
+                    if visit is None:
+                        return RUN_ORIGINAL
             if visit is None or visit < 0:
                 assert self.error is not None
                 frame_policy.note_skipped(
                     _original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}"
                 )
                 return self._run_original(tx, state)
+
+    def _internal_error(self, tx: Translator, error: Exception, visit: int | None) -> int | None:
+        """Where to break because of a fault of ours; None if that has been tried."""
+        if config.raise_internal_errors:
+            raise error
+        text = f"{type(error).__name__}: {exc.one_line(error)}"
+        fault = exc.Unsupported("internal_error", text, user_stack=tx.user_stack())
+        log.count("internal_errors")
+        if log.first_time("fallbacks", (self.code, fault.where)):
+            log.artifact("fallbacks").warning("%s", fault.report(), exc_info=error if log.enabled("fallbacks") else None)
+        self._note(tx, fault)
+        if self._faults or tx.visits - 1 == visit or tx.visits < 1:
+            frame_policy.note_skipped(_original(self.code, 0)[0], fault.reason)
+            return None
+        self._faults += 1
+        return tx.visits - 1
 
     def _finish_break(self, tx: Translator, state: tuple[Any, ...], index: int) -> tuple[Any, int | None]:
         """The guarded code that ends before an instruction; or None, and where to break instead."""

@@ -7,6 +7,8 @@ if "DYNAMO_LITE_TEST_CACHE" not in os.environ:
     _folder = tempfile.TemporaryDirectory(prefix="dynamo_lite_tests_")
     os.environ["DYNAMO_LITE_TEST_CACHE"] = _folder.name
 os.environ["DYNAMO_LITE_CACHE_DIR"] = os.environ["DYNAMO_LITE_TEST_CACHE"]
+# A fault of ours is to fail a test, not to break a graph.
+os.environ["DYNAMO_LITE_RAISE_INTERNAL_ERRORS"] = "1"
 for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):
     os.environ.pop(_name, None)
 

@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
-from dynamo_lite import exc, graph_break, log
+from dynamo_lite import config, exc, graph_break, log
 from dynamo_lite.break_kinds import BREAK_KINDS
+from dynamo_lite.interpreter.registry import HANDLERS
 
 
 @pytest.fixture(autouse=True)
@@ -237,3 +238,26 @@ def test_a_long_loop_of_breaks_compiles_a_few_frames(n):
 
     x, k = compiled(f)(torch.zeros(2))
     assert x[0] == n and k == n and log.counters()["graphs"] <= 4
+
+
+# ---------------------------------------------------------------- faults of our own
+def test_a_fault_of_ours_breaks_the_graph_and_says_so(monkeypatch, caplog):
+    def fails(tx, instruction):
+        raise IndexError("a fault")
+
+    def f(x):
+        y = x + 1
+        pair = (y, y)
+        return pair[0] * 2
+
+    monkeypatch.setitem(HANDLERS, "BUILD_TUPLE", fails)
+    with pytest.raises(IndexError):
+        compiled(f)(torch.ones(2))
+    dynamo_lite.reset()
+    with config.patch(raise_internal_errors=False):
+        assert torch.equal(compiled(f)(torch.ones(2)), torch.full((2,), 4.0))
+        assert log.counters()["graphs"] == 2 and log.counters()["internal_errors"] == 1
+        (text,) = texts(caplog, "fallbacks")
+        assert "pair = (y, y)" in text and "IndexError: a fault" in text
+        with pytest.raises(exc.Unsupported, match="internal_error"):
+            compiled(f, fullgraph=True)(torch.ones(2))
