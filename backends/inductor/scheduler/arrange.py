@@ -16,6 +16,8 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 
 # A loop is split so that an index has no division if the inner part keeps at least this many iterations.
 MIN_SPLIT = 4
+# A loop of fewer iterations is a bad vector loop.
+MIN_VECTOR = 4
 # Tiles are worth it in loops of at least so many iterations.
 MIN_TILED = 8
 
@@ -150,7 +152,8 @@ def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
             contiguous += c == 1
             strided += c not in (0, 1)
     size = v.size if isinstance(v.size, int) else 1 << 20
-    return (contiguous - strided if size >= 8 else -1000, size if contiguous == 0 else 0)
+    # In a short loop most lanes are idle.
+    return (contiguous - strided - (1000 if size < MIN_VECTOR else 0), size if contiguous == 0 else 0)
 
 
 # ---------------------------------------------------------------- merging

@@ -53,7 +53,9 @@ FAST = {
     "exp": "fast_exp<{L}>(x)",
     "tanh": "fast_tanh<{L}>(x)",
     "erf": "fast_erf<{L}>(x)",
+    "expm1": "fast_expm1<{L}>(x)",
     "log": "fast_log<{L}>(x)",
+    "log1p": "fast_log1p<{L}>(x)",
     "sin": "fast_sin_cos<{L}, 0>(x, []({V} v) {{ return Sleef_sin{code}_u10(v); }})",
     "cos": "fast_sin_cos<{L}, 1>(x, []({V} v) {{ return Sleef_cos{code}_u10(v); }})",
 }

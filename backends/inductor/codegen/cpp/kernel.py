@@ -11,15 +11,14 @@ threads run changes results only as far as the order of a reduction's partial su
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
-from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, const_text, index_text, operation_text
+from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import FUNCTIONS
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.arrange import is_transposed
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
@@ -30,84 +29,27 @@ GRAIN = 65536
 MIN_OUTER_PARALLEL = 8
 # Longer sums are cascades of sums of so many vectors, the length that eager's have.
 CHAIN = 16
+# From this cost on, two vectors are computed side by side.
+MIN_PAIRED_COST = 40
 # A body that calls functions is not worth four copies.
 MAX_UNROLLED_COST = 16
 
 LANES = {"avx512": (16, 8), "avx2": (8, 4), "scalar": (4, 4)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Emitted:
-    """A value in the text: its name, and whether it is a vector."""
-
-    name: str
-    vector: bool
-
-
-class CppKernel:
+class CppKernel(Body):
     """Writes one kernel. ``symbol`` is the function's name."""
 
     def __init__(self, kernel: Kernel, symbol: str, simd: str):
-        self.kernel = kernel
+        super().__init__(kernel)
         self.symbol = symbol
-        self.arguments = {
-            **{b: f"p{k}" for k, b in enumerate(kernel.buffers)},
-            **{b: f"row{k}" for k, b in enumerate(kernel.scratch)},
-        }
-        self.nodes = walk([s.value for s in kernel.statements()])
         self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS}
-        # A vector loop outside the stages: reductions are over serial loops, each lane its own.
-        self.vector_outer = kernel.vector_outer
-        self._vectors = self._find_vectors()
         wide = any(n.dtype.itemsize == 8 for n in self.nodes if self._in_vector(n)) or self._has_positions()
         self.L = LANES[simd][1 if wide else 0]
-        self.lines: list[str] = []
-        self.indent = 1
-        self.emitted: dict[Node, Emitted] = {}
-        self.var_names: dict[ix.Var, str] = {}
-        self._counter = 0
-        self._v: ix.Var | None = None  # the vector loop that the text is in
         self._acc_names: dict[str, str] = {}
-
-    def _find_vectors(self) -> set[int]:
-        """Ids of nodes with a value of its own in every lane."""
-        loops = {v for v in map(self.kernel.vector, self.kernel.stages) if v is not None}
-        found: set[int] = set()
-        for n in self.nodes:
-            per_lane = self.vector_outer and n.op == "load" and n.attr[0] in self.kernel.scratch
-            if per_lane or not loops.isdisjoint(n.vars) or any(a.id in found for a in n.args):
-                found.add(n.id)
-        return found
-
-    def _in_vector(self, node: Node) -> bool:
-        return node.id in self._vectors
 
     def _has_positions(self) -> bool:
         return any(isinstance(s, Accumulate) and s.kind.startswith("arg") for s in self.kernel.statements())
-
-    # ------------------------------------------------------------ text
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.indent + text)
-
-    def open(self, text: str) -> None:
-        self.line(text + " {")
-        self.indent += 1
-
-    def close(self, text: str = "}") -> None:
-        self.indent -= 1
-        self.line(text)
-
-    def open_lanes(self, call: str, parameters: str) -> None:
-        """A loop over vectors: its body is a lambda."""
-        self.open(f"{call}, [&]({parameters}) __attribute__((always_inline))")
-
-    def text(self, lines: list[str]) -> None:
-        for line in lines:
-            self.line(line)
-
-    def fresh(self, prefix: str) -> str:
-        self._counter += 1
-        return f"{prefix}{self._counter}"
 
     # ------------------------------------------------------------ the function
     def write(self, size_args: tuple[str, ...] = ()) -> str:
@@ -210,15 +152,6 @@ class CppKernel:
         self._nested(outer, at + 1, parallel_inner)
         self.close()
 
-    def _name(self, v: ix.Var) -> str:
-        name = self.var_names.get(v)
-        if name is None:
-            name = self.var_names[v] = v.name
-        return name
-
-    def _size(self, v: ix.Var) -> str:
-        return index_text(v.size, {})
-
     def _inside_outer(self, parallel_inner: bool) -> None:
         """The stages, for one iteration of the serial outer loops."""
         if not self.vector_outer:
@@ -240,7 +173,7 @@ class CppKernel:
 
     # ------------------------------------------------------------ stages
     def _stages(self, parallel_inner: bool) -> None:
-        kept = dict(self.emitted)
+        kept: dict[Node, Emitted] = dict(self.emitted)
         lanes = " * L" if self.vector_outer else ""
         for name, buffer in self.kernel.scratch.items():
             size = index_text(ix.product(buffer.size), {})
@@ -334,9 +267,15 @@ class CppKernel:
         """How many iterations of the last loop go into one piece of a long sum."""
         return CHAIN * copies * self.L if along else CHAIN
 
+    def _cost(self, stage: Stage) -> int:
+        return sum(OPS[n.op].cost for n in walk([s.value for s in stage.statements]) if n.op in OPS)
+
     def _is_light(self, stage: Stage) -> bool:
-        nodes = walk([s.value for s in stage.statements])
-        return sum(OPS[n.op].cost for n in nodes if n.op in OPS) <= MAX_UNROLLED_COST
+        return self._cost(stage) <= MAX_UNROLLED_COST
+
+    def _is_heavy(self, stage: Stage, v: ix.Var) -> bool:
+        """Whether the processor can't see from one iteration into the next, so that two at a time hide latencies."""
+        return self._cost(stage) >= MIN_PAIRED_COST and isinstance(v.size, int) and v.size >= 4 * self.L
 
     def _parallel_stage(self, stage: Stage, accumulators: list[Accumulator], along: bool) -> None:
         unit = "L" if along and len(stage.inner) == 1 else "1"
@@ -398,6 +337,9 @@ class CppKernel:
         if along and accumulators and accumulators[0].copies == 4:
             self.open_lanes(f"for_lanes4<L>({begin}, {end}", f"const i64 {name}, auto m, auto k")
             slot = "k.n"
+        elif along and not accumulators and self._is_heavy(stage, v):
+            self.open_lanes(f"for_lanes2<L>({begin}, {end}", f"const i64 {name}, auto m, auto m_")
+            self._paired = True
         elif along:
             self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
         else:
@@ -415,6 +357,7 @@ class CppKernel:
                 self.line(a.take(self._as(s.value, a.lanes), position, slot))
         if along:
             self._v = None
+            self._paired = False
         self.close("});" if along else "}")
         self.emitted = before
 
@@ -426,91 +369,3 @@ class CppKernel:
         c = ix.coefficient(position, v) if v is not None else 0
         assert c is not None
         return f"bc<L>({text}) + iota<i64, L>() * {index_text(c, {})}l" if c != 0 else f"bc<L>({text})"
-
-    # ------------------------------------------------------------ nodes
-    def _emit(self, stage: Stage, changing: frozenset[ix.Var]) -> None:
-        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change."""
-        for n in walk([s.value for s in stage.statements]):
-            if n not in self.emitted and n.op not in ("const", "acc") and changing.isdisjoint(n.vars):
-                self._emit_node(n)
-
-    def _emit_node(self, n: Node) -> None:
-        vector = self._in_vector(n)
-        if n.op == "load":
-            text = self._load(n, vector)
-        elif n.op == "index":
-            text = self._index(n, vector)
-        else:
-            text = operation_text(n, [self._as(a, vector) for a in n.args], vector)
-        name = self.fresh("t")
-        self.line(f"const auto {name} = {text};" if vector else f"const {VALUE[n.dtype]} {name} = {text};")
-        self.emitted[n] = Emitted(name, vector)
-
-    def _as(self, n: Node, vector: bool) -> str:
-        """A node's value as a scalar or a vector."""
-        if n.op == "const":
-            text = const_text(n.attr, n.dtype)
-            return f"bc<L>({text})" if vector else text
-        have = self.emitted[n]
-        assert vector or not have.vector, f"a vector where a scalar is needed: {n}"
-        return f"bc<L>({have.name})" if vector and not have.vector else have.name
-
-    def _pointer(self, buffer: str) -> str:
-        return self.arguments[buffer]
-
-    def _lane_index(self, index: ix.Index) -> str:
-        """The index for lane ``l`` of the vector loop, as the body of a lambda."""
-        v = self._v
-        assert v is not None
-        names = {**self.var_names, v: f"({self.var_names[v]} + l)"}
-
-        def indirect(node: Node) -> str:
-            if node.op == "const":
-                return const_text(node.attr, node.dtype)
-            have = self.emitted[node]
-            return f"(i64){have.name}[l]" if have.vector else f"(i64){have.name}"
-
-        return f"[&](i64 l) {{ return {index_text(index, names, indirect)}; }}"
-
-    def _scalar_index(self, index: ix.Index) -> str:
-        return index_text(index, self.var_names, lambda node: f"(i64){self._as(node, False)}")
-
-    def _load(self, n: Node, vector: bool) -> str:
-        buffer, index = n.attr
-        p = self._pointer(buffer)
-        if self.vector_outer and buffer in self.kernel.scratch:
-            return f"load<L>({p} + ({self._scalar_index(index)}) * L, full())"
-        if not vector:
-            return f"load1({p} + {self._scalar_index(index)})" if index != 0 else f"load1({p})"
-        v = self._v
-        assert v is not None
-        if self._plain(index, v):
-            return f"load<L>({p} + {self._scalar_index(index)}, m)"
-        return f"load_lanes<L>({p}, m, {self._lane_index(index)})"
-
-    def _plain(self, index: ix.Index, v: ix.Var) -> bool:
-        """Whether neighbours in the vector loop are neighbours in memory."""
-        return ix.coefficient(index, v) == 1 and not any(
-            isinstance(a, ix.Indirect) and self._in_vector(a.node) for a in ix.atoms_of(index)
-        )
-
-    def _index(self, n: Node, vector: bool) -> str:
-        kind = VALUE[n.dtype]
-        if not vector:
-            return f"({kind})({self._scalar_index(n.attr)})"
-        return f"index_lanes<{kind}, L>({self._lane_index(n.attr)})"
-
-    def _store(self, s: Store) -> None:
-        p = self._pointer(s.buffer)
-        v = self._v
-        if self.vector_outer and s.buffer in self.kernel.scratch:
-            self.line(f"store<L>({p} + ({self._scalar_index(s.index)}) * L, {self._as(s.value, True)}, full());")
-            return
-        if v is None:
-            self.line(f"store1({p} + {self._scalar_index(s.index)}, {self._as(s.value, False)});")
-            return
-        value = self._as(s.value, True)
-        if self._plain(s.index, v):
-            self.line(f"store<L>({p} + {self._scalar_index(s.index)}, {value}, m);")
-        else:
-            self.line(f"store_lanes<L>({p}, {value}, m, {self._lane_index(s.index)});")

@@ -84,6 +84,33 @@ template <int L> INLINE vec<float, L> fast_log(vec<float, L> x) {
     return (x > V{}) & (x < F(__builtin_inff())) ? r : special;
 }
 
+// 1.44 ulp.
+template <int L> INLINE vec<float, L> fast_expm1(vec<float, L> x) {
+    const vec<float, L> y = greater(F(-104.0f), lesser(F(80.0f), x));
+    const vec<float, L> n = round_(y * F(1.44269502f));
+    vec<float, L> r = fma_(n, F(-0x1.62e430p-1), y);
+    r = fma_(n, F(0x1.05c610p-29), r);
+    vec<float, L> p = F(0x1.6a2256p-10);
+    p = fma_(p, r, F(0x1.123b02p-7));
+    p = fma_(p, r, F(0x1.5558f8p-5));
+    p = fma_(p, r, F(0x1.555490p-3));
+    p = fma_(p, r, F(0x1.fffffcp-2));
+    p = fma_(p * r, r, r);
+    const vec<float, L> s = scale_<L>(F(1.0f), n);
+    const vec<float, L> near = n == vec<float, L>{} ? p : fma_(s, p, s - F(1.0f));
+    return x > F(80.0f) ? fast_exp<L>(x) : near;
+}
+
+// 1.44 ulp.
+template <int L> INLINE vec<float, L> fast_log1p(vec<float, L> x) {
+    typedef vec<float, L> V;
+    const V u = x + F(1.0f), l = fast_log<L>(u);
+    // What rounding 1 + x lost.
+    const V c = (x - (u - F(1.0f))) / u;
+    const V r = (u > V{}) & (u < F(__builtin_inff())) ? l + c : l;
+    return x == V{} ? x : r;
+}
+
 // 1.57 ulp for |x| < 2**15; beyond, what `beyond` gives (Sleef's).
 template <int L, int quarter, class G> INLINE vec<float, L> fast_sin_cos(vec<float, L> x, G beyond) {
     typedef vec<float, L> V;

@@ -433,6 +433,12 @@ template <int L, class F> INLINE void for_lanes(i64 begin, i64 end, F f) {
     for (; i + L <= end; i += L) f(i, full());
     if (i < end) f(i, (int)(end - i));
 }
+// Two vectors at a time.
+template <int L, class F> INLINE void for_lanes2(i64 begin, i64 end, F f) {
+    i64 i = begin;
+    for (; i + 2 * L <= end; i += 2 * L) f(i, full(), full());
+    if (i < end) f(i, (int)(end - i < L ? end - i : L), (int)(end - i < L ? 0 : end - i - L));
+}
 template <int k> struct slot { static constexpr int n = k; };
 // Four iterations at a time, each with accumulators of its own.
 template <int L, class F> INLINE void for_lanes4(i64 begin, i64 end, F f) {

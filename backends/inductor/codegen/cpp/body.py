@@ -1,0 +1,203 @@
+"""Loop bodies as C++: values, loads and stores of one kernel, in the text where it stands.
+
+Invariant: a node is emitted once in each scope, before what uses it; ``emitted`` holds what the current scope can see.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import VALUE, const_text, index_text, operation_text
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Emitted:
+    """A value in the text: its name, whether it is a vector, whether it has a twin."""
+
+    name: str
+    vector: bool
+    paired: bool = False
+
+
+class Body:
+    """The text of a kernel as it grows. ``CppKernel`` adds the loops."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self.arguments = {
+            **{b: f"p{k}" for k, b in enumerate(kernel.buffers)},
+            **{b: f"row{k}" for k, b in enumerate(kernel.scratch)},
+        }
+        self.nodes = walk([s.value for s in kernel.statements()])
+        self.vector_outer = kernel.vector_outer
+        self._vectors = self._find_vectors()
+        self.lines: list[str] = []
+        self.indent = 1
+        self.emitted: dict[Node, Emitted] = {}
+        self.var_names: dict[ix.Var, str] = {}
+        self._counter = 0
+        self._v: ix.Var | None = None  # the vector loop that the text is in
+        # Two vectors at a time: every vector value has a twin, for the next L elements.
+        self._paired = False
+        self._twin = ""
+
+    def _find_vectors(self) -> set[int]:
+        """Ids of nodes with a value of its own in every lane."""
+        loops = {v for v in map(self.kernel.vector, self.kernel.stages) if v is not None}
+        found: set[int] = set()
+        for n in self.nodes:
+            per_lane = self.vector_outer and n.op == "load" and n.attr[0] in self.kernel.scratch
+            if per_lane or not loops.isdisjoint(n.vars) or any(a.id in found for a in n.args):
+                found.add(n.id)
+        return found
+
+    def _in_vector(self, node: Node) -> bool:
+        return node.id in self._vectors
+
+    # ------------------------------------------------------------ text
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def open(self, text: str) -> None:
+        self.line(text + " {")
+        self.indent += 1
+
+    def close(self, text: str = "}") -> None:
+        self.indent -= 1
+        self.line(text)
+
+    def open_lanes(self, call: str, parameters: str) -> None:
+        """A loop over vectors: its body is a lambda."""
+        self.open(f"{call}, [&]({parameters}) __attribute__((always_inline))")
+
+    def text(self, lines: list[str]) -> None:
+        for line in lines:
+            self.line(line)
+
+    def fresh(self, prefix: str) -> str:
+        self._counter += 1
+        return f"{prefix}{self._counter}"
+
+    def _name(self, v: ix.Var) -> str:
+        name = self.var_names.get(v)
+        if name is None:
+            name = self.var_names[v] = v.name
+        return name
+
+    def _size(self, v: ix.Var) -> str:
+        return index_text(v.size, {})
+
+    # ------------------------------------------------------------ nodes
+    def _emit(self, stage: Stage, changing: frozenset[ix.Var]) -> None:
+        """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change."""
+        for n in walk([s.value for s in stage.statements]):
+            if n not in self.emitted and n.op not in ("const", "acc") and changing.isdisjoint(n.vars):
+                self._emit_node(n)
+
+    def _emit_node(self, n: Node) -> None:
+        vector = self._in_vector(n)
+        name = self.fresh("t")
+        if vector and self._paired:
+            self.line(f"const auto {name} = {self._text_of(n, True)};")
+            self._twins(lambda: self.line(f"const auto {name}_ = {self._text_of(n, True)};"))
+            self.emitted[n] = Emitted(name, True, True)
+            return
+        self.line(f"const {'auto' if vector else VALUE[n.dtype]} {name} = {self._text_of(n, vector)};")
+        self.emitted[n] = Emitted(name, vector)
+
+    def _twins(self, write: Callable[[], None]) -> None:
+        """Writes what holds for the second of two vectors."""
+        assert self._v is not None
+        name = self.var_names[self._v]
+        self.var_names[self._v] = f"({name} + L)"
+        self._twin = "_"
+        write()
+        self._twin = ""
+        self.var_names[self._v] = name
+
+    def _text_of(self, n: Node, vector: bool) -> str:
+        if n.op == "load":
+            return self._load(n, vector)
+        if n.op == "index":
+            return self._index(n, vector)
+        return operation_text(n, [self._as(a, vector) for a in n.args], vector)
+
+    def _as(self, n: Node, vector: bool) -> str:
+        """A node's value as a scalar or a vector."""
+        if n.op == "const":
+            text = const_text(n.attr, n.dtype)
+            return f"bc<L>({text})" if vector else text
+        have = self.emitted[n]
+        assert vector or not have.vector, f"a vector where a scalar is needed: {n}"
+        if not have.vector:
+            return f"bc<L>({have.name})" if vector else have.name
+        return have.name + self._twin if have.paired else have.name
+
+    def _pointer(self, buffer: str) -> str:
+        return self.arguments[buffer]
+
+    def _lane_index(self, index: ix.Index) -> str:
+        """The index for lane ``l`` of the vector loop, as the body of a lambda."""
+        v = self._v
+        assert v is not None
+        names = {**self.var_names, v: f"({self.var_names[v]} + l)"}
+
+        def indirect(node: Node) -> str:
+            if node.op == "const":
+                return const_text(node.attr, node.dtype)
+            have = self.emitted[node]
+            return f"(i64){self._as(node, have.vector)}[l]" if have.vector else f"(i64){have.name}"
+
+        return f"[&](i64 l) {{ return {index_text(index, names, indirect)}; }}"
+
+    def _scalar_index(self, index: ix.Index) -> str:
+        return index_text(index, self.var_names, lambda node: f"(i64){self._as(node, False)}")
+
+    def _load(self, n: Node, vector: bool) -> str:
+        buffer, index = n.attr
+        p = self._pointer(buffer)
+        if self.vector_outer and buffer in self.kernel.scratch:
+            return f"load<L>({p} + ({self._scalar_index(index)}) * L, full())"
+        if not vector:
+            return f"load1({p} + {self._scalar_index(index)})" if index != 0 else f"load1({p})"
+        v = self._v
+        assert v is not None
+        if self._plain(index, v):
+            return f"load<L>({p} + {self._scalar_index(index)}, m{self._twin})"
+        return f"load_lanes<L>({p}, m{self._twin}, {self._lane_index(index)})"
+
+    def _plain(self, index: ix.Index, v: ix.Var) -> bool:
+        """Whether neighbours in the vector loop are neighbours in memory."""
+        return ix.coefficient(index, v) == 1 and not any(
+            isinstance(a, ix.Indirect) and self._in_vector(a.node) for a in ix.atoms_of(index)
+        )
+
+    def _index(self, n: Node, vector: bool) -> str:
+        kind = VALUE[n.dtype]
+        if not vector:
+            return f"({kind})({self._scalar_index(n.attr)})"
+        return f"index_lanes<{kind}, L>({self._lane_index(n.attr)})"
+
+    def _store(self, s: Store) -> None:
+        self._store_one(s)
+        if self._paired:
+            self._twins(lambda: self._store_one(s))
+
+    def _store_one(self, s: Store) -> None:
+        p = self._pointer(s.buffer)
+        v = self._v
+        if self.vector_outer and s.buffer in self.kernel.scratch:
+            self.line(f"store<L>({p} + ({self._scalar_index(s.index)}) * L, {self._as(s.value, True)}, full());")
+            return
+        if v is None:
+            self.line(f"store1({p} + {self._scalar_index(s.index)}, {self._as(s.value, False)});")
+            return
+        value = self._as(s.value, True)
+        if self._plain(s.index, v):
+            self.line(f"store<L>({p} + {self._scalar_index(s.index)}, {value}, m{self._twin});")
+        else:
+            self.line(f"store_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(s.index)});")
