@@ -82,23 +82,53 @@ def measure(workload: str, system_name: str, seconds: float) -> dict[str, Any]:
     torch.manual_seed(0)
     opaque_by(system.disable)
     fn, args, kwargs = WORKLOADS[workload].build()
-    with torch.no_grad():
+    optimizer = WORKLOADS[workload].optimizer
+    with torch.set_grad_enabled(optimizer is not None):
         start = time.perf_counter()
         compiled = system.compile(fn)
-        first = compiled(*args, **kwargs)
+        if optimizer is None:
+            results, call = (lambda f: f(*args, **kwargs)), (lambda: compiled(*args, **kwargs))
+        else:
+            results = lambda f: gradients(fn, f, args, kwargs)
+            call = step_of(compiled, args, kwargs, optimizer(fn.parameters()))
+        first = results(compiled)
         first_call = time.perf_counter() - start
         report = system.report()
-        error = largest_difference(first, fn(*args, **kwargs))
+        error = largest_difference(first, results(fn))
         del first
         result = {
             "first_call": first_call,
-            "call": time_calls(lambda: compiled(*args, **kwargs), seconds),
-            "error": max(error, largest_difference(compiled(*args, **kwargs), fn(*args, **kwargs))),
-            "peak_call": peak_of_call(lambda: compiled(*args, **kwargs)),
+            "call": time_calls(call, seconds),
+            "error": max(error, largest_difference(results(compiled), results(fn))),
+            "peak_call": peak_of_call(call),
             "peak_process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "report": report,
         }
     return result
+
+
+def step_of(model: Any, args: Any, kwargs: Any, optimizer: torch.optim.Optimizer) -> Callable[[], torch.Tensor]:
+    """A training step of a model that returns its loss."""
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(*args, **kwargs)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def gradients(model: torch.nn.Module, call: Callable[..., torch.Tensor], args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The loss and the gradients of the parameters; the random numbers are the same each time."""
+    torch.manual_seed(1)
+    model.zero_grad()
+    loss = call(*args, **kwargs)
+    loss.backward()
+    found = [loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+    model.zero_grad()
+    return found
 
 
 if __name__ == "__main__":

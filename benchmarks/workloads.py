@@ -24,12 +24,14 @@ class Workload:
     default: bool = True
     # Part of `--quick`.
     quick: bool = False
+    # For a training step: the optimizer of the model's parameters. The callable is a model that returns its loss.
+    optimizer: Callable[[Any], torch.optim.Optimizer] | None = None
 
 
 WORKLOADS: dict[str, Workload] = {}
 
 
-def _add(name: str, title: str, build: Callable[[], Program], **flags: bool) -> None:
+def _add(name: str, title: str, build: Callable[[], Program], **flags: Any) -> None:
     WORKLOADS[name] = Workload(name, title, build, **flags)
 
 
@@ -136,6 +138,69 @@ _add("resnet18", "ResNet-18, 224 x 224",
      _model("ResNetForImageClassification", "ResNetConfig", _image(1), layer_type="basic", depths=[2, 2, 2, 2],
             hidden_sizes=[64, 128, 256, 512]))
 _add("resnet50", "ResNet-50, 224 x 224", _model("ResNetForImageClassification", "ResNetConfig", _image(1)))
+
+
+# ---------------------------------------------------------------- training steps
+class _Loss(torch.nn.Module):
+    """A model with its loss."""
+
+    def __init__(self, model: torch.nn.Module, loss: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, inputs, target):
+        return self.loss(self.model(inputs), target)
+
+
+class _Trained:
+    """Builds one of transformers' models, whose labels are part of its inputs, for training."""
+
+    def __init__(self, build: Callable[[], Program], picks: Callable[[Any], torch.Tensor], labels: Callable[[],
+                 torch.Tensor]) -> None:
+        self._build, self._picks, self._labels = build, picks, labels
+
+    def __call__(self) -> Program:
+        model, _, inputs = self._build()
+        (name, value), = inputs.items()
+        return _Loss(_Logits(model, name, self._picks), F.cross_entropy).train(), (value, self._labels()), {}
+
+
+class _Logits(torch.nn.Module):
+    def __init__(self, model: Any, name: str, picks: Callable[[Any], torch.Tensor]) -> None:
+        super().__init__()
+        self.model, self.name, self.picks = model, name, picks
+
+    def forward(self, value):
+        return self.picks(self.model(**{self.name: value}))
+
+
+def _flat_logits(output: Any) -> torch.Tensor:
+    return output.logits.flatten(0, -2)
+
+
+def _mlp() -> Program:
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(256, 1024), nn.LayerNorm(1024), nn.GELU(), nn.Dropout(0.1),
+                          nn.Linear(1024, 1024), nn.LayerNorm(1024), nn.GELU(), nn.Linear(1024, 10))
+    return _Loss(model, F.cross_entropy).train(), (torch.randn(64, 256), torch.randint(0, 10, (64,))), {}
+
+
+def _sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=1e-4)
+
+
+_add("train_resnet18", "training step: ResNet-18, 4 x 3 x 64 x 64",
+     _Trained(_model("ResNetForImageClassification", "ResNetConfig",
+                     lambda: {"pixel_values": torch.randn(4, 3, 64, 64)}, layer_type="basic", depths=[2, 2, 2, 2],
+                     hidden_sizes=[64, 128, 256, 512], num_labels=10), _flat_logits,
+              lambda: torch.randint(0, 10, (4,))), optimizer=_sgd)
+_add("train_roberta", "training step: RoBERTa, 4 layers of 256, 4 x 128 tokens",
+     _Trained(_model("RobertaForMaskedLM", "RobertaConfig", _tokens(4, 128), hidden_size=256, num_hidden_layers=4,
+                     num_attention_heads=4, intermediate_size=1024, vocab_size=8000), _flat_logits,
+              lambda: torch.randint(0, 8000, (512,))), optimizer=_sgd)
+_add("train_mlp", "training step: MLP of 1024, AdamW", _mlp,
+     optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-4))
 
 
 # ---------------------------------------------------------------- the cost of a call and of a break

@@ -68,8 +68,9 @@ def test_the_readme_has_the_last_figures():
 @pytest.mark.parametrize("name", [n for n, w in WORKLOADS.items() if n not in ("bert_base", "gpt2", "resnet50")])
 def test_workloads_can_be_built(name):
     fn, args, kwargs = WORKLOADS[name].build()
-    with torch.no_grad():
-        assert list(measure.tensors(fn(*args, **kwargs)))
+    with torch.set_grad_enabled(WORKLOADS[name].optimizer is not None):
+        results = list(measure.tensors(fn(*args, **kwargs)))
+    assert results and all(r.requires_grad == (WORKLOADS[name].optimizer is not None) for r in results)
 
 
 def test_a_measurement_in_a_process():

@@ -40,5 +40,57 @@ def batch_norm_inference(
     return out, input.new_empty(0), input.new_empty(0)
 
 
+def batch_norm_training(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
+    training: bool, momentum: float, eps: float,
+) -> Any:
+    """Statistics, their running averages, and one product and one sum for each element, with eager's factors."""
+    if not training or not _plain(input, weight, bias, running_mean, running_var):
+        return NotImplemented
+    dims = [0, *range(2, input.dim())]
+    count = input.numel() // input.shape[1]
+    var, mean = torch.var_mean(input, dims, correction=0)
+    inverse = 1 / (var + eps).sqrt()
+    running_mean.copy_(mean * momentum + running_mean * (1 - momentum))
+    running_var.copy_(var * (momentum * count / (count - 1)) + running_var * (1 - momentum))
+    factor = inverse if weight is None else inverse * weight
+    shift = -mean * factor if bias is None else bias - mean * factor
+    shape = [-1] + [1] * (input.dim() - 2)
+    return input * factor.view(shape) + shift.view(shape), mean, inverse
+
+
+def batch_norm_backward(
+    grad_out: Tensor, input: Tensor, weight: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
+    save_mean: Tensor | None, save_invstd: Tensor | None, train: bool, eps: float, output_mask: list[bool],
+) -> Any:
+    """Two sums for each channel and three products for each element."""
+    if not train or save_mean is None or save_invstd is None or not _plain(input, weight, save_mean, grad_out):
+        return NotImplemented
+    dims = [0, *range(2, input.dim())]
+    count = input.numel() // input.shape[1]
+    shape = [-1] + [1] * (input.dim() - 2)
+    centered = input - save_mean.view(shape)
+    total = grad_out.sum(dims)
+    dot = (grad_out * centered).sum(dims)
+    grad_input = None
+    if output_mask[0]:
+        factor = save_invstd if weight is None else save_invstd * weight
+        slope = dot * save_invstd * save_invstd / count
+        grad_input = (grad_out - (total / count).view(shape) - centered * slope.view(shape)) * factor.view(shape)
+    return grad_input, dot * save_invstd if output_mask[1] else None, total if output_mask[2] else None
+
+
+def _plain(input: Tensor, *others: Tensor | None) -> bool:
+    """Whether all is of one floating-point dtype, and ``input`` contiguous with more than one value a channel."""
+    if not input.is_contiguous() or input.dim() < 2 or input.numel() <= input.shape[1]:
+        return False
+    same = all(t is None or t.dtype == input.dtype for t in others)
+    return same and input.dtype in (torch.float32, torch.float64)
+
+
 REQUIRED: dict[Any, Callable[..., Any]] = {aten.native_batch_norm.default: batch_norm_effects}
-FOR_KERNELS: dict[Any, Callable[..., Any]] = {aten.native_batch_norm.default: batch_norm_inference}
+FOR_KERNELS: dict[Any, Callable[..., Any]] = {
+    aten.native_batch_norm.default: batch_norm_inference,
+    aten._native_batch_norm_legit.default: batch_norm_training,
+    aten.native_batch_norm_backward.default: batch_norm_backward,
+}
