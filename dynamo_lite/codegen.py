@@ -111,7 +111,7 @@ class Codegen:
         self.emit.subscr()
 
     def build_new(self, value: VariableTracker, make: Callable[[], Any], fill: Callable[[], Any]) -> None:
-        """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds (cycles included)."""
+        """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds, cycles too."""
         name = self._built.get(id(value))
         if name is not None:
             self.emit.load_fast(name)
@@ -233,7 +233,7 @@ class Codegen:
         self.emit.pop()
 
     def replay_attributes(self, value: VariableTracker, held: dict[str, Any]) -> None:
-        """Sets and deletes attributes of an object from outside, past a ``__setattr__`` of its class, which was traced."""
+        """Sets and deletes attributes of an object from outside, past its class's ``__setattr__``, which was traced."""
         for name, local in held.items():
             def arguments(name: str = name, local: Any = local) -> None:
                 self.load_source(value.source)
@@ -253,7 +253,9 @@ class Codegen:
             if local is MISSING:
                 # One that the program set before it deleted it was never there.
                 self.call_constant(
-                    dict.pop, lambda n=name: (self.load_globals(space), self.emit.load_const(n), self.emit.load_const(None)), 3
+                    dict.pop,
+                    lambda n=name: (self.load_globals(space), self.emit.load_const(n), self.emit.load_const(None)),
+                    3,
                 )
                 self.emit.pop()
             else:

@@ -1,7 +1,8 @@
 """A frame in, guarded code out.
 
-A frame is traced; where the trace can't go on, it is made again up to that instruction and ends there with a break. The result
-is a guard program, a compiled graph, and code that calls it, replays the side effects and returns or continues.
+A frame is traced; where the trace can't go on, it ends with a break before that instruction, which is taken back, or
+the trace is made again up to there. The result is a guard program, a compiled graph, and code that calls it, replays
+the side effects and returns or continues.
 
 Invariant: whatever is not compiled is said in the log, with the user's line and the reason.
 """
@@ -54,12 +55,12 @@ class Settings:
     Args:
         compile_graph: the backend, already bound to its options.
         fullgraph: whether a break is an error.
-        roots: the functions that were asked to be compiled; others are helpers, see ``frame_policy``. None: there are none.
+        roots: the functions that were asked to be compiled; others are helpers, see ``frame_policy``. None: all were.
         on_graph: told of every graph, for reports.
         on_break: told of every break.
         on_entry: told of every cache entry, as an Artifact.
-        break_at: whether to break before an instruction of the user's code, besides where it is necessary. To find a fault
-            by halves, and for tests.
+        break_at: whether to break before an instruction of the user's code, besides where it is necessary. To find a
+            fault by halves, and for tests.
     """
 
     compile_graph: CompileGraph
@@ -205,7 +206,8 @@ class _FrameCompiler:
         fault = exc.Unsupported("internal_error", text, user_stack=tx.user_stack())
         log.count("internal_errors")
         if log.first_time("fallbacks", (self.code, fault.where)):
-            log.artifact("fallbacks").warning("%s", fault.report(), exc_info=error if log.enabled("fallbacks") else None)
+            details = error if log.enabled("fallbacks") else None
+            log.artifact("fallbacks").warning("%s", fault.report(), exc_info=details)
         self._note(tx, fault)
         if self._faults or tx.visits - 1 == visit or tx.visits < 1:
             frame_policy.note_skipped(_original(self.code, 0)[0], fault.reason)
@@ -334,7 +336,10 @@ class _FrameCompiler:
             rerun = self._rerun(emitter, tx.output)
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
-            cg.call_constant(function, lambda a=args: [emitter.load_const(v) for v in a], count=len(args))
+            emitter.call_prepare()
+            for value in (function, *args):
+                emitter.load_const(value)
+            emitter.call(len(args))
             emitter.pop()
         tx.output.effects.replay(cg)
         resumes: list[types.CodeType] = []
@@ -407,14 +412,15 @@ class _FrameCompiler:
 
     # -- guards and the entry
     def _guard_aliases(self, output: OutputGraph, inputs: list[Any]) -> None:
-        """What is changed must be as apart from the rest as it was while tracing: memory of tensors, containers, objects."""
+        """What is changed must be as apart from the rest as while tracing: memory of tensors, containers, objects."""
         mutated = {id(t) for t in output.mutated_inputs()}
         if mutated:
-            known = [(t.source, t.value, id(t) in mutated) for t in output.inputs if t.source is not None]
-            known = [k for k in known if k[1] is not None and k[1].device.type != "meta"]
-            guard_memory(
-                output.guards, [(s, v) for s, v, changed in known if changed], [(s, v) for s, v, changed in known if not changed]
-            )
+            changed: list[tuple[Source, torch.Tensor]] = []
+            others: list[tuple[Source, torch.Tensor]] = []
+            for t in output.inputs:
+                if t.source is not None and t.value is not None and t.value.device.type != "meta":
+                    (changed if id(t) in mutated else others).append((t.source, t.value))
+            guard_memory(output.guards, changed, others)
         output.effects.guard_distinct(output.guards)
 
     def _entry(
@@ -485,7 +491,7 @@ def _restoring(output: OutputGraph) -> Iterator[None]:
 
 
 def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """The compiled graph as code with breaks calls it: that code runs with the hook active, the graph's must not be captured."""
+    """The compiled graph as code with breaks calls it: that runs with the hook active, the graph is not captured."""
 
     def call_graph(*inputs: Any) -> Any:
         previous = set_active(None)
@@ -533,7 +539,8 @@ class _FrameCodegen(Codegen):
     """Code generation for one frame, which knows the effects of its trace."""
 
     def __init__(
-        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: list[str], cells: list[CellVariable], effects: Any
+        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: list[str], cells: list[CellVariable],
+        effects: Any,
     ) -> None:
         super().__init__(emit, plan, graph_inputs, arguments, cells)
         self._effects = effects

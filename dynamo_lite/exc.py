@@ -25,8 +25,8 @@ class Unsupported(DynamoLiteError):
     """A construct that can't be captured: a graph break, or with fullgraph=True the user's error.
 
     `kind` is an identifier of break_kinds.py; `detail` says in a few words what was met; `user_stack` is the user's
-    position, outermost call first, the statement itself last. `visit`, if given, is the instruction of the trace at which
-    the break has to be made; otherwise it is the one that was being evaluated.
+    position, outermost call first, the statement itself last. `visit`, if given, is the instruction of the trace at
+    which the break has to be made; otherwise it is the one that was being evaluated.
     """
 
     def __init__(self, kind: str, detail: str, *, user_stack: Iterable[traceback.FrameSummary] | None = None,

@@ -1,7 +1,7 @@
 """Which frames are compiled, and what is said of those that are not.
 
-A frame that the hook meets is compiled unless a rule says that nothing is to be won by it. Invariant: whatever is not compiled
-is counted, and said in the log with the function's place and the reason.
+A frame that the hook meets is compiled unless a rule says that nothing is to be won by it. Invariant: whatever is not
+compiled is counted, and said in the log with the function's place and the reason.
 """
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def decide_helper(
     code: types.CodeType, known: list[GuardedCode], closure: tuple[types.CellType, ...] | None, globals: dict[str, Any],
     args: tuple[Any, ...],
 ) -> Any:
-    """The decision about a function that nobody asked to compile, called in plain Python after a break; None: compile it.
+    """The decision about a function that nobody asked to compile, called in plain Python after a break; None: compile.
 
-    What holds no tensor would be traced in vain: the standard library, and functions of numbers and texts that do not name
-    torch. What they call is looked up all the same.
+    What holds no tensor would be traced in vain: the standard library, and functions of numbers and texts that do not
+    name torch. What they call is looked up all the same.
     """
     if _in_standard_library(code.co_filename):
         return skipped(code, "the standard library, called where a break has left the graph")
@@ -115,7 +115,8 @@ def _names_torch(
             value = cell.cell_contents
         except ValueError:
             continue
-        if not (_is_plain(value) or isinstance(value, (type, types.FunctionType, types.ModuleType))) or _is_torch(value):
+        harmless = _is_plain(value) or isinstance(value, (type, types.FunctionType, types.ModuleType))
+        if not harmless or _is_torch(value):
             return True
     return any(isinstance(c, types.CodeType) and _names_torch(c, None, globals) for c in code.co_consts)
 
@@ -140,8 +141,8 @@ def _plain_entry(code: types.CodeType, args: tuple[Any, ...]) -> GuardedCode:
 
 
 class Artifact:
-    """What a cache entry remembers: its guards, the words for each step of its program, its graph, what it changes outside of
-    the function, and for the next compile the paths of values that have changed.
+    """What a cache entry remembers: its guards, the words for each step of its program, its graph, what it changes
+    outside of the function, and for the next compile the paths of values that have changed.
     """
 
     def __init__(

@@ -124,7 +124,9 @@ class OutputGraph:
         return tensor
 
     # -- operations
-    def run_fake(self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
+    def run_fake(
+        self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, bool]:
         """Runs an operation on fake tensors.
 
         Returns:

@@ -137,7 +137,9 @@ class SideEffects:
             if tracker.is_constant():
                 continue  # a module or class, guarded by identity
             for _, other in self._trackers.values():
-                if other is tracker or other.source is None or tracker.source is None or type(other) is not type(tracker):
+                if other is tracker or other.source is None or tracker.source is None:
+                    continue
+                if type(other) is not type(tracker):
                     continue
                 if other.python_type() is tracker.python_type() and other.source != tracker.source:
                     guards.add(tracker.source, "not_same", other.source)

@@ -89,7 +89,8 @@ def test_a_module_that_counts_its_calls():
 
 # ---------------------------------------------------------------- what the log says
 CHANGES = [
-    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2).double(), 1), "x.dtype was torch.float32, is torch.float64"),
+    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2).double(), 1),
+     "x.dtype was torch.float32, is torch.float64"),
     (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(3), 1), "x.shape was [2], is [3]"),
     (lambda x, k: x * k, (torch.ones(2, 3), 1), (torch.ones(3, 2).t(), 1), "x.stride() was (3, 1), is (1, 2)"),
     (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2).requires_grad_(), 1), "x.requires_grad was False, is True"),

@@ -1,7 +1,7 @@
-"""Every program of the zoo through the real compiler, interrupted nowhere, at each instruction in turn, and at all of them.
+"""Every program of the zoo through the real compiler: not interrupted, at each instruction in turn, at all of them.
 
-What a caller can see is as in plain Python: the result, what is printed, the arguments afterwards, exceptions with their
-lines, cause and context. By default a sample of the places is tried; `DYNAMO_LITE_ZOO=all` tries every one.
+What a caller can see is as in plain Python: the result, what is printed, the arguments afterwards, exceptions with
+their lines, cause and context. By default a sample of the places is tried; `DYNAMO_LITE_ZOO=all` tries every one.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """explain: what a call captures, where it breaks, and why.
 
-Invariant: the function runs once, with its effects, through a hook of its own; nothing compiled here is used by other calls.
+Invariant: the function runs once, with its effects, through a hook of its own; nothing compiled here is used by others.
 """
 from __future__ import annotations
 

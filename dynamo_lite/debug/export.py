@@ -130,7 +130,8 @@ def _with_signature(
 
 
 def _output(
-    leaf: Any, outputs: Any, output_nodes: tuple[Any, ...], replaced: dict[Any, Any], leaves: list[Any], inputs: list[Any]
+    leaf: Any, outputs: Any, output_nodes: tuple[Any, ...], replaced: dict[Any, Any], leaves: list[Any],
+    inputs: list[Any],
 ) -> Any:
     for tensor, node in zip(outputs, output_nodes):
         if leaf is tensor:

@@ -1,7 +1,7 @@
 """Guards on which tensors share memory, for graphs that change some of it.
 
-Invariant: with these guards, and those on sizes and strides, every element that is changed is an element of the same inputs as
-when the graph was captured.
+Invariant: with these guards, and those on sizes and strides, every element that is changed is an element of the same
+inputs as when the graph was captured.
 """
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[In
         changed: inputs whose memory the graph changes.
         others: the other inputs.
     """
-    if not any(_overlap(tensor, other) for i, (_, tensor) in enumerate(changed) for _, other in [*changed[:i], *others]):
+    pairs = ((a, b) for i, (_, a) in enumerate(changed) for _, b in [*changed[:i], *others])
+    if not any(_overlap(a, b) for a, b in pairs):
         _apart(guards, changed, others)
         return
     for i, (source, tensor) in enumerate(changed):

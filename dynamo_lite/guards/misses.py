@@ -1,7 +1,7 @@
 """Why a cache entry did not fit a call: what the failing guard looked at, what it was, what it is, and what would help.
 
-The value is read again by the entry's own guard program, so that the words are about what the guard saw. Invariant: made for
-logs; nothing here decides anything.
+The value is read again by the entry's own guard program, so that the words are about what the guard saw. Invariant:
+made for logs; nothing here decides anything.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHANGING_SHAPE = "call with sizes that repeat (pad, or bucket by length)"
 
 @dataclasses.dataclass(frozen=True)
 class Miss:
-    """`change` says what was and what is, in the user's names; `advice` what would avoid it, if anything is known to."""
+    """`change` says what was and what is, in the user's names; `advice` what would avoid it, where that is known."""
 
     change: str
     advice: str = ""
@@ -91,16 +91,17 @@ def _state_miss(before: tuple[Any, ...]) -> Miss:
 
 def _tensor_miss(name: str, value: Any, cls: type, *spec: Any) -> Miss:
     code, bits, device_type, device_index, shape, strides, requires_grad, _flags = spec
-    if type(value) is not cls:
+    if type(value) is not cls or not isinstance(value, torch.Tensor):
         return _type_miss(name, value, cls)
     now = tensor_spec(value) if value.layout is torch.strided else None
     if now is None:
         return Miss(f"{name} was a strided tensor, is {value.layout}")
     if now[:2] != (code, bits):
-        return Miss(f"{name}.dtype was {_dtype(code, bits)}, is {value.dtype}", f"convert it to {_dtype(code, bits)} first")
+        before = _dtype(code, bits)
+        return Miss(f"{name}.dtype was {before}, is {value.dtype}", f"convert it to {before} first")
     if now[2:4] != (device_type, device_index):
         return Miss(f"{name}.device was another, is {value.device}", "keep the arguments on one device")
-    if shape is not None and any(s is not None and s != n for s, n in zip(shape, now[4])) or len(shape or ()) != len(now[4]):
+    if len(shape) != len(now[4]) or any(s is not None and s != n for s, n in zip(shape, now[4])):
         return Miss(f"{name}.shape was {list(shape)}, is {list(now[4])}", _CHANGING_SHAPE)
     if strides is not None and any(s is not None and s != n for s, n in zip(strides, now[5])):
         return Miss(f"{name}.stride() was {tuple(strides)}, is {now[5]}", "call .contiguous() on it first")
