@@ -406,3 +406,99 @@ def test_a_recurrent_network():
         return torch.func.functional_call(model, dict(zip(dict(model.named_parameters()), weights)), (x,))[0]
 
     check(f, leaf(2, 5, 4), *[p.detach().clone().requires_grad_() for p in model.parameters()], compiled=False)
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1, 0.9),
+    "sgd, lists": lambda p: torch.optim.SGD(p, 0.1, 0.9, foreach=True),
+    "adamw": lambda p: torch.optim.AdamW(p, 1e-2),
+    "adamw, lists": lambda p: torch.optim.AdamW(p, 1e-2, foreach=True),
+    "rmsprop, lists": lambda p: torch.optim.RMSprop(p, 1e-2, foreach=True),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_compiled_optimizer_steps(name):
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    other = copy.deepcopy(model)
+    theirs, ours = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](other.parameters())
+    compiled_step = dynamo_lite.compile(ours.step)
+    for _ in range(4):
+        x = torch.randn(4, 8)
+        for m, step in ((model, theirs.step), (other, compiled_step)):
+            m.zero_grad()
+            m(x).square().mean().backward()
+            step()
+    for p, q in zip(model.parameters(), other.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+
+
+MODULES = {
+    "Conv1d": (lambda: nn.Conv1d(3, 4, 3), (2, 3, 9)),
+    "Conv3d": (lambda: nn.Conv3d(2, 3, 2), (1, 2, 4, 4, 4)),
+    "ConvTranspose2d": (lambda: nn.ConvTranspose2d(3, 4, 3, stride=2), (2, 3, 5, 5)),
+    "grouped Conv2d": (lambda: nn.Conv2d(4, 8, 3, groups=2, padding=1, stride=2), (2, 4, 7, 7)),
+    "BatchNorm1d": (lambda: nn.BatchNorm1d(6), (5, 6)),
+    "BatchNorm2d": (lambda: nn.BatchNorm2d(3), (4, 3, 5, 5)),
+    "BatchNorm3d": (lambda: nn.BatchNorm3d(2), (3, 2, 3, 3, 3)),
+    "plain BatchNorm2d": (lambda: nn.BatchNorm2d(3, affine=False, track_running_stats=False), (4, 3, 5, 5)),
+    "averaging BatchNorm2d": (lambda: nn.BatchNorm2d(3, momentum=0.3), (4, 3, 5, 5)),
+    "InstanceNorm2d": (lambda: nn.InstanceNorm2d(3, affine=True), (2, 3, 5, 5)),
+    "GroupNorm": (lambda: nn.GroupNorm(2, 4), (2, 4, 5, 5)),
+    "LayerNorm": (lambda: nn.LayerNorm((4, 5)), (3, 4, 5)),
+    "RMSNorm": (lambda: nn.RMSNorm(6), (3, 6)),
+    "LocalResponseNorm": (lambda: nn.LocalResponseNorm(2), (2, 4, 5, 5)),
+    "MaxPool2d": (lambda: nn.MaxPool2d(2), (2, 3, 6, 6)),
+    "AvgPool2d": (lambda: nn.AvgPool2d(3, 2, 1), (2, 3, 6, 6)),
+    "AdaptiveAvgPool2d": (lambda: nn.AdaptiveAvgPool2d(3), (2, 3, 7, 7)),
+    "AdaptiveMaxPool2d": (lambda: nn.AdaptiveMaxPool2d(3), (2, 3, 7, 7)),
+    "LPPool2d": (lambda: nn.LPPool2d(2, 2), (2, 3, 6, 6)),
+    "Upsample": (lambda: nn.Upsample(scale_factor=2, mode="bilinear"), (2, 3, 4, 4)),
+    "PixelShuffle": (lambda: nn.PixelShuffle(2), (2, 8, 3, 3)),
+    "ReflectionPad2d": (lambda: nn.ReflectionPad2d(1), (2, 3, 4, 4)),
+    "ReplicationPad2d": (lambda: nn.ReplicationPad2d(1), (2, 3, 4, 4)),
+    "Unfold": (lambda: nn.Unfold(2), (2, 3, 4, 4)),
+    "Bilinear": (lambda: _Twice(nn.Bilinear(4, 4, 3)), (5, 4)),
+    "PReLU": (lambda: nn.PReLU(3), (2, 3, 4)),
+    "ELU": (nn.ELU, (3, 4)),
+    "SELU": (nn.SELU, (3, 4)),
+    "CELU": (nn.CELU, (3, 4)),
+    "GLU": (nn.GLU, (3, 4)),
+    "Hardswish": (nn.Hardswish, (3, 4)),
+    "LogSigmoid": (nn.LogSigmoid, (3, 4)),
+    "Mish": (nn.Mish, (3, 4)),
+    "Softplus": (nn.Softplus, (3, 4)),
+    "Softsign": (nn.Softsign, (3, 4)),
+    "Tanhshrink": (nn.Tanhshrink, (3, 4)),
+    "Softmin": (lambda: nn.Softmin(-1), (3, 4)),
+    "AlphaDropout": (lambda: nn.AlphaDropout(0.3), (3, 4)),
+    "Dropout2d": (lambda: nn.Dropout2d(0.3), (2, 3, 4, 4)),
+    "TransformerEncoderLayer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)),
+    "GRUCell": (lambda: nn.GRUCell(4, 4), (3, 4)),
+    "LSTMCell": (lambda: nn.LSTMCell(4, 4), (3, 4)),
+}
+
+
+class _Twice(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x, x)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(name):
+    make, shape = MODULES[name]
+    module = make().train()
+    other = copy.deepcopy(module)
+    x = leaf(*shape)
+    y = x.detach().clone().requires_grad_()
+    want, got = run(module, [x]), run(dynamo_lite.compile(other), [y])
+    before = [t.grad if isinstance(t, nn.Parameter) else t for t in (*module.parameters(), *module.buffers())]
+    after = [t.grad if isinstance(t, nn.Parameter) else t for t in (*other.parameters(), *other.buffers())]
+    for p, q in zip([*want[0], *want[1], *before], [*got[0], *got[1], *after]):
+        assert p.stride() == q.stride() and p.dtype == q.dtype
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-5)
+    assert not eager_runs()
