@@ -2,8 +2,8 @@
 
     python benchmarks/coverage_torch.py [--only NAME ...] [--inputs N] [--db modules|optimizers]
 
-Every entry's module is built with its first inputs, in training and in evaluation mode; forward (and backward where an output
-needs it) runs in eager and compiled with backend="eager", from the same random state. An optimizer takes three steps.
+Every entry's module is built with its first inputs, in training and in evaluation mode; forward (and backward where an
+output needs it) runs in eager and compiled with backend="eager", from the same random state. An optimizer takes three steps.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CPython's own tests with every test method compiled: python compiled_cpython.py [module ...]
 
-A method that passes in eager has to pass compiled. Each module runs in a process of its own; `--one module` is that process.
-Prints n of N per module and the methods that differ.
+A method that passes in eager has to pass compiled. Each module runs in a process of its own; `--one module` is that
+process. Prints n of N per module and the methods that differ.
 """
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from typing import Any
 
 MODULES = (
-    "test_list test_tuple test_dict test_set test_generators test_contextlib test_itertools test_functools test_collections "
+    "test_list test_tuple test_dict test_set test_generators test_contextlib test_itertools test_functools "
+    "test_collections "
     "test_dataclasses test_enum test_exceptions test_with test_patma test_grammar test_scope test_super test_property "
     "test_descr test_fstring test_operator test_math test_sort test_iter"
 ).split()

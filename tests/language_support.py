@@ -1,7 +1,8 @@
 """Small programs of one construct each, run compiled and compared with eager.
 
-A program is a function of a tensor. By default it has to be captured as one graph, give eager's result twice, and be found
-again at the second call. A program that is marked with :meth:`Programs.breaks` may break; its result has to be right all the same.
+A program is a function of a tensor. By default it has to be captured as one graph, give eager's result twice, and be
+found again at the second call. A program that is marked with :meth:`Programs.breaks` may break; its result has to be
+right all the same.
 """
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def same(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, torch.Tensor):
         return (
-            a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride() and a.requires_grad == b.requires_grad
+            a.dtype == b.dtype and a.shape == b.shape and a.stride() == b.stride()
+            and a.requires_grad == b.requires_grad
             and torch.allclose(a.resolve_conj(), b.resolve_conj(), rtol=0, atol=0, equal_nan=True)
         )
     if isinstance(a, (list, tuple)):

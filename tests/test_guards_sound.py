@@ -1,7 +1,7 @@
 """Whatever a compiled function has read may change before its next call; the next call then equals eager.
 
-A case gives a function, its arguments and a change. The function is compiled and called, the change is made, and both are
-called again: a stale cache entry would give the old answer.
+A case gives a function, its arguments and a change. The function is compiled and called, the change is made, and both
+are called again: a stale cache entry would give the old answer.
 """
 from __future__ import annotations
 
@@ -1513,7 +1513,8 @@ class _Precision:
 
 
 _state_case("matmul_precision", lambda x: (x + 1, torch.get_float32_matmul_precision()), _Precision)
-_state_case("mkldnn_flags", lambda x: (x + 1, torch.backends.mkldnn.enabled), lambda: torch.backends.mkldnn.flags(enabled=False))
+_state_case("mkldnn_flags", lambda x: (x + 1, torch.backends.mkldnn.enabled),
+    lambda: torch.backends.mkldnn.flags(enabled=False))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,7 @@
-"""Classes, functions, generators, exceptions, context managers, pattern matching, side effects. PYTEST_DONT_REWRITE: asserts are programs here."""
+"""Classes, functions, generators, exceptions, context managers, pattern matching, side effects.
+
+PYTEST_DONT_REWRITE: asserts are programs here.
+"""
 from __future__ import annotations
 
 import abc
@@ -146,7 +149,8 @@ class Square(Shape):
 @program
 def construction(x):
     s = Shape(2, 3, 4, name="n", extra=x)
-    return s(x), s.rest, s.name, s.more["extra"], s.area, Shape.unit().size, Shape.helper(1), s.helper(1, b=5), Shape.default, s.default
+    return s(x), s.rest, s.name, s.more["extra"], s.area, Shape.unit().size, Shape.helper(1), s.helper(1,
+        b=5), Shape.default, s.default
 
 
 @program
@@ -165,8 +169,10 @@ def operators(x):
     d = 5 + a
     a += 4
     return (
-        x + c.size, d.size, a.size, a == Shape(5), a != b, b < a, a > b, len(b), bool(Shape(0)), b[1], b[0:2], 2 in b, list(b),
-        -b == Shape(-2), repr(b), f"{b:>3}", str([b]), (b @ 1), float(b), int(b), abs(Shape(-4)), [1, 2, 3][b], {a: 1}[Shape(5)],
+        x + c.size, d.size, a.size, a == Shape(5), a != b, b < a, a > b, len(b), bool(Shape(0)), b[1], b[0:2], 2 in b,
+        list(b),
+        -b == Shape(-2), repr(b), f"{b:>3}", str([b]), (b @ 1), float(b), int(b), abs(Shape(-4)), [1, 2, 3][b],
+        {a: 1}[Shape(5)],
         sorted([Shape(3), Shape(1)])[0].size, max([Shape(1), Shape(9)]).size, range(b), x[b - b if False else 0],
     )
 
@@ -202,7 +208,8 @@ def missing_argument(x):
         return a
 
     out = []
-    for args, kwargs in [((), {}), ((1,), {}), ((1, 2), {}), ((1, 2, 3), {"c": 1}), ((1, 2), {"c": 1, "d": 2}), ((1,), {"a": 1, "b": 2, "c": 3})]:
+    for args, kwargs in [((), {}), ((1,), {}), ((1, 2), {}), ((1, 2, 3), {"c": 1}), ((1, 2), {"c": 1, "d": 2}),
+        ((1,), {"a": 1, "b": 2, "c": 3})]:
         try:
             f(*args, **kwargs)
         except TypeError:
@@ -234,7 +241,8 @@ class D(B, C):
 
 @program
 def diamond(x):
-    return x + 1, D().who(), super(B, D()).who(), [c.__name__ for c in D.__mro__], isinstance(D(), C), issubclass(D, A), D.__name__, type(D()).__mro__[1] is B, D.__bases__ == (B, C)
+    return x + 1, D().who(), super(B, D()).who(), [c.__name__ for c in D.__mro__], isinstance(D(), C), issubclass(D,
+        A), D.__name__, type(D()).__mro__[1] is B, D.__bases__ == (B, C)
 
 
 class Dynamic:
@@ -484,7 +492,8 @@ def local_class(x):
 def bound_methods(x):
     b = Base(3)
     m = b.scale
-    return m(x), m.__self__ is b, m.__func__ is Base.scale, m == b.scale, Base.scale(b, x), m.__name__, [f(x) for f in (b.scale, torch.relu)]
+    return m(x), m.__self__ is b, m.__func__ is Base.scale, m == b.scale, Base.scale(b,
+        x), m.__name__, [f(x) for f in (b.scale, torch.relu)]
 
 
 @program
@@ -493,7 +502,8 @@ def attribute_functions(x):
     setattr(b, "z", 5)
     value = getattr(b, "z")
     delattr(b, "z")
-    return x + value, hasattr(b, "z"), getattr(b, "z", None), vars(b), callable(b.scale), isinstance(b, Base), type(b).__name__, b.__class__ is Base, b.__dict__ == {"k": 2}
+    return x + value, hasattr(b, "z"), getattr(b, "z", None), vars(b), callable(b.scale), isinstance(b,
+        Base), type(b).__name__, b.__class__ is Base, b.__dict__ == {"k": 2}
 
 
 # ---------------------------------------------------------------- functions
@@ -747,7 +757,8 @@ def yield_from_throw(x):
 def generator_expressions(x):
     total = sum(i * i for i in range(4))
     pairs = dict((k, v) for k, v in zip("ab", (1, 2)))
-    return x * total, pairs, any(i > 2 for i in range(5)), ",".join(str(i) for i in range(3)), tuple(x * i for i in range(2)), max((i for i in (3, 1)), default=0)
+    return x * total, pairs, any(i > 2 for i in range(5)), ",".join(str(i) for i in range(3)), tuple(x * i
+        for i in range(2)), max((i for i in (3, 1)), default=0)
 
 
 @program
@@ -871,7 +882,7 @@ def finally_order(x):
         try:
             return 1
         finally:
-            return 2  # noqa: B012
+            return 2
 
     def loop():
         for i in range(3):
@@ -1055,7 +1066,8 @@ def patterns(x):
             case _:
                 return "other"
 
-    return x + 1, [kind(v) for v in (0, 500, [1, 2, 3], {"k": 5, "z": 1}, P(1, 9), P(3, 4), "t", ["u"], None, 2.5, (1, 2))]
+    return x + 1, [kind(v) for v in (0, 500, [1, 2, 3], {"k": 5, "z": 1}, P(1, 9), P(3, 4), "t", ["u"], None, 2.5,
+        (1, 2))]
 
 
 # ---------------------------------------------------------------- side effects
@@ -1131,7 +1143,7 @@ def delete_forms(x):
     v = 1
     del v
     try:
-        return x, v
+        return x, v  # noqa: F821
     except UnboundLocalError:
         return x + 1, a, d, hasattr(o, "k")
 

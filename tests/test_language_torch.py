@@ -43,7 +43,8 @@ NET = Net()
 
 @program
 def module_containers(x):
-    return NET(x), NET(x, which="b"), len(NET.layers), list(NET.table), NET.seq[0](torch.ones(1, 4)), NET.layers[-1] is NET.layers[1]
+    return NET(x), NET(x, which="b"), len(NET.layers), list(NET.table), NET.seq[0](torch.ones(1,
+        4)), NET.layers[-1] is NET.layers[1]
 
 
 @program
@@ -51,12 +52,16 @@ def module_iteration(x):
     names = [n for n, _ in NET.named_parameters()]
     total = sum(p.sum() for p in NET.parameters())
     kinds = [type(m).__name__ for m in NET.modules()]
-    return x + total, names, kinds, [n for n, _ in NET.named_children()], [n for n, _ in NET.named_modules()][:3], [n for n, _ in NET.named_buffers()], sum(p.numel() for p in NET.parameters()), list(NET.state_dict())[:2]
+    return x + total, names, kinds, [n for n, _ in NET.named_children()], [n for n,
+        _ in NET.named_modules()][:3], [n for n,
+        _ in NET.named_buffers()], sum(p.numel() for p in NET.parameters()), list(NET.state_dict())[:2]
 
 
 @program
 def module_attributes(x):
-    return x + NET.scale.sum(), NET.training, NET.first.weight.shape, NET.first.in_features, isinstance(NET, nn.Module), hasattr(NET, "nothing"), getattr(NET, "nothing", 1), NET.get_submodule("seq.0").out_features, "scale" in NET._buffers, NET.first.bias is None
+    return x + NET.scale.sum(), NET.training, NET.first.weight.shape, NET.first.in_features, isinstance(NET,
+        nn.Module), hasattr(NET, "nothing"), getattr(NET, "nothing",
+        1), NET.get_submodule("seq.0").out_features, "scale" in NET._buffers, NET.first.bias is None
 
 
 class Hooked(nn.Module):
@@ -237,16 +242,22 @@ def attention(x):
 def common_layers(x):
     v = x.reshape(1, 1, 2, 3)
     return (
-        F.conv2d(v, torch.ones(1, 1, 2, 2)), F.max_pool2d(v, 2), F.layer_norm(x, (3,)), F.softmax(x, -1), F.gelu(x), EMBED(torch.tensor([1, 2])),
-        F.pad(x, (1, 1)), F.one_hot(torch.tensor([0, 2]), 3), F.cross_entropy(x, torch.tensor([0, 1])), F.interpolate(v, scale_factor=2),
-        F.scaled_dot_product_attention(v, v, v), F.adaptive_avg_pool2d(v, 1), F.dropout(x, 0.5, training=False), F.linear(x, torch.ones(2, 3)),
-        F.normalize(x), F.group_norm(v, 1), F.unfold(v, 2), F.log_softmax(x, 0), F.silu(x), F.mse_loss(x, x + 1), F.cosine_similarity(x, x),
+        F.conv2d(v, torch.ones(1, 1, 2, 2)), F.max_pool2d(v, 2), F.layer_norm(x, (3,)), F.softmax(x, -1), F.gelu(x),
+        EMBED(torch.tensor([1, 2])),
+        F.pad(x, (1, 1)), F.one_hot(torch.tensor([0, 2]), 3), F.cross_entropy(x, torch.tensor([0, 1])),
+        F.interpolate(v, scale_factor=2),
+        F.scaled_dot_product_attention(v, v, v), F.adaptive_avg_pool2d(v, 1), F.dropout(x, 0.5, training=False),
+        F.linear(x, torch.ones(2, 3)),
+        F.normalize(x), F.group_norm(v, 1), F.unfold(v, 2), F.log_softmax(x, 0), F.silu(x), F.mse_loss(x, x + 1),
+        F.cosine_similarity(x, x),
     )
 
 
 @program
 def dropout_training(x):
-    return F.dropout(x, 0.5, training=True), torch.rand(2), torch.randn(2, 2), torch.randint(0, 5, (2,)), torch.rand_like(x), torch.bernoulli(torch.full((3,), 0.5)), torch.randperm(4), x.clone().normal_(), nn.init.uniform_(torch.empty(2)) if False else 1
+    return F.dropout(x, 0.5, training=True), torch.rand(2), torch.randn(2, 2), torch.randint(0, 5,
+        (2,)), torch.rand_like(x), torch.bernoulli(torch.full((3,),
+        0.5)), torch.randperm(4), x.clone().normal_(), nn.init.uniform_(torch.empty(2)) if False else 1
 
 
 @program
@@ -287,7 +298,8 @@ def indexing(x):
     z[:] = x
     z[1:, ::2] = 9
     return (
-        x[0], x[-1, 1], x[:, 1:], x[..., None], x[None], x[i], x[i, i], x[:, [0, 2]], x[i][:, i], y, z, x[0:1, ..., -1], x[True], x[[1]],
+        x[0], x[-1, 1], x[:, 1:], x[..., None], x[None], x[i], x[i, i], x[:, [0, 2]], x[i][:, i], y, z, x[0:1, ..., -1],
+        x[True], x[[1]],
         x[slice(0, 1)], x[(0, 1)], x[torch.tensor(1)], x[0][1],
     )
 
@@ -324,51 +336,90 @@ def input_mutation(x):
 
 @program
 def metadata(x):
-    return x + x.shape[0], x.size(), x.size(1), x.dim(), x.ndim, x.numel(), x.dtype, x.device, x.stride(), x.is_contiguous(), x.requires_grad, x.element_size(), x.is_floating_point(), x.T.shape, x.layout, x.shape[-1], len(x), x.is_cuda, x.nelement(), x.dtype.is_floating_point, torch.finfo(x.dtype).eps, torch.iinfo(torch.int8).max, x.itemsize, tuple(x.shape), x.shape == (2, 3), x.shape.numel()
+    return (
+        x + x.shape[0], x.size(), x.size(1), x.dim(), x.ndim, x.numel(), x.dtype, x.device, x.stride(),
+        x.is_contiguous(), x.requires_grad, x.element_size(), x.is_floating_point(), x.T.shape, x.layout, x.shape[-1],
+        len(x), x.is_cuda, x.nelement(), x.dtype.is_floating_point, torch.finfo(x.dtype).eps,
+        torch.iinfo(torch.int8).max, x.itemsize, tuple(x.shape), x.shape == (2, 3), x.shape.numel()
+    )
 
 
 @program
 def conversions(x):
-    return x.to(torch.float64), x.int(), x.long(), x.half(), x.to("cpu"), x.type(torch.int32), x.to(x), x.double().float(), x.bool(), x.type_as(torch.ones(1, dtype=torch.int16)), x.new_zeros(2), x.new_ones((2, 2)), x.new_full((1,), 3), x.new_tensor([1, 2]), x.cpu()
+    return (
+        x.to(torch.float64), x.int(), x.long(), x.half(), x.to("cpu"), x.type(torch.int32), x.to(x), x.double().float(),
+        x.bool(), x.type_as(torch.ones(1, dtype=torch.int16)), x.new_zeros(2), x.new_ones((2, 2)), x.new_full((1,), 3),
+        x.new_tensor([1, 2]), x.cpu()
+    )
 
 
 @program
 def creation(x):
-    return torch.zeros(2, 3), torch.ones_like(x), torch.full((2,), 7), torch.arange(0, 6, 2), torch.linspace(0, 1, 3), torch.eye(2), torch.tensor([[1, 2], [3, 4.0]]), torch.tensor(3), torch.empty(0), torch.zeros(x.shape), torch.as_tensor([1.0]), torch.tril(torch.ones(3, 3)), torch.scalar_tensor(2), torch.zeros((), dtype=torch.int64), torch.full_like(x, 2.0), torch.tensor([True, False]), torch.complex(x, x)
+    return torch.zeros(2, 3), torch.ones_like(x), torch.full((2,), 7), torch.arange(0, 6, 2), torch.linspace(0, 1,
+        3), torch.eye(2), torch.tensor([[1, 2], [3,
+        4.0]]), torch.tensor(3), torch.empty(0), torch.zeros(x.shape), torch.as_tensor([1.0]), torch.tril(torch.ones(3,
+        3)), torch.scalar_tensor(2), torch.zeros((), dtype=torch.int64), torch.full_like(x,
+        2.0), torch.tensor([True, False]), torch.complex(x, x)
 
 
 @program
 def shape_changes(x):
-    return x.view(3, 2), x.reshape(-1), x.permute(1, 0), x.transpose(0, 1), x.unsqueeze(0).squeeze(), x.expand(2, 2, 3), x.repeat(2, 1), torch.cat([x, x], 1), torch.stack([x, x]), x.flatten(), x.chunk(2), x.split(2, dim=1), torch.split(x, [1, 2], dim=1), x.unbind(0), torch.unbind(x, 1), x.narrow(1, 0, 2), x.roll(1, 0), x.flip(0), torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij"), x.unfold(1, 2, 1), torch.tile(x, (2,)), x.movedim(0, 1), torch.broadcast_to(x, (2, 2, 3)), x.swapaxes(0, 1), x.view(x.shape[0], -1), x.tensor_split(2), torch.hsplit(x, 3), x.diagonal(), x.as_strided((2,), (1,))
+    return x.view(3, 2), x.reshape(-1), x.permute(1, 0), x.transpose(0, 1), x.unsqueeze(0).squeeze(), x.expand(2, 2,
+        3), x.repeat(2, 1), torch.cat([x, x], 1), torch.stack([x, x]), x.flatten(), x.chunk(2), x.split(2,
+        dim=1), torch.split(x, [1, 2], dim=1), x.unbind(0), torch.unbind(x, 1), x.narrow(1, 0, 2), x.roll(1,
+        0), x.flip(0), torch.meshgrid(torch.arange(2), torch.arange(3), indexing="ij"), x.unfold(1, 2, 1), torch.tile(x,
+        (2,)), x.movedim(0, 1), torch.broadcast_to(x, (2, 2, 3)), x.swapaxes(0, 1), x.view(x.shape[0],
+        -1), x.tensor_split(2), torch.hsplit(x, 3), x.diagonal(), x.as_strided((2,), (1,))
 
 
 @program
 def reductions(x):
     values, indices = x.max(dim=1)
     s = torch.sort(x, descending=True)
-    return x.sum(), x.mean(0), x.std(), x.var(1, keepdim=True), values, indices, x.max(), x.argmax(1), x.min(dim=0).values, torch.topk(x, 2).indices, s.values, s[1], x.cumsum(0), x.prod(), x.norm(), torch.logsumexp(x, 0), x.any(), (x > 1).all(), torch.aminmax(x), x.amax(1), x.median(), torch.var_mean(x, 0), x.count_nonzero()
+    return x.sum(), x.mean(0), x.std(), x.var(1,
+        keepdim=True), values, indices, x.max(), x.argmax(1), x.min(dim=0).values, torch.topk(x,
+        2).indices, s.values, s[1], x.cumsum(0), x.prod(), x.norm(), torch.logsumexp(x,
+        0), x.any(), (x > 1).all(), torch.aminmax(x), x.amax(1), x.median(), torch.var_mean(x, 0), x.count_nonzero()
 
 
 @program
 def elementwise(x):
-    return torch.where(x > 2, x, -x), x.clamp(1, 4), x.masked_fill(x > 3, 0.0), torch.maximum(x, x.flip(0)), x**2, 2**x, x % 2, x // 2, -x, abs(x), ~(x > 1), (x > 1) & (x < 4), x == 2, x.eq(2), 1 / (x + 1), 5 - x, x.exp().log(), torch.sigmoid(x), x.lerp(x * 2, 0.5), torch.addcmul(x, x, x), x.round(), torch.floor(x / 2), x.sign(), math.pi * x, x != x, (x > 1) | True, x.int() << 1, x.int() ^ 3, round(x, decimals=1) if False else 1, divmod(7, 2), torch.nan_to_num(x / 0)
+    return (
+        torch.where(x > 2, x, -x), x.clamp(1, 4), x.masked_fill(x > 3, 0.0), torch.maximum(x,
+        x.flip(0)), x**2, 2**x, x % 2, x // 2, -x, abs(x), ~(x > 1), (x > 1) & (x < 4), x == 2, x.eq(2), 1 / (x + 1),
+        5 - x, x.exp().log(), torch.sigmoid(x), x.lerp(x * 2, 0.5), torch.addcmul(x, x, x), x.round(),
+        torch.floor(x / 2), x.sign(), math.pi * x, x != x, (x > 1) | True, x.int() << 1, x.int() ^ 3,
+        round(x, decimals=1) if False else 1, divmod(7, 2), torch.nan_to_num(x / 0)
+    )
 
 
 @program
 def products(x):
-    return x @ x.t(), torch.matmul(x, x.t()), torch.einsum("ij,kj->ik", x, x), torch.mm(x, x.t()), torch.bmm(x[None], x.t()[None]), torch.outer(x[0], x[1]), torch.dot(x[0], x[1]), torch.tensordot(x, x, dims=2), torch.linalg.norm(x), torch.einsum("ij->ji", [x]), torch.kron(x, x), torch.addmm(torch.ones(2, 2), x, x.t()), torch.cdist(x, x), torch.baddbmm(torch.ones(1, 2, 2), x[None], x.t()[None]), x.mv(torch.ones(3)), torch.linalg.det(x @ x.t() + torch.eye(2)), torch.chain_matmul(x, x.t()) if False else 1
+    return x @ x.t(), torch.matmul(x, x.t()), torch.einsum("ij,kj->ik", x, x), torch.mm(x, x.t()), torch.bmm(x[None],
+        x.t()[None]), torch.outer(x[0], x[1]), torch.dot(x[0], x[1]), torch.tensordot(x, x,
+        dims=2), torch.linalg.norm(x), torch.einsum("ij->ji", [x]), torch.kron(x, x), torch.addmm(torch.ones(2, 2), x,
+        x.t()), torch.cdist(x, x), torch.baddbmm(torch.ones(1, 2, 2), x[None],
+        x.t()[None]), x.mv(torch.ones(3)), torch.linalg.det(x @ x.t() + torch.eye(2)), torch.chain_matmul(x,
+        x.t()) if False else 1
 
 
 @program
 def gather_scatter(x):
     i = torch.tensor([[0, 1], [1, 2]])
-    return x.gather(1, i), torch.zeros(2, 3).scatter_(1, i, 1.0), x.index_select(1, torch.tensor([0, 2])), torch.zeros(2, 3).scatter_add(1, i, torch.ones(2, 2)), x.take(torch.tensor([0, 5])), torch.take_along_dim(x, i, 1), x.index_add(0, torch.tensor([0]), torch.ones(1, 3)), torch.bucketize(x, torch.tensor([1.0, 3.0])), torch.searchsorted(torch.arange(5.0), x), torch.isin(x, torch.tensor([1.0])), x.index_copy(0, torch.tensor([0]), torch.ones(1, 3)), x.index_fill(1, torch.tensor([1]), 4), x.masked_scatter(x > 9, x)
+    return x.gather(1, i), torch.zeros(2, 3).scatter_(1, i, 1.0), x.index_select(1,
+        torch.tensor([0, 2])), torch.zeros(2, 3).scatter_add(1, i,
+        torch.ones(2, 2)), x.take(torch.tensor([0, 5])), torch.take_along_dim(x, i, 1), x.index_add(0,
+        torch.tensor([0]), torch.ones(1, 3)), torch.bucketize(x,
+        torch.tensor([1.0, 3.0])), torch.searchsorted(torch.arange(5.0), x), torch.isin(x,
+        torch.tensor([1.0])), x.index_copy(0, torch.tensor([0]), torch.ones(1, 3)), x.index_fill(1, torch.tensor([1]),
+        4), x.masked_scatter(x > 9, x)
 
 
 @program
 def complex_numbers(x):
     z = torch.complex(x, x + 1)
-    return z * 1j, z.real, z.imag, z.conj(), z.abs(), torch.view_as_real(z), z.angle(), torch.fft.fft(x), torch.polar(x, x), (z * z.conj()).real, 2j * x, torch.fft.rfft(x), z.is_complex()
+    return z * 1j, z.real, z.imag, z.conj(), z.abs(), torch.view_as_real(z), z.angle(), torch.fft.fft(x), torch.polar(x,
+        x), (z * z.conj()).real, 2j * x, torch.fft.rfft(x), z.is_complex()
 
 
 @program
@@ -392,14 +443,17 @@ def iteration_over_tensor(x):
 @program
 def tensor_in_containers(x):
     d = {"a": x, "b": [x, (x,)]}
-    return d["b"][1][0] + 1, d["a"] is x, x is not None, [t is x for t in d["b"][:1]], {"k": x.sum()}, any(t is x for t in [x])
+    return d["b"][1][0] + 1, d["a"] is x, x is not None, [t is x for t in d["b"][:1]], {"k": x.sum()}, any(t is x
+        for t in [x])
 
 
 @program
 def methods_as_functions(x):
     f = torch.Tensor.add
     g = x.mul
-    return f(x, 1), g(2), getattr(torch, "relu")(x), getattr(F, "silu")(x), torch.Tensor.sum(x, dim=0), {"relu": torch.relu}["relu"](x), (lambda fn: fn(x))(torch.exp), list(map(torch.sum, [x, x])), torch.ops.aten.relu.default(x), torch.ops.aten.add(x, 1), torch._C._nn.gelu(x)
+    return f(x, 1), g(2), getattr(torch, "relu")(x), getattr(F, "silu")(x), torch.Tensor.sum(x,
+        dim=0), {"relu": torch.relu}["relu"](x), (lambda fn: fn(x))(torch.exp), list(map(torch.sum,
+        [x, x])), torch.ops.aten.relu.default(x), torch.ops.aten.add(x, 1), torch._C._nn.gelu(x)
 
 
 @program.breaks("tensor_to_python")
@@ -501,7 +555,8 @@ def conditional(x):
 @program.breaks("distributions")
 def distributions(x):
     d = torch.distributions.Normal(x, torch.ones_like(x))
-    return d.log_prob(x + 1), d.mean, torch.distributions.kl_divergence(d, d), d.sample().shape, torch.distributions.Categorical(logits=x).entropy()
+    return d.log_prob(x + 1), d.mean, torch.distributions.kl_divergence(d,
+        d), d.sample().shape, torch.distributions.Categorical(logits=x).entropy()
 
 
 class Tagged(torch.Tensor):
@@ -526,7 +581,13 @@ def seeded(x):
 
 @program
 def default_dtype_and_device(x):
-    return torch.get_default_dtype(), torch.ones(1, device="cpu").device, torch.device("cpu") == x.device, x.device.type, str(x.device), torch.is_tensor(x), torch.is_floating_point(x), torch.numel(x), torch.result_type(x, 1), torch.promote_types(torch.int8, torch.float16), torch.broadcast_shapes((2, 1), (3,)), torch.Size([1, 2]) + (3,), torch.compiler.is_compiling() or True
+    return (
+        torch.get_default_dtype(), torch.ones(1,
+        device="cpu").device, torch.device("cpu") == x.device, x.device.type, str(x.device), torch.is_tensor(x),
+        torch.is_floating_point(x), torch.numel(x), torch.result_type(x, 1),
+        torch.promote_types(torch.int8, torch.float16), torch.broadcast_shapes((2, 1), (3,)), torch.Size([1, 2]) + (3,),
+        torch.compiler.is_compiling() or True
+    )
 
 
 @program.breaks("unsupported_context_manager")

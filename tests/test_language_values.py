@@ -31,10 +31,13 @@ program = Programs()
 def str_methods(x):
     s = "Hello, World"
     return x + 1, (
-        s.lower(), s.upper(), s.split(", "), s.replace("l", "L"), s.find("o"), s.startswith("He"), s.endswith(("x", "d")),
+        s.lower(), s.upper(), s.split(", "), s.replace("l", "L"), s.find("o"), s.startswith("He"),
+        s.endswith(("x", "d")),
         s.partition(","), s.title(), s.swapcase(), s.center(20, "*"), s.zfill(20), s.count("l"), s.strip("Hd"), s[::-1],
-        s.encode(), "-".join(["a", "b"]), s.isalpha(), s.rsplit("o", 1), s.casefold(), "a\tb".expandtabs(4), s.index("W"),
-        "x".join(str(i) for i in range(3)), s * 2, "lo" in s, s < "Zebra", "a b".split(), "a\nb".splitlines(), s[1:3], s[-1],
+        s.encode(), "-".join(["a", "b"]), s.isalpha(), s.rsplit("o", 1), s.casefold(), "a\tb".expandtabs(4),
+        s.index("W"),
+        "x".join(str(i) for i in range(3)), s * 2, "lo" in s, s < "Zebra", "a b".split(), "a\nb".splitlines(), s[1:3],
+        s[-1],
         s.removeprefix("He"), s.translate(str.maketrans("l", "1")), "%s-%d" % ("a", 3), "%(k)s" % {"k": 1},
     )
 
@@ -42,28 +45,36 @@ def str_methods(x):
 @program
 def fstrings(x):
     name, n, f = "w", 3, 2.5
-    return x * 2, f"{name}{n}", f"{n:04d} {f:.2f} {name!r:>5} {n + 1} {name:^{n}}", f"{x.shape} {x.dtype}", f"{[1, 'a']}", f"{None}{True}"
+    return (
+        x * 2, f"{name}{n}", f"{n:04d} {f:.2f} {name!r:>5} {n + 1} {name:^{n}}", f"{x.shape} {x.dtype}", f"{[1, 'a']}",
+        f"{None}{True}"
+    )
 
 
 @program
 def format_calls(x):
-    return x + 1, "{} {k}".format(1, k=2), "{0[1]} {1.real}".format([1, 2], 3), format(3.14159, ".3f"), "{:>8}".format("a")
+    return x + 1, "{} {k}".format(1, k=2), "{0[1]} {1.real}".format([1, 2], 3), format(3.14159,
+        ".3f"), "{:>8}".format("a")
 
 
 @program
 def bytes_methods(x):
     b = b"abc"
-    return x + 1, b.decode(), b[0], b[1:], b + b"d", b.hex(), bytes([1, 2]), list(b), b.upper(), len(b), b.find(b"c"), 97 in b
+    return x + 1, b.decode(), b[0], b[1:], b + b"d", b.hex(), bytes([1,
+        2]), list(b), b.upper(), len(b), b.find(b"c"), 97 in b
 
 
 @program
 def numbers(x):
     n, f = 7, 2.75
     return x + 1, (
-        n.bit_length(), n.to_bytes(2, "big"), int.from_bytes(b"\x01\x02", "little"), f.is_integer(), f.as_integer_ratio(),
+        n.bit_length(), n.to_bytes(2, "big"), int.from_bytes(b"\x01\x02", "little"), f.is_integer(),
+        f.as_integer_ratio(),
         divmod(n, 3), divmod(-n, 3), n // -2, n % -4, -n % 4, n**2, n**-1, n << 2, n >> 1, n & 3, n | 8, n ^ 1, ~n,
-        round(f), round(f, 1), abs(-n), int("12"), int("ff", 16), float("1e3"), complex(1, 2).conjugate(), (1 + 2j).imag,
-        hex(255), bin(5), oct(8), chr(97), ord("a"), pow(2, 5, 7), int(3.9), bool([]), float("inf"), n.numerator, f.hex(),
+        round(f), round(f, 1), abs(-n), int("12"), int("ff", 16), float("1e3"), complex(1, 2).conjugate(),
+        (1 + 2j).imag,
+        hex(255), bin(5), oct(8), chr(97), ord("a"), pow(2, 5, 7), int(3.9), bool([]), float("inf"), n.numerator,
+        f.hex(),
         3 < n < 9, 1 if n > 3 else 2, n and f, n or f, not n, max(3, 1), min([4, 2]), sum([1, 2], 3), int(True),
     )
 
@@ -75,7 +86,10 @@ def float_division_by_zero(x):
 
 @program
 def math_module(x):
-    return x * math.pi, math.sqrt(2), math.floor(2.5), math.ceil(2.5), math.gcd(12, 18), math.prod([1, 2, 3]), math.isnan(math.nan), math.log(8, 2), math.inf, math.comb(5, 2), math.hypot(3, 4), math.isclose(0.1 + 0.2, 0.3), math.trunc(2.7), math.fsum([0.1] * 10), math.factorial(5), math.copysign(1, -0.0)
+    return x * math.pi, math.sqrt(2), math.floor(2.5), math.ceil(2.5), math.gcd(12,
+        18), math.prod([1, 2, 3]), math.isnan(math.nan), math.log(8, 2), math.inf, math.comb(5, 2), math.hypot(3,
+        4), math.isclose(0.1 + 0.2, 0.3), math.trunc(2.7), math.fsum([0.1] * 10), math.factorial(5), math.copysign(1,
+        -0.0)
 
 
 @program
@@ -98,7 +112,8 @@ def list_methods(x):
     b.reverse()
     a += [7]
     a *= 2
-    return x + 1, a, b, last, first, a.index(7), a.count(7), a[1:3], a[-1], a[::-1], len(a), 9 in a, a == b, [1, 2] < [1, 3]
+    return x + 1, a, b, last, first, a.index(7), a.count(7), a[1:3], a[-1], a[::-1], len(a), 9 in a, a == b, [1,
+        2] < [1, 3]
 
 
 @program
@@ -123,7 +138,8 @@ def list_of_tensors(x):
 
 @program
 def list_comprehensions(x):
-    return x + 1, [i * j for i in range(3) for j in range(i) if j], {i: i**2 for i in range(3)}, {i % 2 for i in range(4)}, list(i for i in (1, 2))
+    return x + 1, [i * j for i in range(3) for j in range(i) if j], {i: i**2 for i in range(3)}, {i % 2
+        for i in range(4)}, list(i for i in (1, 2))
 
 
 @program
@@ -135,13 +151,16 @@ def nested_comprehension_closure(x):
 @program
 def sorting(x):
     words = ["bb", "a", "ccc"]
-    return x + 1, sorted(words), sorted(words, key=len, reverse=True), sorted({"b": 1, "a": 2}), sorted([(1, "b"), (1, "a")]), sorted([3, 1], key=lambda v: -v), sorted("cab"), sorted([(2, x), (1, x)], key=operator.itemgetter(0))[0][0]
+    return x + 1, sorted(words), sorted(words, key=len, reverse=True), sorted({"b": 1, "a": 2}), sorted([(1, "b"), (1,
+        "a")]), sorted([3, 1], key=lambda v: -v), sorted("cab"), sorted([(2, x), (1, x)],
+        key=operator.itemgetter(0))[0][0]
 
 
 @program
 def tuples(x):
     t = (1, "a", x)
-    return t[:2] + (3,), t.index("a"), (1, 2) * 2, (1, 2) == (1, 2), (1, 2) < (1, 3), len(t), t[2] + 1, hash((1, 2)) == hash((1, 2)), tuple([1, 2]), (1, (2, 3))[1][0]
+    return t[:2] + (3,), t.index("a"), (1, 2) * 2, (1, 2) == (1, 2), (1, 2) < (1,
+        3), len(t), t[2] + 1, hash((1, 2)) == hash((1, 2)), tuple([1, 2]), (1, (2, 3))[1][0]
 
 
 @program
@@ -162,7 +181,8 @@ def wrong_unpacking(x):
 def zip_map_filter(x):
     return (
         x + 1, list(zip([1, 2], "ab")), list(map(lambda a, b: a + b, [1, 2], [3, 4])), list(filter(None, [0, 1, 2])),
-        list(enumerate("ab", 1)), list(reversed([1, 2])), dict(zip("ab", [1, 2])), any([0, 1]), all([]), list(map(str, [1])),
+        list(enumerate("ab", 1)), list(reversed([1, 2])), dict(zip("ab", [1, 2])), any([0, 1]), all([]),
+        list(map(str, [1])),
         list(zip()), [*map(abs, (-1,))], list(zip([1], [2], strict=True)),
     )
 
@@ -194,7 +214,9 @@ def stop_iteration(x):
 @program
 def ranges(x):
     r = range(2, 10, 3)
-    return x + r[1], len(r), r[-1], r[1:], 5 in r, list(r), r == range(2, 11, 3), r.start, r.index(5), list(reversed(r)), r.count(2), range(0) == range(2, 2), hash(r) == hash(range(2, 11, 3)), bool(range(0))
+    return x + r[1], len(r), r[-1], r[1:], 5 in r, list(r), r == range(2, 11,
+        3), r.start, r.index(5), list(reversed(r)), r.count(2), range(0) == range(2,
+        2), hash(r) == hash(range(2, 11, 3)), bool(range(0))
 
 
 @program
@@ -216,7 +238,9 @@ def dict_methods(x):
     item = d.popitem()
     e = d | {"g": 7}
     d |= {"h": 8}
-    return d, popped, missing, item, list(e), d.get("q"), d.get("q", 3), "a" in d, len(d), list(d.keys()), list(d.items())[0], {**d, "z": 1}, dict(a=1), dict([(1, 2)]), dict.fromkeys("ab", 0), list(reversed(d)), d == e, d.copy() == d
+    return d, popped, missing, item, list(e), d.get("q"), d.get("q",
+        3), "a" in d, len(d), list(d.keys()), list(d.items())[0], {**d,
+        "z": 1}, dict(a=1), dict([(1, 2)]), dict.fromkeys("ab", 0), list(reversed(d)), d == e, d.copy() == d
 
 
 @program
@@ -224,7 +248,8 @@ def dict_views(x):
     d = {"a": 1, "b": 2}
     k, v, i = d.keys(), d.values(), d.items()
     d["c"] = 3
-    return x + 1, list(k), list(v), list(i), k & {"a", "z"}, k - {"a"}, k | {"q"}, ("a", 1) in i, 3 in v, len(k), k == {"a", "b", "c"}, sorted(k ^ {"a"}), k.isdisjoint({"x"}), sum(v)
+    return x + 1, list(k), list(v), list(i), k & {"a", "z"}, k - {"a"}, k | {"q"}, ("a",
+        1) in i, 3 in v, len(k), k == {"a", "b", "c"}, sorted(k ^ {"a"}), k.isdisjoint({"x"}), sum(v)
 
 
 @program
@@ -265,7 +290,10 @@ def ordered_dict(x):
     d["c"] = x
     d.move_to_end("a")
     first = d.popitem(last=False)
-    return d, first, list(d), d == {"c": 1}, collections.OrderedDict(a=1) == collections.OrderedDict(a=1), list(reversed(d))
+    return (
+        d, first, list(d), d == {"c": 1}, collections.OrderedDict(a=1) == collections.OrderedDict(a=1),
+        list(reversed(d))
+    )
 
 
 @program
@@ -283,7 +311,10 @@ def counter(x):
     c.update("bb")
     c["z"] += 1
     d = c + collections.Counter("a")
-    return x + c["a"], c["q"], c.most_common(2), sorted(c.elements()), dict(d), sum(c.values()), c - collections.Counter("ab"), c.total()
+    return (
+        x + c["a"], c["q"], c.most_common(2), sorted(c.elements()), dict(d), sum(c.values()),
+        c - collections.Counter("ab"), c.total()
+    )
 
 
 @program
@@ -321,7 +352,8 @@ def named_tuples(x):
     q = p._replace(right=3)
     t = Typed(4)
     left, right = p
-    return p, q, p.left + left, Pair(1).right, p[1], t, t.doubled(), t.b, Pair._fields, q._asdict(), Pair._make([1, 2]), t == (4, "z"), isinstance(p, tuple), len(p), right, Typed(a=1, b="c")
+    return p, q, p.left + left, Pair(1).right, p[1], t, t.doubled(), t.b, Pair._fields, q._asdict(), Pair._make([1,
+        2]), t == (4, "z"), isinstance(p, tuple), len(p), right, Typed(a=1, b="c")
 
 
 @program
@@ -341,7 +373,9 @@ def sets(x):
     t = s.copy()
     t.remove(2)
     u = frozenset([1, 2])
-    return x + len(s), s, t, s & t, s | {7}, s ^ t, s - t, t <= s, s > t, s.union([9], [8]), s.issubset({1}), u | {3}, 2 in u, sorted(s), u == {1, 2}, s.isdisjoint(u), {*u, 4}, set(), s.intersection({2}, {2, 3}), hash(u) == hash(frozenset([2, 1]))
+    return x + len(s), s, t, s & t, s | {7}, s ^ t, s - t, t <= s, s > t, s.union([9],
+        [8]), s.issubset({1}), u | {3}, 2 in u, sorted(s), u == {1, 2}, s.isdisjoint(u), {*u,
+        4}, set(), s.intersection({2}, {2, 3}), hash(u) == hash(frozenset([2, 1]))
 
 
 @program
@@ -411,9 +445,12 @@ class Text(str, enum.Enum):
 def enums(x):
     c = Colour.RED
     return (
-        x * c.value, c.name, Colour("b"), Colour["RED"], c is Colour.RED, c == Colour.BLUE, [m.name for m in Colour], c.lower,
-        c.describe("!"), Colour.default(), Number.TWO + 1, Number.ONE < 2, Flags.A | Flags.B, Flags.A in (Flags.A | Flags.B),
-        Text.HI == "hi", Text.HI.upper(), isinstance(c, Colour), {c: 1}[Colour.RED], len(Colour), c in Colour, Number(2), f"{c}", str(Number.ONE),
+        x * c.value, c.name, Colour("b"), Colour["RED"], c is Colour.RED, c == Colour.BLUE, [m.name for m in Colour],
+        c.lower,
+        c.describe("!"), Colour.default(), Number.TWO + 1, Number.ONE < 2, Flags.A | Flags.B,
+        Flags.A in (Flags.A | Flags.B),
+        Text.HI == "hi", Text.HI.upper(), isinstance(c, Colour), {c: 1}[Colour.RED], len(Colour), c in Colour,
+        Number(2), f"{c}", str(Number.ONE),
     )
 
 
@@ -452,13 +489,15 @@ def dataclass_use(x):
     p = Point(1)
     p.b.append(x)
     q = dataclasses.replace(p, a=4)
-    return p.total, q.total, p.double, Child(2).d, [f.name for f in dataclasses.fields(p)], Point(1) == Point(1), p.b[0] + 1, dataclasses.is_dataclass(p)
+    return p.total, q.total, p.double, Child(2).d, [f.name
+        for f in dataclasses.fields(p)], Point(1) == Point(1), p.b[0] + 1, dataclasses.is_dataclass(p)
 
 
 @program
 def dataclass_frozen(x):
     f = Frozen(1)
-    return x + f.b, f == Frozen(1), f < Frozen(2), {f: 1}[Frozen(1)], hash(f) == hash(Frozen(1)), dataclasses.replace(f, a=5)
+    return x + f.b, f == Frozen(1), f < Frozen(2), {f: 1}[Frozen(1)], hash(f) == hash(Frozen(1)), dataclasses.replace(f,
+        a=5)
 
 
 @program
@@ -548,7 +587,8 @@ def reduce_and_wraps(x):
         """Doc."""
         return v * 2
 
-    return g(x), g.__name__, g.__doc__, functools.reduce(operator.add, [x, x, x]), functools.reduce(lambda a, b: a * b, [1, 2, 3], 10)
+    return g(x), g.__name__, g.__doc__, functools.reduce(operator.add, [x, x, x]), functools.reduce(lambda a, b: a * b,
+        [1, 2, 3], 10)
 
 
 @functools.total_ordering
@@ -565,7 +605,8 @@ class Ordered:
 
 @program
 def total_ordering(x):
-    return x + 1, Ordered(1) >= Ordered(0), Ordered(1) <= Ordered(1), sorted([Ordered(2), Ordered(1)])[0].v, max(Ordered(1), Ordered(3)).v
+    return x + 1, Ordered(1) >= Ordered(0), Ordered(1) <= Ordered(1), sorted([Ordered(2),
+        Ordered(1)])[0].v, max(Ordered(1), Ordered(3)).v
 
 
 @program
@@ -578,10 +619,13 @@ def itertools_all(x):
     i = itertools
     return (
         x + 1, list(i.chain([1], (2,))), list(i.chain.from_iterable([[1], [2]])), list(i.product("ab", repeat=2)),
-        list(i.permutations([1, 2, 3], 2)), list(i.combinations("abc", 2)), list(i.combinations_with_replacement("ab", 2)),
+        list(i.permutations([1, 2, 3], 2)), list(i.combinations("abc", 2)),
+        list(i.combinations_with_replacement("ab", 2)),
         list(i.islice(i.count(5, 2), 1, 6, 2)), list(i.islice(i.cycle("ab"), 5)), list(i.repeat(1, 3)),
-        list(i.accumulate([1, 2, 3], operator.mul)), list(i.accumulate([1, 2], initial=5)), list(i.takewhile(lambda v: v < 3, [1, 2, 3, 1])),
-        list(i.dropwhile(lambda v: v < 3, [1, 3, 1])), list(i.filterfalse(lambda v: v % 2, [1, 2])), list(i.starmap(pow, [(2, 3)])),
+        list(i.accumulate([1, 2, 3], operator.mul)), list(i.accumulate([1, 2], initial=5)),
+        list(i.takewhile(lambda v: v < 3, [1, 2, 3, 1])),
+        list(i.dropwhile(lambda v: v < 3, [1, 3, 1])), list(i.filterfalse(lambda v: v % 2, [1, 2])),
+        list(i.starmap(pow, [(2, 3)])),
         list(i.compress("abc", [1, 0, 1])), list(i.pairwise([1, 2, 3])), list(i.zip_longest([1], [2, 3], fillvalue=0)),
         [(k, list(g)) for k, g in i.groupby("aabc")], [list(t) for t in i.tee([1, 2])],
     )
@@ -591,9 +635,11 @@ def itertools_all(x):
 def operator_module(x):
     o = operator
     return (
-        o.add(x, 1), o.itemgetter(1)([1, 2]), o.itemgetter(0, 1)("ab"), o.attrgetter("shape")(x), o.methodcaller("sum")(x),
+        o.add(x, 1), o.itemgetter(1)([1, 2]), o.itemgetter(0, 1)("ab"), o.attrgetter("shape")(x),
+        o.methodcaller("sum")(x),
         o.getitem([1, 2], 0), o.contains([1], 1), o.not_(0), o.truth(1), o.is_(None, None), o.index(3), o.mul(2, 3),
-        o.matmul(x, x.t()), o.neg(x), o.iadd([1], [2]), o.concat("a", "b"), o.countOf([1, 1], 1), o.attrgetter("a.b", "c")(types.SimpleNamespace(a=types.SimpleNamespace(b=1), c=2)),
+        o.matmul(x, x.t()), o.neg(x), o.iadd([1], [2]), o.concat("a", "b"), o.countOf([1, 1], 1),
+        o.attrgetter("a.b", "c")(types.SimpleNamespace(a=types.SimpleNamespace(b=1), c=2)),
     )
 
 
@@ -635,7 +681,8 @@ def deepcopied_user_object(x):
 def typing_helpers(x):
     v = typing.cast(int, 3)
     t: typing.Optional[int] = None
-    return x + v, typing.get_args(typing.Union[int, str]), typing.get_origin(list[int]), t, isinstance(3, int | str), typing.TYPE_CHECKING
+    return x + v, typing.get_args(typing.Union[int, str]), typing.get_origin(list[int]), t, isinstance(3,
+        int | str), typing.TYPE_CHECKING
 
 
 @program.breaks("rng_state")
@@ -683,17 +730,20 @@ def numpy_scalar_constants(x):
 def is_and_id(x):
     a = [1]
     b = a
-    return x + 1, a is b, a is not [1], None is None, id(a) == id(b), x is x, type(a) is list, a == [1]
+    return x + 1, a is b, a is not b, None is None, id(a) == id(b), x is x, type(a) is list, a == [1]
 
 
 @program
 def type_queries(x):
-    return x + 1, type(1), type(x), isinstance(x, torch.Tensor), isinstance([], (list, tuple)), issubclass(bool, int), callable(len), callable(3), type(None), isinstance(1, bool), type("a")(3), isinstance(x.shape, tuple), int.__name__, type(x).__name__
+    return x + 1, type(1), type(x), isinstance(x, torch.Tensor), isinstance([], (list, tuple)), issubclass(bool,
+        int), callable(len), callable(3), type(None), isinstance(1, bool), type("a")(3), isinstance(x.shape,
+        tuple), int.__name__, type(x).__name__
 
 
 @program
 def min_max(x):
-    return x + 1, min(3, 1, 2), max([1, 5], key=lambda v: -v), min([], default=4), max("ab", "c"), max(x.shape), min((2, "a"), (1, "b"))
+    return x + 1, min(3, 1, 2), max([1, 5], key=lambda v: -v), min([], default=4), max("ab",
+        "c"), max(x.shape), min((2, "a"), (1, "b"))
 
 
 @program

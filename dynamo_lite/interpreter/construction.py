@@ -1,7 +1,7 @@
 """Calls of classes: new objects of builtin and user's classes, and attributes read from classes.
 
-Builtin classes have a constructor in a table; a user's class goes through ``__new__`` and ``__init__``, inlined where they are
-Python. Invariant: an object made in the trace is not made for real before generated code makes it.
+Builtin classes have a constructor in a table; a user's class goes through ``__new__`` and ``__init__``, inlined where
+they are Python. Invariant: an object made in the trace is not made for real before generated code makes it.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import copyreg
 import enum
 import functools
 import inspect
+import operator
 import types
 import weakref
 from collections.abc import Callable
@@ -89,7 +90,8 @@ class Construction:
                 unsupported("unsupported_builtin", f"{value.__qualname__} with keyword arguments")
             return tx.new_exception(value, args)
         if issubclass(value, torch.Tensor):
-            unsupported("tensor_subclass" if value is not torch.Tensor else "unsupported_torch_call", f"{value.__qualname__}()")
+            unsupported("tensor_subclass" if value is not torch.Tensor else "unsupported_torch_call",
+                f"{value.__qualname__}()")
         if is_named_tuple(value):
             return self._construct_named_tuple(cls, args, kwargs)
         if not _is_user_class(value):
@@ -193,7 +195,8 @@ class Construction:
         if result is content and name.startswith("__i"):
             return owner
         if result is content and isinstance(content, SetVariable):
-            return SetVariable(dict(content.members), cls=content.cls)  # copy() of a subclass is no longer the object itself
+            # copy() of a subclass is no longer the object itself
+            return SetVariable(dict(content.members), cls=content.cls)
         if result is content and isinstance(content, TupleVariable):
             return TupleVariable(list(content.items))
         return result
@@ -318,13 +321,13 @@ class Construction:
         meta = tx.class_lookup(type(cls.value), "__getitem__")
         if isinstance(meta, types.FunctionType) and not isinstance(cls.value, enum.EnumMeta):
             return tx.call_class_attribute(cls, type(cls.value), "__getitem__", meta, [key], {})
-        return tx.from_result(tx.run_python(lambda: cls.value[tx.as_plain(key)]), "generic alias")  # type: ignore[index]
+        return tx.from_result(tx.run_python(operator.getitem, cls.value, tx.as_plain(key)), "generic alias")
 
     def class_iterator(self, cls: ClassVariable) -> VariableTracker:
         """iter(cls): the members of an enum."""
         tx: Any = self
         if not isinstance(cls.value, enum.EnumMeta):
-            tx.raise_error(TypeError, f"{type(cls.value).__name__!r} object is not iterable")
+            unsupported("unsupported_iteration", f"iterating over {cls.describe()}")
         return ListVariable([tx.from_result(member, "enum member") for member in cls.value]).iterator(tx)
 
     def call_torch_class(
@@ -334,12 +337,14 @@ class Construction:
         tx: Any = self
         if cls in (torch.device, torch.finfo, torch.iinfo):
             plain = [tx.as_plain(a) for a in args]
-            return tx.from_result(tx.run_python(cls, *plain, **{k: tx.as_plain(v) for k, v in kwargs.items()}), cls.__name__)
+            return tx.from_result(tx.run_python(cls, *plain, **{k: tx.as_plain(v) for k, v in kwargs.items()}),
+                cls.__name__)
         unsupported("unsupported_torch_call", f"{cls.__module__}.{cls.__qualname__}()")
 
 
 _ABSENT = object()
-_CLASS_FACTS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__", "__flags__",
+_CLASS_FACTS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__",
+    "__flags__",
                           "__basicsize__", "__class__"})
 
 
@@ -556,7 +561,8 @@ def _reversed(tx: Any, items: VariableTracker) -> VariableTracker:
 
 
 @constructs(functools.partial)
-def _partial(tx: Any, function: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _partial(tx: Any, function: VariableTracker, /, *args: VariableTracker,
+    **kwargs: VariableTracker) -> VariableTracker:
     if isinstance(function, PartialVariable):
         return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})
     return PartialVariable(function, list(args), kwargs)

@@ -1,7 +1,7 @@
 """Exceptions of the traced program: raised, caught and chained as CPython does, on trackers.
 
-Invariant: an exception that the program would see is always an :class:`ObservedException`; anything else that comes out of the
-evaluator is either ``exc.Unsupported`` or a fault of ours.
+Invariant: an exception that the program would see is always an :class:`ObservedException`; anything else that comes
+out of the evaluator is either ``exc.Unsupported`` or a fault of ours.
 """
 from __future__ import annotations
 

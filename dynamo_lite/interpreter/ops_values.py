@@ -1,4 +1,4 @@
-"""Instructions that compute: operators, containers, unpacking, formatting, calls, function objects, pattern matching."""
+"""Instructions that compute: operators, containers, unpacking, formatting, calls, functions, pattern matching."""
 from __future__ import annotations
 
 from typing import Any
@@ -184,7 +184,8 @@ def _unpack_ex(tx: Translator, i: Any) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
     values = list(tx.pop().iterate(tx))
     if len(values) < before + after:
-        tx.raise_error(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
+        tx.raise_error(ValueError,
+            f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
     middle = values[before : len(values) - after]
     tail = values[len(values) - after :]
     tx.stack.extend(reversed([*values[:before], ListVariable(middle), *tail]))
@@ -241,7 +242,7 @@ def _call_function_ex(tx: Translator, i: Any) -> None:
 @opcode("MAKE_FUNCTION")
 def _make_function(tx: Translator, i: Any) -> None:
     code = tx.pop().constant()
-    closure = [c for c in tx.pop().iterate(tx)] if i.arg & 0x08 else []
+    closure = list(tx.pop().iterate(tx)) if i.arg & 0x08 else []
     annotations = tx.pop() if i.arg & 0x04 else None
     keyword_defaults = tx.pop() if i.arg & 0x02 else None
     defaults = tx.pop() if i.arg & 0x01 else None
@@ -315,7 +316,8 @@ def _match_class(tx: Translator, i: Any) -> None:
         positional = _match_args(tx, cls)
         if positional is None:
             if i.arg > 1:
-                tx.raise_error(TypeError, f"{cls.constant().__name__}() accepts 1 positional sub-pattern ({i.arg} given)")
+                tx.raise_error(TypeError,
+                    f"{cls.constant().__name__}() accepts 1 positional sub-pattern ({i.arg} given)")
             values.append(subject)
         else:
             if len(positional) < i.arg:
@@ -343,7 +345,8 @@ def _match_args(tx: Translator, cls: VariableTracker) -> tuple[str, ...] | None:
     names = tx.class_lookup(cls.value, "__match_args__")
     if names is not None:
         if type(names) is not tuple:
-            tx.raise_error(TypeError, f"{cls.value.__name__}.__match_args__ must be a tuple (got {type(names).__name__})")
+            tx.raise_error(TypeError,
+                f"{cls.value.__name__}.__match_args__ must be a tuple (got {type(names).__name__})")
         for name in names:
             if type(name) is not str:
                 tx.raise_error(TypeError, f"__match_args__ elements must be strings (got {type(name).__name__})")

@@ -36,7 +36,8 @@ from .wrapping import Wrapping
 
 _ACCESSORS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 # Receivers whose methods written in C only compute.
-_IMMUTABLE = (torch.Size, range, slice, frozenset, tuple, torch.dtype, torch.device, torch.finfo, torch.iinfo, re.Pattern, re.Match)
+_IMMUTABLE = (torch.Size, range, slice, frozenset, tuple, torch.dtype, torch.device, torch.finfo, torch.iinfo,
+    re.Pattern, re.Match)
 _OPERATOR_NAMES = {"**": "** or pow()"}
 _BUILTIN_CONTENT = (SequenceVariable, DictVariable, SetVariable)
 
@@ -58,7 +59,8 @@ class Protocols(Wrapping, Errors, Construction):
         )
 
     def call_method(
-        self, owner: VariableTracker, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker] | None = None
+        self, owner: VariableTracker, name: str, args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker] | None = None
     ) -> VariableTracker:
         """owner.name(*args, **kwargs)."""
         args = [realized(self, a) for a in args]
@@ -115,7 +117,8 @@ class Protocols(Wrapping, Errors, Construction):
         if isinstance(owner, ObjectVariable):
             return self.call_native_method(owner, name, method, rest, kwargs)
         if content is None and not issubclass(owner.python_type(), method.__objclass__):
-            self.raise_error(TypeError, f"descriptor {name!r} for {method.__objclass__.__name__!r} objects doesn't apply")
+            self.raise_error(TypeError,
+                f"descriptor {name!r} for {method.__objclass__.__name__!r} objects doesn't apply")
         if isinstance(owner, _BUILTIN_CONTENT) and name.startswith("__"):
             return BoundMethodVariable(owner, name).call(self, rest, kwargs)
         return self.call_method(owner, name, rest, kwargs)
@@ -205,7 +208,8 @@ class Protocols(Wrapping, Errors, Construction):
             reflected = (right, left, True)
             overrides = left_type is not right_type and issubclass(right_type, left_type)
             if overrides and isinstance(left, ObjectVariable):
-                # A class of Python's that inherits the reflected method does not override it (slot_nb_add and the like).
+                # A class of Python's that inherits the reflected method does not override it (slot_nb_add and the
+                # like).
                 name = BINARY_METHODS[op][1]
                 overrides = self.class_lookup(right_type, name) is not self.class_lookup(left_type, name)
             attempts = [reflected, *attempts] if overrides or _tensor_first(left, right) else [*attempts, reflected]
@@ -215,7 +219,8 @@ class Protocols(Wrapping, Errors, Construction):
                 return result
         self.raise_error(
             TypeError,
-            f"unsupported operand type(s) for {_OPERATOR_NAMES.get(op, op)}: {left_type.__name__!r} and {right_type.__name__!r}",
+            f"unsupported operand type(s) for {_OPERATOR_NAMES.get(op, op)}: "
+            f"{left_type.__name__!r} and {right_type.__name__!r}",
         )
 
     def inplace(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
@@ -259,7 +264,8 @@ class Protocols(Wrapping, Errors, Construction):
         if same is None:
             unsupported("unsupported_operator", f"`is` between {left.describe()} and {right.describe()}")
         pair = (left.source, right.source)
-        if left is not right and None not in pair and isinstance(left, (TensorVariable, ObjectVariable, *_BUILTIN_CONTENT)):
+        with_identity = (TensorVariable, ObjectVariable, *_BUILTIN_CONTENT)
+        if left is not right and None not in pair and isinstance(left, with_identity):
             if isinstance(right, type(left)):
                 self.guard(pair[0], "tensor_same" if same else "not_same", pair[1])  # type: ignore[arg-type]
         for value in (left, right):
@@ -305,7 +311,8 @@ class Protocols(Wrapping, Errors, Construction):
                 if self.truth(answer):
                     return True
                 continue
-            if isinstance(check, types.FunctionType) and not type(candidate).__module__.startswith(("abc", "typing", "enum")):
+            plain_check = type(candidate).__module__.startswith(("abc", "typing", "enum"))
+            if isinstance(check, types.FunctionType) and not plain_check:
                 if isinstance(value, ObjectVariable) and value.value is not None:
                     if self.run_python(isinstance, value.value, candidate):
                         return True
@@ -331,7 +338,8 @@ class Protocols(Wrapping, Errors, Construction):
         if candidate is torch.nn.Buffer:
             return value.value is not None and getattr(value.value, "_is_buffer", False)
         if isinstance(candidate, type) and candidate.__module__ == "torch" and candidate.__name__.endswith("Tensor"):
-            return candidate is torch.Tensor or self.run_python(isinstance, torch.empty(0, dtype=value.fake.dtype), candidate)
+            return candidate is torch.Tensor or self.run_python(isinstance, torch.empty(0, dtype=value.fake.dtype),
+                candidate)
         return self.run_python(issubclass, value.cls, candidate)
 
     # -- text
@@ -354,7 +362,7 @@ class Protocols(Wrapping, Errors, Construction):
                 return self._exception_text(value, conversion)
         if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
             if value in self.output.texts_in_progress:
-                return ConstantVariable({list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}[value.python_type()])
+                return ConstantVariable(_CYCLES[value.python_type()])
             self.output.texts_in_progress.append(value)
             try:
                 return self._container_text(value, conversion)
@@ -431,6 +439,9 @@ class Protocols(Wrapping, Errors, Construction):
         return IdentityVariable(value)
 
 
+_CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}
+
+
 def _list_text(tx: Any, value: Any, conversion: str) -> str:
     return "[" + ", ".join(tx.to_text(item, conversion).constant() for item in value.iterate(tx)) + "]"
 
@@ -442,11 +453,13 @@ def _tuple_text(tx: Any, value: Any, conversion: str) -> str:
 
 def _dict_text(tx: Any, value: Any, conversion: str) -> str:
     pairs = zip(value.keys(), value.values(tx))
-    return "{" + ", ".join(f"{tx.to_text(k, conversion).constant()}: {tx.to_text(v, conversion).constant()}" for k, v in pairs) + "}"
+    texts = [(tx.to_text(k, conversion).constant(), tx.to_text(v, conversion).constant()) for k, v in pairs]
+    return "{" + ", ".join(f"{key}: {item}" for key, item in texts) + "}"
 
 
 def _set_text(tx: Any, value: Any, conversion: str) -> str:
-    return "{" + ", ".join(tx.to_text(m, conversion).constant() for m in value.ordered()) + "}" if value.members else "set()"
+    texts = [tx.to_text(member, conversion).constant() for member in value.ordered()]
+    return "{" + ", ".join(texts) + "}" if texts else "set()"
 
 
 _TEXTS: dict[type, Callable[[Any, Any, str], str]] = {

@@ -44,7 +44,8 @@ _BUILTIN_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
-_OPAQUE = (types.GenericAlias, re.Pattern, re.Match, types.UnionType, types.CodeType, property, types.GetSetDescriptorType,
+_OPAQUE = (types.GenericAlias, re.Pattern, re.Match, types.UnionType, types.CodeType, property,
+    types.GetSetDescriptorType,
            types.MemberDescriptorType)
 
 
@@ -133,7 +134,8 @@ class Wrapping:
             return self.wrap_function(value, held, trusted=True)
         return self.from_result(value, source.name)
 
-    def bound_class_function(self, owner: VariableTracker, cls: type, name: str, value: types.FunctionType) -> VariableTracker:
+    def bound_class_function(self, owner: VariableTracker, cls: type, name: str,
+        value: types.FunctionType) -> VariableTracker:
         """A function that a class defines, bound to an instance."""
         source = TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
         return MethodVariable(self.wrap_function(value, source, trusted=True), owner)

@@ -310,7 +310,10 @@ def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
 
 
 def fromkeys(iterable: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
-    return {key: value for key in iterable}
+    made: dict[Any, Any] = {}
+    for key in iterable:
+        made[key] = value
+    return made
 
 
 def count_elements(mapping: dict[Any, int], iterable: Iterable[Any], /) -> None:

@@ -1,11 +1,12 @@
 """The value model: one :class:`VariableTracker` stands for one Python value during symbolic evaluation.
 
 Classes that represent values of certain Python types register how such a value is wrapped, beside the class
-(:func:`wraps_type`, :func:`wraps_if`). `tx` in the methods below is the translator of the frame that is being evaluated; it
-gives access to the output graph, the guards and inlining, so that values need not import the evaluator.
+(:func:`wraps_type`, :func:`wraps_if`). `tx` in the methods below is the translator of the frame that is being
+evaluated; it gives access to the output graph, the guards and inlining, so that values need not import the evaluator.
 
-Invariants: a Python object that has an identity has one tracker during a trace; a tracker's method either gives exactly what
-Python would give, raises :class:`ObservedException` where Python would raise, or raises ``exc.Unsupported``.
+Invariants: a Python object that has an identity has one tracker during a trace; a tracker's method either gives
+exactly what Python would give, raises :class:`ObservedException` where Python would raise, or raises
+``exc.Unsupported``.
 """
 from __future__ import annotations
 
@@ -128,7 +129,8 @@ class VariableTracker:
     ) -> VariableTracker:
         """value.name(*args, **kwargs)."""
         found = self.getattr(tx, name)
-        if getattr(found, "method", None) == name and getattr(found, "owner", None) is self and name not in tx.special_methods:
+        if getattr(found, "method", None) == name and getattr(found, "owner",
+            None) is self and name not in tx.special_methods:
             unsupported("unsupported_method", f"{self.describe()}.{name}()")
         return found.call(tx, args, kwargs)
 

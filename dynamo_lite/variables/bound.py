@@ -1,7 +1,7 @@
 """Methods of builtin values, read but not called yet, and what the special methods among them do.
 
-Invariant: calling a bound special method gives what the operator or builtin that stands for it gives, with NotImplemented where
-the type's own method gives it.
+Invariant: calling a bound special method gives what the operator or builtin that stands for it gives, with
+NotImplemented where the type's own method gives it.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Builtin functions and functions of C modules.
 
-Each builtin is a row in a table: the function and a handler on trackers. A C function that only computes is folded when its
-arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that; every other call breaks the graph.
-Invariant: a function is folded only if it is listed as pure.
+Each builtin is a row in a table: the function and a handler on trackers. A C function that only computes is folded
+when its arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that; every other call
+breaks the graph. Invariant: a function is folded only if it is listed as pure.
 """
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def handles(*functions: Any) -> Callable[[Handler], Handler]:
 _PURE_MODULES = (math, operator)
 _PURE = {
     abs, round, pow, divmod, ord, chr, hex, bin, oct, ascii, hash, format, len, min, max, sum, any, all, repr, sorted,
-    str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans, object.__repr__,
+    str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans,
+    object.__repr__,
     sys.intern, sys.getrecursionlimit, sys.getdefaultencoding,
 }
 _BREAKS = {
@@ -182,7 +183,7 @@ def _callable(tx: Any, value: VariableTracker) -> VariableTracker:
         return ConstantVariable(tx.class_lookup(value.cls, "__call__") is not None)
     if isinstance(value, (ConstantVariable, SequenceVariable, TensorVariable)):
         return ConstantVariable(callable(value.value) if isinstance(value, ConstantVariable) else False)
-    return ConstantVariable(issubclass(type(value), VariableTracker) and hasattr(value.python_type(), "__call__"))
+    return ConstantVariable(tx.class_lookup(value.python_type(), "__call__") is not None)
 
 
 @handles(id)
@@ -253,7 +254,8 @@ _OPERATORS = {
     "lshift": "<<", "rshift": ">>", "and_": "&", "or_": "|", "xor": "^", "concat": "+",
 }
 _INPLACE = {
-    "iadd": "+", "isub": "-", "imul": "*", "itruediv": "/", "ifloordiv": "//", "imod": "%", "ipow": "**", "imatmul": "@",
+    "iadd": "+", "isub": "-", "imul": "*", "itruediv": "/", "ifloordiv": "//", "imod": "%", "ipow": "**",
+    "imatmul": "@",
     "ilshift": "<<", "irshift": ">>", "iand": "&", "ior": "|", "ixor": "^", "iconcat": "+",
 }
 _COMPARISONS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}

@@ -1,9 +1,9 @@
 """Values that were seen to change from call to call: counters and growing lists.
 
-The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry from
-fitting, the next compile uses these: as long as the program only adds to a number, compares it, and appends to a list, one entry
-fits all calls. Invariant: whatever else is done with such a value fixes it, by the guard that it would have had at once; only in
-the last entry that config allows it breaks the graph, so that this one fits them all.
+The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry
+from fitting, the next compile uses these: as long as the program only adds to a number, compares it, and appends to a
+list, one entry fits all calls. Invariant: whatever else is done with such a value fixes it, by the guard that it would
+have had at once; only in the last entry that config allows it breaks the graph, so that this one fits them all.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Classes as values, and facts about them that are read without running user code.
 
-Invariant: whatever a decision takes from a class's dict is guarded through ``tx.class_lookup``; facts of the memory layout
-(a native base, an instance dict) can't change while the class exists.
+Invariant: whatever a decision takes from a class's dict is guarded through ``tx.class_lookup``; facts of the memory
+layout (a native base, an instance dict) can't change while the class exists.
 """
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ _HEAP_TYPE, _NOT_INSTANTIABLE = 1 << 9, 1 << 7
 
 
 def native_base(cls: type) -> type:
-    """The class written in C that makes the memory of an instance (a subclass of one, such as OrderedDict, included)."""
+    """The class written in C that makes the memory of an instance: list, dict, OrderedDict, object."""
     for base in cls.__mro__:
         if not is_made_by_python(base):
             return base

@@ -113,7 +113,8 @@ class DequeVariable(ListVariable):
     methods = {
         **SequenceVariable.methods, "append": _append_right, "appendleft": _append_left, "extend": _extend_right,
         "extendleft": _extend_left, "pop": _pop_right, "popleft": _pop_left, "rotate": _rotate, "copy": _copied,
-        "insert": _insert_at, "remove": ListVariable._remove, "clear": ListVariable._clear, "reverse": ListVariable._reverse,
+        "insert": _insert_at, "remove": ListVariable._remove, "clear": ListVariable._clear,
+        "reverse": ListVariable._reverse,
     }
 
     def reconstruct(self, cg: Codegen) -> None:

@@ -1,6 +1,7 @@
 """The lazy iterators of the builtins: enumerate, zip, map, filter, reversed, iter(callable, sentinel).
 
-Invariant: each holds iterators that stand where the real one's would, so that it is rebuilt by making a new one over them.
+Invariant: each holds iterators that stand where the real one's would, so that it is rebuilt by making a new one over
+them.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Dicts, ordered dicts, default dicts and their views.
 
-Keys are compared as Python compares them: a constant by value, an object by identity, through ``hash_key()``. Values may be
-lazy; the keys of a dict that came in from outside are guarded together. Invariant: `items` holds the entries in insertion
-order as the real dict would at this point of the program.
+Keys are compared as Python compares them: a constant by value, an object by identity, through ``hash_key()``. Values
+may be lazy; the keys of a dict that came in from outside are guarded together. Invariant: `items` holds the entries in
+insertion order as the real dict would at this point of the program.
 """
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class DictVariable(VariableTracker):
         items: hash key -> (key, value).
         cls: dict, OrderedDict, defaultdict, Counter or MappingProxyType.
         default_factory: of a defaultdict.
-        guard_keys: guards the keys of a dict from outside. While it has not been called, what is known of the dict is what
+        guard_keys: guards the keys of a dict from outside. While it has not been called, what is known of the dict is
+        what
             lookups of single keys have guarded.
     """
 

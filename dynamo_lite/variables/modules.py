@@ -1,7 +1,7 @@
 """Python modules, ``nn.Module`` instances, and functions that are called but never traced.
 
-An nn.Module is guarded by structure: its class, the attributes that the trace reads, the absence of hooks. Invariant: nothing
-here holds or compares the identity of a module of the user's, so that equal modules share a compiled artifact.
+An nn.Module is guarded by structure: its class, the attributes that the trace reads, the absence of hooks. Invariant:
+nothing here holds or compares the identity of a module of the user's, so that equal modules share a compiled artifact.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NNModuleVariable(ObjectVariable):
         return None
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        """module(...): forward alone where neither the module nor torch has hooks, else nn.Module's own code, inlined."""
+        """module(...): forward alone where there are no hooks, else nn.Module's own code, inlined."""
         if tx.class_lookup(self.cls, "__call__") is not torch.nn.Module.__call__ or not self._has_no_hooks(tx):
             return super().call(tx, args, kwargs)
         compiled = self.own_attribute(tx, "_compiled_call_impl")
@@ -218,7 +218,8 @@ class ConstantCallVariable(SkippedFunctionVariable):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         plain = [tx.as_real(a) for a in args]
-        return tx.from_result(tx.run_python(self.value, *plain, **{k: tx.as_real(v) for k, v in kwargs.items()}), "result")
+        return tx.from_result(tx.run_python(self.value, *plain, **{k: tx.as_real(v) for k, v in kwargs.items()}),
+            "result")
 
 
 @wraps_type(types.GenericAlias, type(list[int] | None), type(__import__("typing").Optional[int]), type(property()),

@@ -1,8 +1,9 @@
 """Instances of the user's classes, with Python's attribute protocol.
 
-Attribute reads follow ``object.__getattribute__`` (Objects/object.c, PyObject_GenericGetAttr): data descriptors of the class,
-the instance's dict, other class attributes, ``__getattr__``. Python code that this would run (properties, descriptors,
-``__getattr__``) is inlined. Invariant: every decision taken from a class's or an instance's dict is guarded, absence included.
+Attribute reads follow ``object.__getattribute__`` (Objects/object.c, PyObject_GenericGetAttr): data descriptors of the
+class, the instance's dict, other class attributes, ``__getattr__``. Python code that this would run (properties,
+descriptors, ``__getattr__``) is inlined. Invariant: every decision taken from a class's or an instance's dict is
+guarded, absence included.
 """
 from __future__ import annotations
 
@@ -582,7 +583,7 @@ class InstanceDictVariable(VariableTracker):
 
 
 class BuiltinMethodVariable(VariableTracker):
-    """A method written in C, bound to an object of a user's class: ``object.__init__``, ``dict.update`` and the like."""
+    """A method written in C, bound to an object of a user's class, such as ``dict.update``."""
 
     def __init__(self, owner: ObjectVariable, name: str, function: Any) -> None:
         super().__init__()
@@ -644,7 +645,8 @@ class SuperVariable(VariableTracker):
         if isinstance(attribute, staticmethod):
             return tx.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
-            return MethodVariable(tx.wrap_class_part(attribute.__func__, source), tx.class_of(self.owner, self.of_class))
+            return MethodVariable(tx.wrap_class_part(attribute.__func__, source),
+                tx.class_of(self.owner, self.of_class))
         if isinstance(attribute, property):
             return tx.call(tx.wrap_class_part(attribute.fget, source), [self.owner], {})
         if name == "__new__":

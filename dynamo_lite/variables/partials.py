@@ -1,6 +1,7 @@
 """``functools.partial``.
 
-Invariant: a partial's parts are values of their own with sources of their own, so that equal partials share an artifact.
+Invariant: a partial's parts are values of their own with sources of their own, so that equal partials share an
+artifact.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Lists, tuples, named tuples, torch.Size, ranges and slices.
 
-Elements may be lazy: a list that came in from outside guards its type and length, an element is guarded when somebody looks
-at it. Invariant: `items` is what the real sequence would hold at this point of the program; a change of it marks the
-sequence as mutated before it happens.
+Elements may be lazy: a list that came in from outside guards its type and length, an element is guarded when somebody
+looks at it. Invariant: `items` is what the real sequence would hold at this point of the program; a change of it marks
+the sequence as mutated before it happens.
 """
 from __future__ import annotations
 
@@ -509,7 +509,8 @@ class SequenceIteratorVariable(VariableTracker):
             cg.call_constant(iter, lambda: cg.push(self.sequence))
 
         if self.sequence.base_type not in (list, tuple):
-            steps = [self.sequence, ConstantVariable(min(self.index, len(self.sequence.items))), ConstantVariable(False)]
+            steps = [self.sequence, ConstantVariable(min(self.index, len(self.sequence.items))),
+                ConstantVariable(False)]
             cg.build_new(self, lambda: cg.call_function(started_iterator, steps, {}), lambda: None)
             return
 

@@ -50,7 +50,8 @@ class SetVariable(VariableTracker):
     def same_object(self, other: VariableTracker) -> bool | None:
         if self is other:
             return True
-        if isinstance(other, SetVariable) and self.cls is other.cls is frozenset and not self.members and not other.members:
+        frozen = isinstance(other, SetVariable) and self.cls is other.cls is frozenset
+        if frozen and not self.members and not other.members:  # type: ignore[attr-defined]
             return None  # there is one empty frozenset, but for what C makes
         return False
 

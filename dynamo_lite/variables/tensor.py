@@ -1,7 +1,7 @@
 """Tensors, and the operations that go into the graph.
 
-A :class:`TensorVariable` is a node of the graph and its fake tensor. An operation is recorded and run on the fake tensors at
-once; the result's trackers are found by the identity of the fake tensors, so that ``x.add_(1) is x`` and
+A :class:`TensorVariable` is a node of the graph and its fake tensor. An operation is recorded and run on the fake
+tensors at once; the result's trackers are found by the identity of the fake tensors, so that ``x.add_(1) is x`` and
 ``x.contiguous() is x`` hold where they hold in eager.
 
 Invariant: every fake tensor that the trace knows has one TensorVariable, and its node computes that tensor.
@@ -44,7 +44,8 @@ _DATA_METHODS = {
     "__complex__": "tensor_to_python", "is_nonzero": "tensor_to_python", "__contains__": "tensor_to_python",
     "allclose": "tensor_to_python", "equal": "tensor_to_python",
     "numpy": "numpy_conversion", "__array__": "numpy_conversion",
-    "is_inference": "unsupported_method", "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr", "__dlpack__": "data_ptr",
+    "is_inference": "unsupported_method", "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr",
+    "__dlpack__": "data_ptr",
     "share_memory_": "data_ptr", "is_shared": "data_ptr", "pin_memory": "data_ptr", "is_pinned": "data_ptr",
     "storage_offset": "data_ptr", "_typed_storage": "data_ptr", "typed_storage": "data_ptr",
     "backward": "autograd_in_graph", "register_hook": "autograd_in_graph", "retain_grad": "autograd_in_graph",
@@ -61,7 +62,8 @@ _DATA_METHODS = {
 }
 # Changes of an input's metadata, which the caller sees; on intermediates they are just operations.
 _METADATA_METHODS = frozenset({
-    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "rename_", "resize_",
+    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "rename_",
+    "resize_",
 })
 # Attributes that are tensors computed from the tensor.
 _VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
@@ -229,7 +231,8 @@ class TensorVariable(VariableTracker):
         return call_in_graph(tx, _SYMBOL_TO_INPLACE[op], [self, other], {}) if _is_operand(other) else None
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op in ("==", "!=") and isinstance(other, ConstantVariable) and not isinstance(other.value, (int, float, complex)):
+        if op in ("==", "!=") and isinstance(other, ConstantVariable) and not isinstance(other.value,
+            (int, float, complex)):
             return ConstantVariable(op == "!=")
         return self.binary(tx, op, other, reflected=False)
 
@@ -343,7 +346,8 @@ def _has_tensor(result: Any) -> bool:
 def _is_metadata(result: Any) -> bool:
     if isinstance(result, (tuple, list)):
         return all(_is_metadata(r) for r in result)
-    return isinstance(result, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format))
+    return isinstance(result, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout,
+        torch.memory_format))
 
 
 def _fake_of(node: fx.Node) -> Any:
@@ -358,7 +362,8 @@ def _target_name(target: Any) -> str:
 _DLPACK_CODES = {
     torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
     torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64), torch.float16: (2, 16), torch.float32: (2, 32),
-    torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128), torch.bool: (6, 8),
+    torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128),
+    torch.bool: (6, 8),
 }
 _DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 
@@ -377,7 +382,7 @@ def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracke
 
 
 def _tensor_flags(value: torch.Tensor) -> int:
-    """The operand `flags` of the guard program's step "tensor": every bit is looked at, those that are set are expected."""
+    """The operand `flags` of the guard program's step "tensor": every bit is looked at, set ones are expected."""
     state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()))
     flags = 0
     for bit, expected in state:

@@ -1,7 +1,8 @@
-"""torch's own functions: those that become graph nodes, those that read or set torch's state, those that answer at once.
+"""torch's own functions: those that become graph nodes, those that read or set torch's state, those that answer at
+once.
 
-Invariant: a call either becomes a node whose fake result is known, or is answered from what the guards fix, or breaks the
-graph; nothing of torch's global state is changed by the trace that is not undone when it ends.
+Invariant: a call either becomes a node whose fake result is known, or is answered from what the guards fix, or breaks
+the graph; nothing of torch's global state is changed by the trace that is not undone when it ends.
 """
 from __future__ import annotations
 
@@ -114,7 +115,8 @@ def state_now() -> dict[Any, tuple[Any, ...]]:
     return state
 
 
-def changes_between(before: dict[Any, tuple[Any, ...]], after: dict[Any, tuple[Any, ...]]) -> list[tuple[Any, tuple[Any, ...]]]:
+def changes_between(before: dict[Any, tuple[Any, ...]], after: dict[Any, tuple[Any, ...]]) -> list[tuple[Any, tuple[Any,
+    ...]]]:
     """The calls (function, arguments) that lead from state `before` to state `after`."""
     return [(key[0], (*key[1], *value)) for key, value in after.items() if before[key] != value]
 
@@ -249,12 +251,14 @@ forbid("rng_state", torch.manual_seed, torch.seed, torch.initial_seed, torch.get
 forbid("autograd_in_graph", torch.autograd.grad, torch.autograd.backward)
 forbid("torch_state", torch.set_num_threads, torch.use_deterministic_algorithms, torch.set_default_device,
        torch.set_float32_matmul_precision, torch.set_default_tensor_type, torch.set_printoptions)
-forbid("dynamic_output_shape", torch.nonzero, torch.unique, torch.unique_consecutive, torch.masked_select, torch.bincount,
+forbid("dynamic_output_shape", torch.nonzero, torch.unique, torch.unique_consecutive, torch.masked_select,
+    torch.bincount,
        torch.argwhere, torch.combinations)
 forbid("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero)
 forbid("input_output", torch.save, torch.load)
 forbid("numpy_conversion", torch.from_numpy, torch.frombuffer, torch.asarray)
-forbid("functorch", torch.func.vmap, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.vjp, torch.func.jvp,
+forbid("functorch", torch.func.vmap, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.vjp,
+    torch.func.jvp,
        torch.func.functional_call, torch.func.hessian, torch.vmap)
 
 

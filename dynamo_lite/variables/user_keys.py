@@ -1,7 +1,7 @@
 """Keys of dicts and members of sets whose class has a ``__hash__`` of the user's.
 
-Invariant: a container with such keys lives in the trace alone; building it for real would run the user's code a second time, and
-at another point of the program.
+Invariant: a container with such keys lives in the trace alone; building it for real would run the user's code a second
+time, and at another point of the program.
 """
 from __future__ import annotations
 
