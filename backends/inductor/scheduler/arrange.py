@@ -29,6 +29,7 @@ def arrange(builder: Builder, kernel: Kernel) -> Kernel:
     _collapse(builder, kernel)
     _split_guards(builder, kernel)
     _choose_tiles(kernel)
+    kernel.inplace = _takeovers(kernel)
     return kernel
 
 
@@ -267,3 +268,38 @@ def is_transposed(n: Node, u: ix.Var, v: ix.Var) -> bool:
     if n.op != "load" or ix.coefficient(n.attr[1], u) != 1 or n.args:
         return False
     return ix.coefficient(n.attr[1], v) not in (0, 1, None)
+
+
+# ---------------------------------------------------------------- memory
+def _takeovers(kernel: Kernel) -> tuple[tuple[str, str], ...]:
+    """Pairs ``(output, input)`` where the output may be written over the input: an element of the input is read in the
+    iteration
+    that writes the output's element, or one of an earlier stage for the same element, and nowhere else."""
+    if any(stage.tiled for stage in kernel.stages):
+        return ()
+    stored: dict[str, dict[int, ix.Index]] = {}
+    read: dict[str, dict[int, set[ix.Index]]] = {}
+    for number, stage in enumerate(kernel.stages):
+        for s in stage.statements:
+            if isinstance(s, Store):
+                stored.setdefault(s.buffer, {})[number] = s.index
+        for n in walk([s.value for s in stage.statements]):
+            if n.op == "load":
+                read.setdefault(n.attr[0], {}).setdefault(number, set()).add(n.attr[1])
+    out = []
+    for output in kernel.outputs:
+        for name, stages in read.items():
+            if name in kernel.scratch or name in stored or not _same_memory(kernel, output, name):
+                continue
+            here = stored[output]
+            same = all(
+                indices == {here.get(min(here) if len(here) == 1 else number)} for number, indices in stages.items()
+            )
+            if same and (len(here) > 1 or max(stages) <= min(here)):
+                out.append((output, name))
+    return tuple(out)
+
+
+def _same_memory(kernel: Kernel, a: str, b: str) -> bool:
+    x, y = kernel.buffers[a], kernel.buffers[b]
+    return x.dtype is y.dtype and x.size == y.size and x.stride == y.stride

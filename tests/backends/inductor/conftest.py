@@ -49,9 +49,9 @@ def tuple_of(result: Any) -> tuple[Any, ...]:
 
 @pytest.fixture
 def build(backend_check):
-    """``build(fn, inputs, simd=None)``: compiles with no way back to library calls; every nest is checked."""
+    """``build(fn, inputs)``: compiles with no way back to library calls; every nest is checked."""
 
-    def run(fn: Callable[..., Any], inputs: Sequence[torch.Tensor], simd: str | None = None) -> Built:
+    def run(fn: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Built:
         def flat(*args: torch.Tensor) -> tuple[Any, ...]:
             return tuple_of(fn(*args))
 
@@ -62,7 +62,7 @@ def build(backend_check):
             for operation in lowered.operations:
                 if isinstance(operation, LoopNest):
                     check_nest(operation)
-            program = pipeline.lower_and_schedule(aten.graph, aten.constants, simd or codecache.simd())
+            program = pipeline.lower_and_schedule(aten.graph, aten.constants, codecache.simd())
             scopes = {"no_grad": False, "no_autocast": False, "inference": False}
             return Built(lowered, program, _compile(aten, program, scopes))
 
@@ -110,7 +110,7 @@ def check_many(build):
                 names.extend([name] * len(results))
             return out
 
-        built = build(everything, inputs, simd)
+        built = build(everything, inputs)
         assert sorted(set(built.library)) == sorted(library)
         with torch.no_grad():
             want = everything(*inputs)

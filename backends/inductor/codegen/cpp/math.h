@@ -37,7 +37,7 @@ template <int L> INLINE vec<float, L> fast_tanh(vec<float, L> x) {
     p = fma_(p, s, F(-0x1.b83c5ap-5));
     p = fma_(p, s, F(0x1.110726p-3));
     p = fma_(p, s, F(-0x1.555532p-2));
-    return t < F(0.625f) ? fma_(p * s, x, x) : copysign_(far, x);
+    return copysign_(t < F(0.625f) ? fma_(p * s, t, t) : far, x);
 }
 
 // 1.28 ulp.
@@ -97,7 +97,7 @@ template <int L> INLINE vec<float, L> fast_expm1(vec<float, L> x) {
     p = fma_(p, r, F(0x1.fffffcp-2));
     p = fma_(p * r, r, r);
     const vec<float, L> s = scale_<L>(F(1.0f), n);
-    const vec<float, L> near = n == vec<float, L>{} ? p : fma_(s, p, s - F(1.0f));
+    const vec<float, L> near = x == F(0.0f) ? x : n == F(0.0f) ? p : fma_(s, p, s - F(1.0f));
     return x > F(80.0f) ? fast_exp<L>(x) : near;
 }
 
@@ -132,6 +132,7 @@ template <int L, int quarter, class G> INLINE vec<float, L> fast_sin_cos(vec<flo
     cosine = fma_(cosine * s, s, fma_(s, F(-0.5f), F(1.0f)));
     V y = (q & 1) != 0 ? cosine : sine;
     y = bits<V>(bits<I>(y) ^ ((q & 2) << 30));
+    if constexpr (quarter == 0) y = x == V{} ? x : y;  // -0.0
     const I far = ~(abs_(x) < F(32768.0f));
     return any_lane(far) ? sel(far, beyond(x), y) : y;
 }

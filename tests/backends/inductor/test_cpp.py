@@ -1,0 +1,161 @@
+"""Generated C++: every vector width, tails, threads, the functions' accuracy, readable text."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dynamo_lite import config
+from dynamo_lite.backends.inductor.codegen.cpp import header
+
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+)
+SIMD = ("avx512", "avx2", "scalar")
+
+
+def mixed(x, w):
+    h = F.layer_norm(x, x.shape[-1:], w)
+    return (
+        torch.softmax(F.gelu(h), -1) + x,
+        x.argmax(-1),
+        (x.sin() + x.tanh().exp()).sum(0),
+        x.double().mean(),
+        x.t() * 2,
+        x > 0,
+    )
+
+
+@pytest.mark.parametrize("simd", SIMD)
+def test_every_instruction_set(simd, check_many, data):
+    with config.patch(cpp_simd=simd):
+        cases = [(f"{simd} {n}", mixed, [data.random(5, n), data.random(n)]) for n in (2, 3, 8, 16, 17, 33, 67)]
+        check_many(cases, {torch.float32: (1e-5, 1e-5), torch.float64: (1e-7, 1e-7)})
+        x = data.random(7, 67)
+        casts = [
+            (f"{simd} {a} to {b}", lambda x, b=b: x.to(b).t().contiguous(), [(x * 10).to(a)])
+            for a in DTYPES
+            for b in DTYPES
+            if not (a is torch.float64 and b is torch.uint8)
+        ]
+        check_many(casts)
+
+
+@pytest.mark.parametrize("n", list(range(1, 36)))
+def test_nothing_is_written_past_the_end(n, build):
+    """Results lie in the middle of larger tensors, whose other elements must stay."""
+    built = build(lambda x: (x + 1, x.bfloat16(), x > 0, x.double(), x.to(torch.uint8)), [torch.ones(n)])
+    program = built.program
+    from dynamo_lite.backends.inductor import _runtime, codecache
+
+    library = codecache.shared_library(program.source + "void* anchor;")
+    (call,) = program.kernel_calls()
+    import ctypes
+
+    entry = getattr(ctypes.CDLL(str(library)), call.symbol)
+    frames = {}
+    for name in call.args:
+        spec = program.buffers[name]
+        frames[name] = (
+            torch.full((n + 128,), 77, dtype=spec.dtype) if name not in program.inputs else torch.ones(n + 128)
+        )
+    entry(*[ctypes.c_void_p(t.data_ptr() + 64 * t.element_size()) for t in frames.values()])
+    for name in call.outputs:
+        t = frames[name]
+        expected = torch.full_like(t, 77)
+        assert torch.equal(t[:64], expected[:64]) and torch.equal(t[64 + n :], expected[64 + n :])
+    assert _runtime is not None
+
+
+FUNCTIONS = {
+    "exp": torch.exp,
+    "expm1": torch.expm1,
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "log": torch.log,
+    "log1p": torch.log1p,
+    "sin": torch.sin,
+    "cos": torch.cos,
+}
+
+
+@pytest.mark.parametrize("simd", ["avx512", "avx2"])
+def test_functions_in_line_are_within_two_ulps(simd, build):
+    bits = torch.arange(0, 2**32, 9973, dtype=torch.int64)
+    x = (bits - 2**31).to(torch.int32).view(torch.float32)
+    with config.patch(cpp_simd=simd):
+        results = build(lambda x: tuple(f(x) for f in FUNCTIONS.values()), [x]).call(x)
+    for (name, fn), got in zip(FUNCTIONS.items(), results):
+        exact = fn(x.double())
+        want = exact.float()
+        ulp = torch.nextafter(want.abs(), torch.tensor(torch.inf)) - want.abs()
+        fine = (want == got) | (want.isnan() & got.isnan()) | ((got.double() - exact).abs() <= 2 * ulp.double())
+        # The largest numbers may round to infinity.
+        fine |= (exact.abs() > 3.4028e38) & (exact.abs() < 3.4029e38)
+        assert fine.all(), (name, x[~fine][:5], got[~fine][:5], want[~fine][:5])
+        assert torch.equal(want.signbit() | want.isnan(), got.signbit() | want.isnan()), name
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads(threads, build, data):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for shape in ((300, 1000), (3, 100003), (300001,), (100003, 3), (64, 33, 100)):
+            x = data.random(*shape)
+            built = build(lambda x: (x * 2 + 1, x.sum(), x.sum(-1), x.sum(0), x.argmax(), x.softmax(-1), x.amax()), [x])
+            for got, fn in zip(
+                built.call(x),
+                (
+                    lambda x: x * 2 + 1,
+                    lambda x: x.sum(),
+                    lambda x: x.sum(-1),
+                    lambda x: x.sum(0),
+                    lambda x: x.argmax(),
+                    lambda x: x.softmax(-1),
+                    lambda x: x.amax(),
+                ),
+            ):
+                torch.testing.assert_close(got, fn(x), rtol=1e-4, atol=2e-3)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d is not torch.int16])
+@pytest.mark.parametrize("shape", [(40, 50), (16, 16), (17, 33), (8, 100)])
+def test_transposes(dtype, shape, check_many, data):
+    x, y = data.random(*shape, dtype=dtype), data.random(*shape[::-1], dtype=dtype)
+    check_many(
+        [
+            ("plus", lambda x, y: (x.t() & y) if x.dtype is torch.bool else x.t() + y, [x, y]),
+            ("copy", lambda x: x.t().contiguous(), [x]),
+        ]
+    )
+
+
+def test_results_over_inputs(build, data):
+    def f(x, w):
+        h = (x @ w).relu() + 1
+        return (h @ w).softmax(-1)
+
+    built = build(f, [data.random(8, 8), data.random(8, 8)])
+    assert all(call.inplace for call in built.program.kernel_calls())
+    x, w = data.random(8, 8), data.random(8, 8)
+    torch.testing.assert_close(built.call(x, w)[0], f(x, w))
+    assert not any(c.inplace for c in build(lambda x: x.flip(0) + 1, [data.random(8, 8)]).program.kernel_calls())
+    assert not any(
+        c.inplace for c in build(lambda x: x / x.sum(0) + x.roll(1, 0), [data.random(8, 8)]).program.kernel_calls()
+    )
+
+
+def test_the_text_says_what_it_computes(build, data):
+    source = build(lambda x: torch.relu(x) * 2, [data.random(8, 8)]).program.source.removeprefix(header())
+    assert "// relu, mul" in source and "#include" not in header()
