@@ -26,6 +26,7 @@ from .functions import FunctionVariable, standing_for
 from .iterators import CallIteratorVariable
 from .objects import ObjectVariable, TracebackVariable
 from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
+from .sets import SetVariable
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
 
@@ -384,7 +385,11 @@ def _next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = 
 def _sorted(
     tx: Any, items: VariableTracker, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
 ) -> VariableTracker:
-    return ListVariable(sort_items(tx, list(items.iterate(tx)), key, reverse))
+    if isinstance(items, SetVariable) and key is None and all(m.is_constant() for m in items.members.values()):
+        found = list(items.members.values())  # sorting by value makes their order irrelevant
+    else:
+        found = list(items.iterate(tx))
+    return ListVariable(sort_items(tx, found, key, reverse))
 
 
 # ---------------------------------------------------------------- text

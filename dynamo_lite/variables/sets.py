@@ -71,12 +71,15 @@ class SetVariable(VariableTracker):
 
     def ordered(self) -> list[VariableTracker]:
         """The members in the order in which the real set gives them."""
-        if all(m.is_constant() for m in self.members.values()):
-            by_value = {m.constant(): m for m in self.members.values()}
-            return [by_value[value] for value in set(by_value)]
-        if len(self.members) > 1:
+        if len(self.members) <= 1:
+            return list(self.members.values())
+        if self.source is not None:
+            # Equal sets may differ in order, by what they held before; no guard sees it.
+            unsupported("unsupported_iteration", f"the order of {self.source.name}, a set from outside")
+        if not all(m.is_constant() for m in self.members.values()):
             unsupported("unsupported_iteration", "the order of a set of objects")
-        return list(self.members.values())
+        by_value = {m.constant(): m for m in self.members.values()}
+        return [by_value[value] for value in set(list(by_value))]  # noqa: C414 - a dict would make a larger table
 
     def iterator(self, tx: Any) -> VariableTracker:
         return SetIteratorVariable(self)
@@ -85,7 +88,7 @@ class SetVariable(VariableTracker):
         return tx.hash_key(item) in self.members
 
     _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
-        "|": lambda a, b: {**b, **a},
+        "|": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},
         "&": lambda a, b: {k: v for k, v in a.items() if k in b},
         "-": lambda a, b: {k: v for k, v in a.items() if k not in b},
         "^": lambda a, b: {**{k: v for k, v in a.items() if k not in b}, **{k: v for k, v in b.items() if k not in a}},
