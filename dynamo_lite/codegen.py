@@ -32,7 +32,7 @@ class Plan:
     def __init__(self) -> None:
         self.outputs: dict[int, int] = {}
         self.output_list: list[TensorVariable] = []
-        self.extras: dict[tuple[Any, ...], int] = {}
+        self.extras: dict[Any, int] = {}
         self.extra_list: list[Source] = []
 
     def output_index(self, tensor: TensorVariable) -> int:

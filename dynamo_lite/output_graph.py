@@ -1,7 +1,7 @@
 """What a trace produces: the fx graph, its inputs, the guards and the side effects.
 
-Operations are at the level of the user's torch calls, each with its fake result and the user's stack. Invariant: a node that
-changes memory, draws random numbers or sets torch's state is never removed and never moves.
+Operations are at the level of the user's torch calls, each with its fake result and the user's stack. Invariant: a
+node that changes memory, draws random numbers or sets torch's state is never removed and never moves.
 """
 from __future__ import annotations
 
@@ -168,7 +168,8 @@ class OutputGraph:
         text = self._line_texts.get((code, line))
         if text is None:
             source = linecache.getline(code.co_filename, line).strip()
-            text = f'  File "{code.co_filename}", line {line}, in {code.co_name}\n' + (f"    {source}\n" if source else "")
+            text = f'  File "{code.co_filename}", line {line}, in {code.co_name}\n'
+            text += f"    {source}\n" if source else ""
             self._line_texts[code, line] = text
         return text
 

@@ -1,9 +1,9 @@
 """When a compiled graph raises: the frame runs again from its start, in plain Python.
 
 An operation may fail although it passed on tensors without data. The program has to see the exception where its own
-line raises it, with the effects of the lines before it and not of those after, in reach of its handlers. Nothing has been
-changed when the graph, which is called first, has raised; so torch's state and random numbers are put back and the
-original code runs.
+line raises it, with the effects of the lines before it and not of those after, in reach of its handlers. Nothing has
+been changed when the graph, which is called first, has raised; so torch's state and random numbers are put back and
+the original code runs.
 
 Invariant: what runs again had no effect yet; a graph that changes its inputs is therefore not covered.
 """
