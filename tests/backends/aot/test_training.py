@@ -268,7 +268,8 @@ def test_no_more_is_saved_than_in_eager():
     x = torch.randn(16, 32)
     theirs = saved_bytes(block, (x,))
     c = dynamo_lite.compile(block)
-    assert saved_bytes(c, (x,)) <= theirs
+    c(x)  # compiled before, as the tracing itself saves too
+    assert 0 < saved_bytes(c, (x,)) <= theirs
     assert not eager_runs()
 
 
