@@ -3,7 +3,7 @@
     python benchmarks/coverage_torch.py [--only NAME ...] [--inputs N] [--db modules|optimizers]
 
 Every entry's module is built with its first inputs, in training and in evaluation mode; forward (and backward where an
-output needs it) runs in eager and compiled with backend="eager", from the same random state. An optimizer takes three steps.
+output needs it) runs in eager and compiled with backend="eager", from the same random state.
 """
 from __future__ import annotations
 
