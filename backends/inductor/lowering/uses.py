@@ -16,9 +16,9 @@ class Uses:
     """How one value is used.
 
     Attributes:
-        computed: how many lowered operations read it.
+        computed: how many lowered operations read it in their innermost loop.
         library: a library operation reads it, or it is an output.
-        widened: a reader has more elements than it has, so that computing it there would compute it repeatedly.
+        widened: one of them has more elements than it has, so that computing it there would compute it repeatedly.
     """
 
     computed: int = 0
@@ -51,12 +51,26 @@ def find_uses(graph: torch.fx.Graph, lowered: Any) -> dict[torch.fx.Node, Uses]:
                 theirs.library |= mine.library
                 theirs.widened |= mine.widened
             elif is_lowered:
-                theirs.computed += 1
+                wider = isinstance(size, int) and bool(size > numel_of(arg.meta.get("val")))
+                if not (wider and _once_a_row(arg, node)):
+                    theirs.computed += 1
+                    theirs.widened |= wider
             else:
                 theirs.library = True
-            if is_lowered and isinstance(size, int):
-                theirs.widened |= size > numel_of(arg.meta.get("val"))
     return uses
+
+
+def _once_a_row(arg: torch.fx.Node, user: torch.fx.Node) -> bool:
+    """Whether the user's innermost loop needs one element of ``arg``."""
+    mine, theirs = arg.meta.get("val"), user.meta.get("val")
+    return (
+        isinstance(mine, torch.Tensor)
+        and isinstance(theirs, torch.Tensor)
+        and mine.ndim > 0
+        and mine.shape[-1] == 1
+        and theirs.ndim > 0
+        and theirs.shape[-1] != 1
+    )
 
 
 def _is_view(node: torch.fx.Node) -> bool:

@@ -1,4 +1,5 @@
-"""C++ for kernels: one source file for all kernels of a graph, each distinct kernel once.
+"""C++ for kernels: one source file for all kernels of a graph, each distinct kernel once, those that
+differ in sizes alone too.
 
 ``write_source`` is the door. ``vec.h`` (vectors, tails, casts, loops over lanes) is put at the head of every file, so
 that a file is compiled by itself.
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
+from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
 __all__ = ["header", "write_source"]
@@ -41,7 +43,7 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
     if not kernels:
         return "", []
     parts = [header(), declarations(functions, simd)]
-    for text, name in names.items():
+    for text, name in zip(share(list(names)), names.values()):
         parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
     return "".join(parts), symbols
 

@@ -26,6 +26,8 @@ class Emitted:
 class Body:
     """The text of a kernel as it grows. ``CppKernel`` adds the loops."""
 
+    emitted: dict[Node, Emitted]
+
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
         self.arguments = {
@@ -37,7 +39,7 @@ class Body:
         self._vectors = self._find_vectors()
         self.lines: list[str] = []
         self.indent = 1
-        self.emitted: dict[Node, Emitted] = {}
+        self.emitted = {}
         self.var_names: dict[ix.Var, str] = {}
         self._counter = 0
         self._v: ix.Var | None = None  # the vector loop that the text is in

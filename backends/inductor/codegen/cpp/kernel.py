@@ -18,7 +18,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
 from dynamo_lite.backends.inductor.codegen.cpp.functions import FUNCTIONS
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.arrange import is_transposed
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
@@ -173,7 +173,7 @@ class CppKernel(Body):
 
     # ------------------------------------------------------------ stages
     def _stages(self, parallel_inner: bool) -> None:
-        kept: dict[Node, Emitted] = dict(self.emitted)
+        kept = dict(self.emitted)
         lanes = " * L" if self.vector_outer else ""
         for name, buffer in self.kernel.scratch.items():
             size = index_text(ix.product(buffer.size), {})

@@ -17,6 +17,7 @@ struct f16 { u16 v; };
 
 #define INLINE inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))  // called from two places: compiled once
+#define NOINLINE_ONCE __attribute__((noinline, noclone))
 #define KERNEL extern "C" __attribute__((visibility("default"))) void
 #define INF __builtin_inf()
 #define NAN __builtin_nan("")
