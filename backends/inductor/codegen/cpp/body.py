@@ -80,6 +80,10 @@ class Body:
         for line in lines:
             self.line(line)
 
+    def scope(self) -> dict[Node, Emitted]:
+        """What is emitted so far, to go back to at the end of a scope."""
+        return dict(self.emitted)
+
     def fresh(self, prefix: str) -> str:
         self._counter += 1
         return f"{prefix}{self._counter}"

@@ -173,7 +173,7 @@ class CppKernel(Body):
 
     # ------------------------------------------------------------ stages
     def _stages(self, parallel_inner: bool) -> None:
-        kept = dict(self.emitted)
+        kept = self.scope()
         lanes = " * L" if self.vector_outer else ""
         for name, buffer in self.kernel.scratch.items():
             size = index_text(ix.product(buffer.size), {})
@@ -194,7 +194,7 @@ class CppKernel(Body):
         """Square tiles: loads along ``u`` are transposed, then row after row of the tile is computed along ``v``."""
         u, v = stage.inner
         self._emit(stage, frozenset(stage.inner))
-        outside = dict(self.emitted)
+        outside = self.scope()
         row = self._name(u)
         begin, end = "0", self._size(u)
         if parallel:
@@ -232,7 +232,7 @@ class CppKernel(Body):
 
     def _loop_stage(self, stage: Stage, parallel: bool) -> None:
         self._emit(stage, frozenset(stage.inner))
-        outside = dict(self.emitted)
+        outside = self.scope()
         along = not self.vector_outer
         accumulators = self._accumulators(stage, along)
         if parallel:
@@ -312,7 +312,7 @@ class CppKernel(Body):
         if rest:
             name = self._name(v)
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
-            before = dict(self.emitted)
+            before = self.scope()
             self._emit(stage, frozenset(rest))
             self._inner_loops(stage, rest, accumulators, along, None)
             self.emitted = before
@@ -332,7 +332,7 @@ class CppKernel(Body):
         self, stage: Stage, v: ix.Var, accumulators: list[Accumulator], along: bool, begin: str, end: str
     ) -> None:
         name = self._name(v)
-        before = dict(self.emitted)
+        before = self.scope()
         slot = "0"
         if along and accumulators and accumulators[0].copies == 4:
             self.open_lanes(f"for_lanes4<L>({begin}, {end}", f"const i64 {name}, auto m, auto k")
