@@ -1,4 +1,5 @@
-"""What the tests of lowering, scheduling and C++ share: a function's program, run and compared with eager and the interpreter."""
+"""What the tests of lowering, scheduling and C++ share: a function's program, run and compared with eager and the
+interpreter."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Progra
 
 Case = tuple[str, Callable[..., Any], Sequence[torch.Tensor]]
 # (relative, absolute). Exact unless a function or a sum is computed; then what two good implementations differ by.
-CLOSE = {torch.float32: (3e-6, 2e-6), torch.float64: (1e-13, 1e-13), torch.bfloat16: (1e-2, 1e-4), torch.float16: (2e-3, 1e-4)}
+CLOSE = {
+    torch.float32: (3e-6, 2e-6),
+    torch.float64: (1e-13, 1e-13),
+    torch.bfloat16: (1e-2, 1e-4),
+    torch.float16: (2e-3, 1e-4),
+}
 EXACT: dict[torch.dtype, tuple[float, float]] = {}
 
 
@@ -83,7 +89,9 @@ def interpret(lowered: LoweredGraph, inputs: Sequence[torch.Tensor]) -> list[tor
     return out
 
 
-def assert_same(what: str, got: torch.Tensor, want: torch.Tensor, tolerance: dict[torch.dtype, tuple[float, float]]) -> None:
+def assert_same(
+    what: str, got: torch.Tensor, want: torch.Tensor, tolerance: dict[torch.dtype, tuple[float, float]]
+) -> None:
     assert got.dtype is want.dtype and got.shape == want.shape, what
     assert got.stride() == want.stride(), f"{what}: strides {want.stride()} became {got.stride()}"
     rtol, atol = tolerance.get(want.dtype, (0.0, 0.0))
@@ -94,8 +102,13 @@ def assert_same(what: str, got: torch.Tensor, want: torch.Tensor, tolerance: dic
 def check_many(build):
     """``check_many(cases)``: all cases in one graph, each result compared with eager's. Returns what was built."""
 
-    def run(cases: Sequence[Case], tolerance: dict[torch.dtype, tuple[float, float]] = EXACT, simd: str | None = None,
-            library: Sequence[str] = (), interpreted: bool = False) -> Built:
+    def run(
+        cases: Sequence[Case],
+        tolerance: dict[torch.dtype, tuple[float, float]] = EXACT,
+        simd: str | None = None,
+        library: Sequence[str] = (),
+        interpreted: bool = False,
+    ) -> Built:
         inputs = [t for _, _, args in cases for t in args]
         names: list[str] = []
 
@@ -121,8 +134,14 @@ def check_many(build):
         if interpreted:
             for name, a, b in zip(names, interpret(built.lowered, inputs), want):
                 rtol, atol = CLOSE.get(b.dtype, (0.0, 0.0))
-                torch.testing.assert_close(a.reshape(b.shape), b, rtol=rtol, atol=atol, equal_nan=True,
-                                           msg=lambda m, name=name: f"interpreter, {name}: {m}")
+                torch.testing.assert_close(
+                    a.reshape(b.shape),
+                    b,
+                    rtol=rtol,
+                    atol=atol,
+                    equal_nan=True,
+                    msg=lambda m, name=name: f"interpreter, {name}: {m}",
+                )
         return built
 
     return run
@@ -141,5 +160,7 @@ def data():
             return x > 0
         return (x * 5).abs().to(dtype) if dtype is torch.uint8 else (x * 5).to(dtype)
 
-    special = torch.tensor([0.0, -0.0, 1, -1, torch.inf, -torch.inf, torch.nan, 0.5, 1.5, 2.5, -2.5, 1e-40, 3e38, -3e38, 100, -100])
+    special = torch.tensor(
+        [0.0, -0.0, 1, -1, torch.inf, -torch.inf, torch.nan, 0.5, 1.5, 2.5, -2.5, 1e-40, 3e38, -3e38, 100, -100]
+    )
     return types.SimpleNamespace(random=random, special=special, CLOSE=CLOSE, EXACT=EXACT)
