@@ -107,7 +107,7 @@ def check_optimizer(info: Any, inputs: int) -> str:
                     call()
             except Exception as error:
                 if how == "eager":
-                    results = [None, None]
+                    results[:] = [None, None]
                     break
                 return f"{settings.desc}: {type(error).__name__}: {str(error).splitlines()[0][:160]}"
             results.append((parameters, optimizer.state_dict()))

@@ -24,6 +24,6 @@ _guards.init_torch(_torch)
 
 __all__ = [
     "ExplainOutput", "ExportResult", "allow_in_graph", "assume_constant_result", "compile", "config", "disable",
-    "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling", "list_backends", "lookup_backend",
-    "metrics", "register_backend", "reset", "reset_metrics", "set_logs",
+    "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling", "list_backends",
+    "lookup_backend", "metrics", "register_backend", "reset", "reset_metrics", "set_logs",
 ]

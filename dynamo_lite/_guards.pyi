@@ -47,8 +47,8 @@ Checks
                                              by attributes; None: any. For what DLPack can't describe (sparse, meta,
                                              quantized): there "tensor" does not hold
     ("tensor_same", reg, reg), ("not_same", regs)        identical objects; all different objects
-    ("disjoint", regs, changed)              tensors, of which the first `changed` lie where no other one does, each counted
-                                             from its first to its last element
+    ("disjoint", regs, changed)              tensors, of which the first `changed` lie where no other one does, each
+                                             counted from its first to its last element
     ("memory_offset", reg, reg, bytes)       the second tensor begins so many bytes behind the first
     ("int_range", reg, low, high), ("int_div", reg, divisor, remainder)      of an exact int that fits 64 bits
     ("float_is_nan", reg)

@@ -286,10 +286,10 @@ def replace_set(target: set[Any], items: tuple[Any, ...]) -> None:
 
 def replace_dict(target: dict[Any, Any], items: tuple[tuple[Any, Any], ...]) -> None:
     """Makes `items` the entries of a dict, in this order."""
-    base = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
-    base.clear(target)  # type: ignore[attr-defined]
+    base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
+    base.clear(target)
     for key, value in items:
-        base.__setitem__(target, key, value)  # type: ignore[attr-defined]
+        base.__setitem__(target, key, value)
 
 
 def set_attribute(target: Any, name: str, value: Any) -> None:

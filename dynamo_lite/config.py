@@ -85,7 +85,7 @@ error_on_recompile: bool = _option(False, "raise instead of compiling a code obj
 suppress_errors: bool = _option(
     False, "on an internal error or a failing backend: warn once and run the frame in plain Python")
 raise_internal_errors: bool = _option(
-    False, "raise on a fault of dynamo_lite's own while it captures, instead of a warning and a graph break; for its tests")
+    False, "raise on a fault of dynamo_lite's own while it captures, not a warning and a graph break: for tests")
 capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph while nothing branches on its value")
 max_trace_instructions: int = _option(
     1_000_000, "instructions of the captured frame to evaluate before the graph is broken", minimum=1)

@@ -163,8 +163,8 @@ def _draws_random(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-# Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that runs
-# makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
+# Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
+# runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
 _SAME_METADATA = {torch.ops.aten.relu.default: torch.ops.aten.neg.default}
 
 # Operators that update running statistics without saying so in their schema, where their argument `training` is true.

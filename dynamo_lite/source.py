@@ -250,9 +250,9 @@ class DictItemSource(ChildSource):
         base = self.base
         if isinstance(base, InstanceDictSource):
             return f"{base.base.name}.{self.item}"
-        in_module = isinstance(base, DictItemSource) and base.item in _MODULE_TABLES
-        if in_module and isinstance(base.base, InstanceDictSource):
-            owner = base.base.base.name
+        table = base if isinstance(base, DictItemSource) and base.item in _MODULE_TABLES else None
+        if table is not None and isinstance(table.base, InstanceDictSource):
+            owner = table.base.base.name
             return f"{owner}[{self.item}]" if self.item.isdigit() else f"{owner}.{self.item}"
         if isinstance(base, GlobalsSource):
             return str(self.item)

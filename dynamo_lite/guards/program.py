@@ -1,4 +1,5 @@
-"""From guards to the guard program: paths get registers, cheap checks come first, graph inputs are collected on the way.
+"""From guards to the guard program: paths get registers, cheap checks come first, graph inputs are collected on the
+way.
 
 The program is linear: a path is loaded once, directly before its first check or use, after its parents. Invariant: a
 register is written once, and every instruction reads registers written before it.

@@ -328,7 +328,7 @@ class Construction:
         tx: Any = self
         if not isinstance(cls.value, enum.EnumMeta):
             unsupported("unsupported_iteration", f"iterating over {cls.describe()}")
-        return ListVariable([tx.from_result(member, "enum member") for member in cls.value]).iterator(tx)
+        return ListVariable([tx.from_result(member, "enum member") for member in list(cls.value)]).iterator(tx)
 
     def call_torch_class(
         self, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -349,7 +349,7 @@ _CLASS_FACTS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "
 
 
 def _has_native_constructor(cls: type) -> bool:
-    new, init = cls.__new__, cls.__init__
+    new, init = cls.__new__, cls.__init__  # type: ignore[misc]
     return not isinstance(new, types.FunctionType) and not isinstance(init, types.FunctionType)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..variables.base import MISSING
+from ..variables.constant import ConstantVariable
 from ..variables.functions import CellVariable
 from .registry import opcode, refuse
-from ..variables.constant import ConstantVariable
 from .translator import NULL, Returned, StackMark, Translator
 
-refuse("an async construct", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "ASYNC_GEN_WRAP", "GET_AWAITABLE")
+refuse("an async construct", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "ASYNC_GEN_WRAP",
+       "GET_AWAITABLE")
 refuse("it belongs to class bodies and modules", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_CLASSDEREF",
        "SETUP_ANNOTATIONS", "IMPORT_STAR", "PRINT_EXPR")
 refuse("an exception group", "CHECK_EG_MATCH", "PREP_RERAISE_STAR")

@@ -98,7 +98,8 @@ class Protocols(Wrapping, Errors, Construction):
         if isinstance(real, _ACCESSORS) and owner.source is not None:
             # Immutable, and so described by what pickling gives.
             self.guard(owner.source, "is", real)
-            cls, given = real.__reduce__()
+            reduced: Any = real.__reduce__()
+            cls, given = reduced
             named: dict[str, Any] = {}
             if isinstance(cls, functools.partial):
                 named, cls = cls.keywords, type(real)

@@ -1,7 +1,7 @@
 """The table of instruction handlers.
 
-A handler is ``(tx, instruction) -> next index or None``; None goes on with the next instruction. Invariant: a handler is only
-registered for an opcode that the running Python has, and an opcode is either handled or refused.
+A handler is ``(tx, instruction) -> next index or None``; None goes on with the next instruction. Invariant: a handler
+is only registered for an opcode that the running Python has, and an opcode is either handled or refused.
 """
 from __future__ import annotations
 

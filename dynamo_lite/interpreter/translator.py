@@ -1,11 +1,13 @@
 """Frames under symbolic evaluation.
 
-A :class:`Translator` evaluates one frame: locals, cells, an operand stack of trackers. Calls of Python functions make a child
-that is run to its end (generators: to the next ``yield``) before the caller goes on. The frame that was caught is the root.
+A :class:`Translator` evaluates one frame: locals, cells, an operand stack of trackers. Calls of Python functions make
+a child that is run to its end (generators: to the next ``yield``) before the caller goes on. The frame that was caught
+is the root.
 
-Invariants: the operand stack holds what CPython's would hold at this instruction, NULL being :data:`NULL`; a trace that stops
-at a break leaves the root's state as it was before the breaking instruction: that one is taken back, or the trace is made anew
-up to there.
+Invariants: the operand stack holds what CPython's would hold at this instruction, NULL being :data:`NULL`; a trace
+    that stops
+at a break leaves the root's state as it was before the breaking instruction: that one is taken back, or the trace is
+made anew up to there.
 """
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class _Null(VariableTracker):
 
 
 class StackMark(VariableTracker):
-    """A stack slot that holds the interpreter's own state: the exception state to go back to, or an instruction offset."""
+    """A stack slot that holds the interpreter's own state: the exception state to go back to, or an instruction
+    offset."""
 
     def __init__(self, what: str, exception: VariableTracker | None = None) -> None:
         super().__init__()

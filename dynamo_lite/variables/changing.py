@@ -98,7 +98,8 @@ def _may_fix(output: OutputGraph, source: Source) -> None:
 
 
 def _plain_int(value: VariableTracker) -> int | None:
-    return value.value if type(value) is ConstantVariable and type(value.value) is int and abs(value.value) < _SAFE else None
+    is_int = type(value) is ConstantVariable and type(value.value) is int
+    return value.value if is_int and abs(value.value) < _SAFE else None
 
 
 class GrowingListVariable(ListVariable):

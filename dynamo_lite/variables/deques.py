@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class DequeVariable(ListVariable):
     """A deque; one from outside can be read, not changed."""
 
-    base_type = collections.deque
+    base_type: type = collections.deque
 
     def __init__(self, items: list[VariableTracker], maxlen: int | None, source: Source | None = None) -> None:
         super().__init__(items, source, collections.deque)

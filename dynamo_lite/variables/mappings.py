@@ -375,7 +375,9 @@ class DictIteratorVariable(VariableTracker):
     """An iterator over a dict's keys, values or items."""
 
     has_identity = True
-    _types = {"keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items()))}
+    _types: dict[str, type] = {
+        "keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items())),
+    }
 
     def __init__(self, owner: DictVariable, what: str, backwards: bool = False) -> None:
         super().__init__()

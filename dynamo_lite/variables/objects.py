@@ -434,7 +434,8 @@ class ObjectVariable(VariableTracker):
         if isinstance(content, ListVariable):
             cg.call_constant_on_top(list.extend, lambda: cg.push(TupleVariable(content.items)))
         elif isinstance(content, DictVariable):
-            setter = native_base(self.cls).__setitem__
+            base: Any = native_base(self.cls)
+            setter = base.__setitem__
             for key, value in content.items.values():
                 cg.call_constant_on_top(setter, lambda k=key, v=value: (cg.push(k), cg.push(v)), count=2)
         elif isinstance(content, SetVariable) and not issubclass(self.cls, frozenset):
@@ -706,7 +707,7 @@ def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | N
         base = native_base(type(value))
         return dict_at(tx, value, source, base)
     if issubclass(cls, (set, frozenset)):
-        base = native_base(cls)
+        base: Any = native_base(cls)
         items = list(base.__iter__(value))
         if not all(is_constant_value(item) for item in items):
             unsupported("unsupported_value", f"{source.name}, a set of objects")

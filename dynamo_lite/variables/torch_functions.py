@@ -108,7 +108,7 @@ _DEVICE_TYPES = ("cpu", "cuda")
 
 def state_now() -> dict[Any, tuple[Any, ...]]:
     """Calls, by setter, that would bring back the present state of torch in this thread."""
-    state = {(setter, ()): read() for setter, read in STATE.items()}
+    state: dict[Any, tuple[Any, ...]] = {(setter, ()): read() for setter, read in STATE.items()}
     for device in _DEVICE_TYPES:
         state[(torch.set_autocast_enabled, (device,))] = (torch.is_autocast_enabled(device),)
         state[(torch.set_autocast_dtype, (device,))] = (torch.get_autocast_dtype(device),)

@@ -16,6 +16,7 @@ from dynamo_lite.backends.inductor.lowering import (
     normalization,
     pointwise,
     reduction,
+    special,
     views,
 )
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering, LoweredGraph
@@ -32,6 +33,7 @@ __all__ = [
     "pointwise",
     "reduction",
     "register_lowering",
+    "special",
     "views",
 ]
 

@@ -282,6 +282,11 @@ class GraphLowering:
         assert self._node is not None
         return [v.dtype for v in pytree.tree_leaves(self._node.meta["val"]) if isinstance(v, torch.Tensor)]
 
+    def is_read(self, position: int) -> bool:
+        """Whether anybody reads one of the results of the operator being lowered."""
+        assert self._node is not None
+        return any(user.args[1] == position for user in self._node.users if user.target is operator.getitem)
+
     def _wanted_stride(self, shape: Shape) -> Shape | None:
         """Eager's strides of the operator being lowered, if its result has this shape."""
         value = self._node.meta["val"] if self._node is not None else None

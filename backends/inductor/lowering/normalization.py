@@ -251,3 +251,90 @@ def batch_norm_inference(
     out = scaled(g, out, _per_channel(g, weight, input), _per_channel(g, bias, input))
     empty = [TensorValue((0,), d, g.ops.const(0, d)) for d in g.result_dtypes()[1:]]
     return (cast_to(g, out, input.dtype), *empty)
+
+
+@register_lowering(aten._native_batch_norm_legit_functional.default)
+def batch_norm_training(
+    g: GraphLowering,
+    input: TensorValue,
+    weight: TensorValue | None,
+    bias: TensorValue | None,
+    running_mean: TensorValue,
+    running_var: TensorValue,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    dims = (0, *range(2, input.ndim))
+    n = count(input, dims)
+    if not input.dtype.is_floating_point or not training or not isinstance(n, int) or n < 2:
+        return NotImplemented
+    wide = cast_to(g, input, opmath(input.dtype))
+    g.realize_if_dear(wide)
+    mean, squares = moments(g, wide, dims)
+    g.realize(squares)
+    variance = divided_by(g, squares, n)
+    rstd = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, eps))), variance)
+    g.realize(rstd)
+    out = elementwise(g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), wide, mean, rstd)
+    out = scaled(g, out, _per_channel(g, weight, input), _per_channel(g, bias, input))
+    stats = [reshaped(g, s, (input.shape[1],)) for s in (mean, rstd, divided_by(g, squares, n - 1))]
+
+    def blend(new: Node, old: Node) -> Node:
+        keep = g.ops.op("mul", old, like(g.ops, old, 1 - momentum))
+        return g.ops.op("add", g.ops.op("mul", new, like(g.ops, new, momentum)), keep)
+
+    dtypes = g.result_dtypes()
+    moved = []
+    for new, old in ((stats[0], running_mean), (stats[2], running_var)):
+        moved.append(cast_to(g, elementwise(g, blend, new, cast_to(g, old, new.dtype)), old.dtype))
+    return cast_to(g, out, input.dtype), cast_to(g, stats[0], dtypes[1]), cast_to(g, stats[1], dtypes[2]), *moved
+
+
+@register_lowering(aten.native_batch_norm_backward.default)
+def batch_norm_backward(
+    g: GraphLowering,
+    grad_out: TensorValue,
+    input: TensorValue,
+    weight: TensorValue | None,
+    running_mean: TensorValue | None,
+    running_var: TensorValue | None,
+    save_mean: TensorValue | None,
+    save_invstd: TensorValue | None,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> Any:
+    if not train or save_mean is None or save_invstd is None or not input.dtype.is_floating_point:
+        return NotImplemented
+    dims = (0, *range(2, input.ndim))
+    compute = opmath(input.dtype)
+    grad, x = cast_to(g, grad_out, compute), cast_to(g, input, compute)
+    mean = _per_channel(g, cast_to(g, save_mean, compute), input)
+    rstd = _per_channel(g, cast_to(g, save_invstd, compute), input)
+    assert mean is not None and rstd is not None
+    n = count(input, dims)
+    total = g.reduce(grad, "sum", dims, True)
+    centered = elementwise(g, lambda a, m: g.ops.op("sub", a, m), x, mean)
+    dot = g.reduce(elementwise(g, lambda a, d: g.ops.op("mul", a, d), centered, grad), "sum", dims, True)
+    dx = dw = db = None
+    if output_mask[0]:
+        scale = rstd if weight is None else elementwise(
+            g, lambda r, w: g.ops.op("mul", r, w), rstd, cast_to(g, _per_channel(g, weight, input), compute)
+        )
+        slope = elementwise(
+            g, lambda d, r: g.ops.op("mul", g.ops.op("mul", d, r), r), divided_by(g, dot, n), rstd
+        )
+
+        def make(d: Node, c: Node, k: Node, m: Node, s: Node) -> Node:
+            inner = g.ops.op("sub", g.ops.op("sub", d, m), g.ops.op("mul", c, k))
+            return g.ops.op("mul", inner, s)
+
+        dx = cast_to(g, elementwise(g, make, grad, centered, slope, divided_by(g, total, n), scale), input.dtype)
+    channels = (input.shape[1],)
+    parameter = weight.dtype if weight is not None else compute
+    if output_mask[1]:
+        dw = cast_to(g, reshaped(g, elementwise(g, lambda d, r: g.ops.op("mul", d, r), dot, rstd), channels), parameter)
+    if output_mask[2]:
+        db = cast_to(g, reshaped(g, total, channels), parameter)
+    return dx, dw, db

@@ -449,6 +449,16 @@ def clamp_max_(g: GraphLowering, self: TensorValue, max: Number) -> TensorValue:
     return clamp(g, self, None, max)
 
 
+@register_lowering(aten.clamp_min.Tensor)
+def clamp_min_tensor(g: GraphLowering, self: TensorValue, min: TensorValue) -> Any:
+    return clamp_tensor(g, self, min, None)
+
+
+@register_lowering(aten.clamp_max.Tensor)
+def clamp_max_tensor(g: GraphLowering, self: TensorValue, max: TensorValue) -> Any:
+    return clamp_tensor(g, self, None, max)
+
+
 @register_lowering(aten.clamp.Tensor)
 def clamp_tensor(
     g: GraphLowering, self: TensorValue, min: TensorValue | None = None, max: TensorValue | None = None

@@ -13,7 +13,7 @@ import torch
 
 from dynamo_lite.backends.aot import ops as recorded
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS, register_lowering
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
     TensorValue,
@@ -249,3 +249,51 @@ def repeat(g: GraphLowering, self: TensorValue, repeats: Sequence[ix.Index]) -> 
         if not any(is_size(n, 0) for n in shape)
         else [0] * self.ndim,
     )
+
+
+# Functional forms of views that are copies by definition.
+for _name, _fn in (
+    ("alias_copy", alias),
+    ("detach_copy", alias),
+    ("expand_copy", expand),
+    ("permute_copy", permute),
+    ("squeeze_copy", squeeze),
+    ("t_copy", t),
+    ("transpose_copy", transpose),
+    ("unsqueeze_copy", unsqueeze),
+    ("view_copy", view),
+    ("diagonal_copy", diagonal),
+    ("select_copy", select),
+    ("slice_copy", slice_),
+    ("unbind_copy", unbind),
+    ("split_with_sizes_copy", split_with_sizes),
+):
+    _packet = getattr(aten, _name)
+    _original = getattr(aten, _name.removesuffix("_copy"))
+    for _overload in _packet.overloads():
+        _view = getattr(_original, _overload, None)
+        if _view is not None and not _overload.endswith("out") and _view in LOWERINGS:
+            register_lowering(getattr(_packet, _overload))(LOWERINGS[_view].fn)
+
+
+@register_lowering(aten.pixel_shuffle.default)
+def pixel_shuffle(g: GraphLowering, self: TensorValue, upscale_factor: int) -> Any:
+    *lead, c, h, w = self.shape
+    r = upscale_factor
+    x = reshaped(g, self, (*lead, ix.floordiv(c, r * r), r, r, h, w))
+    n = len(lead)
+    x = permute(g, x, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return reshaped(g, x, (*lead, ix.floordiv(c, r * r), ix.mul(h, r), ix.mul(w, r)))
+
+
+@register_lowering(aten.unfold.default, view=True)
+def unfold(g: GraphLowering, self: TensorValue, dimension: int, size: int, step: int) -> Any:
+    d = wrap(dimension, self.ndim)
+    length = self.shape[d] if self.ndim else 1
+    if not isinstance(length, int) or not self.ndim:
+        return NotImplemented
+    shape = (*self.shape[:d], (length - size) // step + 1, *self.shape[d + 1 :], size)
+    variables = shape_vars(shape)
+    indices = list(variables[:-1])
+    indices[d] = ix.add(ix.mul(variables[d], step), variables[-1])
+    return make_view(g, self, shape, indices)

@@ -1,0 +1,261 @@
+"""Less common elementwise operators and losses: special cases of floats, masks, gradients of rarer activations."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
+from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
+from dynamo_lite.backends.inductor.lowering.pointwise import is_nan, like
+from dynamo_lite.backends.inductor.lowering.promotion import elementwise, result_type, to_float
+from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, mean_of, sum_of
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
+from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+# ---------------------------------------------------------------- masks
+@register_lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(g: GraphLowering, self: TensorValue, mask: TensorValue, value: Any) -> Any:
+    if mask.dtype is not torch.bool:
+        return NotImplemented
+    shape = broadcast_shapes(self.shape, mask.shape)
+    if isinstance(value, TensorValue):
+        fill = g.ops.cast(expanded(g.ops, value, shape), self.dtype)
+    else:
+        fill = g.ops.const(value, self.dtype)
+    node = g.ops.op("where", expanded(g.ops, mask, shape), fill, expanded(g.ops, self, shape))
+    return TensorValue(shape, self.dtype, node)
+
+
+@register_lowering(aten.native_dropout_backward.default)
+def dropout_backward(g: GraphLowering, grad_output: TensorValue, mask: TensorValue, scale: float) -> Any:
+    if not grad_output.dtype.is_floating_point or grad_output.dtype in HALF:
+        return NotImplemented
+
+    def make(d: Node, m: Node) -> Node:
+        return g.ops.op("mul", d, g.ops.op("mul", m, like(g.ops, m, scale)))
+
+    return elementwise(g, make, grad_output, cast_to(g, mask, grad_output.dtype))
+
+
+# ---------------------------------------------------------------- special values
+@register_lowering(aten.nan_to_num.default)
+def nan_to_num(
+    g: GraphLowering,
+    self: TensorValue,
+    nan: Number | None = None,
+    posinf: Number | None = None,
+    neginf: Number | None = None,
+) -> Any:
+    if not self.dtype.is_floating_point:
+        return TensorValue(self.shape, self.dtype, self.node)
+    info = torch.finfo(self.dtype)
+    high = info.max if posinf is None else posinf
+    low = info.min if neginf is None else neginf
+
+    def make(x: Node) -> Node:
+        x = g.ops.op("where", g.ops.op("eq", x, like(g.ops, x, math.inf)), like(g.ops, x, high), x)
+        x = g.ops.op("where", g.ops.op("eq", x, like(g.ops, x, -math.inf)), like(g.ops, x, low), x)
+        return g.ops.op("where", is_nan(g.ops, x), like(g.ops, x, 0.0 if nan is None else nan), x)
+
+    return elementwise(g, make, self)
+
+
+def _is_infinity(target: Any, value: float) -> None:
+    def lower(g: GraphLowering, self: TensorValue) -> TensorValue:
+        if not self.dtype.is_floating_point:
+            return TensorValue(self.shape, torch.bool, g.ops.const(False, torch.bool))
+        return elementwise(g, lambda x: g.ops.op("eq", x, like(g.ops, x, value)), self, result=torch.bool)
+
+    register_lowering(target)(lower)
+
+
+_is_infinity(aten.isposinf.default, math.inf)
+_is_infinity(aten.isneginf.default, -math.inf)
+
+
+@register_lowering(aten.signbit.default)
+def signbit(g: GraphLowering, self: TensorValue) -> Any:
+    if self.dtype is torch.bool:
+        return TensorValue(self.shape, torch.bool, g.ops.const(False, torch.bool))
+
+    def make(x: Node) -> Node:
+        if x.dtype.is_floating_point:
+            x = g.ops.op("copysign", like(g.ops, x, 1), x)
+        return g.ops.op("lt", x, like(g.ops, x, 0))
+
+    return elementwise(g, make, self, result=torch.bool)
+
+
+def _xlog(ops: Builder, x: Node, y: Node, log: str) -> Node:
+    """``x * log(y)`` that is 0 where x is 0, but NaN where y is."""
+    product = ops.op("mul", x, ops.op(log, y))
+    zero = ops.op("where", ops.op("eq", x, like(ops, x, 0)), like(ops, x, 0), product)
+    return ops.op("where", is_nan(ops, y), like(ops, x, math.nan), zero)
+
+
+@register_lowering(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
+def xlogy(g: GraphLowering, self: Any, other: Any) -> TensorValue:
+    dtype = to_float(result_type((self, other)))
+    return elementwise(g, lambda a, b: _xlog(g.ops, a, b, "log"), self, other, dtype=dtype)
+
+
+@register_lowering(aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar)
+def xlog1py(g: GraphLowering, self: Any, other: Any) -> TensorValue:
+    dtype = to_float(result_type((self, other)))
+    return elementwise(g, lambda a, b: _xlog(g.ops, a, b, "log1p"), self, other, dtype=dtype)
+
+
+@register_lowering(aten.heaviside.default)
+def heaviside(g: GraphLowering, self: TensorValue, values: TensorValue) -> Any:
+    if self.dtype is torch.bool:
+        return NotImplemented
+
+    def make(x: Node, v: Node) -> Node:
+        step = g.ops.op("where", g.ops.op("gt", x, like(g.ops, x, 0)), like(g.ops, x, 1), like(g.ops, x, 0))
+        return g.ops.op("where", g.ops.op("eq", x, like(g.ops, x, 0)), v, step)
+
+    return elementwise(g, make, self, values)
+
+
+@register_lowering(aten.logaddexp.default)
+def logaddexp(g: GraphLowering, self: TensorValue, other: TensorValue) -> Any:
+    def make(a: _Math, b: _Math) -> _Math:
+        equal = a._do("and", a._do("eq", a, b), a._do("eq", a.f("abs"), math.inf))
+        top = a._do("maximum", a, b)
+        return equal.select(a, top + (-(a - b).f("abs")).f("exp").f("log1p"))
+
+    return formula(g, make, self, other)
+
+
+@register_lowering(aten.logit.default)
+def logit(g: GraphLowering, self: TensorValue, eps: float | None = None) -> Any:
+    def make(x: _Math) -> _Math:
+        if eps is not None:
+            x = x.clamp(eps, 1 - eps)
+        return (x / (1 - x)).f("log")
+
+    return formula(g, make, self)
+
+
+# ---------------------------------------------------------------- activations
+@register_lowering(aten.celu.default)
+def celu(g: GraphLowering, self: TensorValue, alpha: Number = 1.0) -> Any:
+    return formula(g, lambda x: (x <= 0).select((x * (1.0 / alpha)).f("expm1") * alpha, x), self)
+
+
+@register_lowering(aten.log_sigmoid_forward.default)
+def log_sigmoid(g: GraphLowering, self: TensorValue) -> Any:
+    """The second result is scratch memory that only the backward reads, which computes it again."""
+    out = formula(g, lambda x: x._do("minimum", 0, x) - (-x.f("abs")).f("exp").f("log1p"), self)
+    if out is NotImplemented or g.is_read(1):
+        return NotImplemented
+    return out, TensorValue(self.shape, self.dtype, g.ops.const(0, self.dtype))
+
+
+@register_lowering(aten._prelu_kernel.default)
+def prelu(g: GraphLowering, self: TensorValue, weight: TensorValue) -> Any:
+    return formula(g, lambda x, w: (x > 0).select(x, x * w), self, weight)
+
+
+@register_lowering(aten.glu.default)
+def glu(g: GraphLowering, self: TensorValue, dim: int = -1) -> Any:
+    dim = wrap(dim, self.ndim)
+    size = self.shape[dim]
+    if not isinstance(size, int):
+        return NotImplemented
+    left, right = slice_(g, self, dim, 0, size // 2), slice_(g, self, dim, size // 2, size)
+    return formula(g, lambda a, b: a * b.sigmoid(), left, right)
+
+
+@register_lowering(aten.hardswish_backward.default)
+def hardswish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
+    def make(d: _Math, x: _Math) -> _Math:
+        return (x <= -3).select(0, (x < 3).select(d * (x / 3 + 0.5), d))
+
+    return formula(g, make, grad_output, self)
+
+
+@register_lowering(aten.hardsigmoid_backward.default)
+def hardsigmoid_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
+    def make(d: _Math, x: _Math) -> _Math:
+        return x._do("and", x > -3, x < 3).select(d * (1.0 / 6), 0)
+
+    return formula(g, make, grad_output, self)
+
+
+@register_lowering(aten.softplus_backward.default)
+def softplus_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, beta: Number, threshold: Number) -> Any:
+    def make(d: _Math, x: _Math) -> _Math:
+        z = (x * beta).f("exp")
+        return (x * beta > threshold).select(d, d * z / (z + 1))
+
+    return formula(g, make, grad_output, self)
+
+
+# ---------------------------------------------------------------- losses
+def _loss(g: GraphLowering, x: TensorValue, reduction: int, dtype: torch.dtype) -> Any:
+    if reduction == 0:
+        return cast_to(g, x, dtype)
+    dims = tuple(range(x.ndim))
+    return cast_to(g, (mean_of if reduction == 1 else sum_of)(g, x, dims, False), dtype)
+
+
+def _lossy(g: GraphLowering, make: Any, self: TensorValue, target: TensorValue, reduction: int) -> Any:
+    if self.dtype is not target.dtype or not self.dtype.is_floating_point or self.dtype in HALF:
+        return NotImplemented
+    return _loss(g, formula(g, make, self, target), reduction, self.dtype)
+
+
+@register_lowering(aten.smooth_l1_loss.default)
+def smooth_l1_loss(
+    g: GraphLowering, self: TensorValue, target: TensorValue, reduction: int = 1, beta: float = 1.0
+) -> Any:
+    if beta == 0:
+        return NotImplemented
+
+    def make(x: _Math, y: _Math) -> _Math:
+        z = (x - y).f("abs")
+        return (z < beta).select(0.5 * z * z / beta, z - 0.5 * beta)
+
+    return _lossy(g, make, self, target, reduction)
+
+
+@register_lowering(aten.huber_loss.default)
+def huber_loss(g: GraphLowering, self: TensorValue, target: TensorValue, reduction: int = 1, delta: float = 1.0) -> Any:
+    def make(x: _Math, y: _Math) -> _Math:
+        z = (x - y).f("abs")
+        return (z <= delta).select(0.5 * z * z, delta * (z - 0.5 * delta))
+
+    return _lossy(g, make, self, target, reduction)
+
+
+# ---------------------------------------------------------------- counts
+@register_lowering(aten.count_nonzero.dim_IntList)
+def count_nonzero(g: GraphLowering, self: TensorValue, dim: Any) -> TensorValue:
+    flags = cast_to(g, cast_to(g, self, torch.bool), torch.int64)
+    return g.reduce(flags, "sum", all_dims(dim, self.ndim), False)
+
+
+@register_lowering(aten.count_nonzero.default)
+def count_nonzero_all(g: GraphLowering, self: TensorValue, dim: int | None = None) -> TensorValue:
+    return count_nonzero(g, self, dim)
+
+
+@register_lowering(aten.nansum.default)
+def nansum(g: GraphLowering, self: TensorValue, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if not self.dtype.is_floating_point:
+        return NotImplemented
+    kept = elementwise(g, lambda x: g.ops.op("where", is_nan(g.ops, x), like(g.ops, x, 0), x), self)
+    dtype = dtype or self.dtype
+    return cast_to(g, sum_of(g, cast_to(g, kept, dtype), all_dims(dim, self.ndim), keepdim), dtype)
