@@ -319,12 +319,14 @@ def batch_norm_backward(
     dot = g.reduce(elementwise(g, lambda a, d: g.ops.op("mul", a, d), centered, grad), "sum", dims, True)
     dx = dw = db = None
     if output_mask[0]:
-        scale = rstd if weight is None else elementwise(
-            g, lambda r, w: g.ops.op("mul", r, w), rstd, cast_to(g, _per_channel(g, weight, input), compute)
+        scale = (
+            rstd
+            if weight is None
+            else elementwise(
+                g, lambda r, w: g.ops.op("mul", r, w), rstd, cast_to(g, _per_channel(g, weight, input), compute)
+            )
         )
-        slope = elementwise(
-            g, lambda d, r: g.ops.op("mul", g.ops.op("mul", d, r), r), divided_by(g, dot, n), rstd
-        )
+        slope = elementwise(g, lambda d, r: g.ops.op("mul", g.ops.op("mul", d, r), r), divided_by(g, dot, n), rstd)
 
         def make(d: Node, c: Node, k: Node, m: Node, s: Node) -> Node:
             inner = g.ops.op("sub", g.ops.op("sub", d, m), g.ops.op("mul", c, k))

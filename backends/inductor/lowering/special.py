@@ -195,7 +195,9 @@ def hardsigmoid_backward(g: GraphLowering, grad_output: TensorValue, self: Tenso
 
 
 @register_lowering(aten.softplus_backward.default)
-def softplus_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, beta: Number, threshold: Number) -> Any:
+def softplus_backward(
+    g: GraphLowering, grad_output: TensorValue, self: TensorValue, beta: Number, threshold: Number
+) -> Any:
     def make(d: _Math, x: _Math) -> _Math:
         z = (x * beta).f("exp")
         return (x * beta > threshold).select(d, d * z / (z + 1))
