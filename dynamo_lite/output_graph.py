@@ -24,6 +24,7 @@ from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
+from .variables.inference import InferenceModeVariable
 from .variables.tensor import TensorVariable, describe_failure
 from .variables.torch_functions import changes_between, set_state, state_now
 
@@ -54,6 +55,7 @@ class OutputGraph:
         self._placeholder_names: set[str] = set()
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
+        self.open_modes: list[InferenceModeVariable] = []
         self.operations = 0
         self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
         self._line_texts: dict[tuple[types.CodeType, int], str] = {}
@@ -182,13 +184,23 @@ class OutputGraph:
         """Calls that lead from torch's state at entry to its state now."""
         return changes_between(self.state_at_entry, state_now())
 
+    def mode_node(self, tx: Any, function: Any, args: tuple[Any, ...]) -> fx.Node:
+        """A node that enters or leaves a mode of torch."""
+        node = self.create_node(tx, "call_function", function, args, {}, None, True)
+        self.operations -= 1
+        return node
+
     def restore_state(self) -> None:
         """Undoes what the trace did to torch's state in this thread."""
+        while self.open_modes:
+            self.open_modes.pop().leave()
         set_state(self.state_at_entry)
 
     # -- the finished graph
     def finish(self, outputs: list[TensorVariable]) -> tuple[fx.GraphModule, list[TensorVariable]] | None:
         """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
+        if self.open_modes:
+            raise self.open_modes[0].refuse_break()
         for function, args in changes_between(state_now(), self.state_at_entry):
             node = self.graph.create_node("call_function", function, args, {})
             node.meta.update(example_value=None, impure=True)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx import GraphModule
 
 from dynamo_lite import exc, log
@@ -61,6 +62,9 @@ def inductor_lite(
         tuple of sources) and ``mutated_inputs`` (indices of the inputs that it writes).
     """
     chosen = _checked(options)
+    if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
+        # Only some of the results are inference tensors then.
+        return _run_eager(gm, "torch.inference_mode() is entered inside the graph")
     native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
     if needs_gradients(gm, example_inputs):
         return _compile_training(gm, example_inputs, native)

@@ -26,6 +26,7 @@ from ..variables.classes import ClassVariable, NewVariable, class_attribute_sour
 from ..variables.constant import ConstantVariable
 from ..variables.deques import DequeVariable
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
+from ..variables.inference import InferenceModeVariable
 from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
 from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
 from ..variables.objects import (
@@ -633,6 +634,11 @@ def _str(tx: Any, value: VariableTracker | None = None, *rest: VariableTracker) 
     if rest:
         return ConstantVariable(tx.run_python(str, value.constant(), *(r.constant() for r in rest)))
     return tx.to_text(value, "s")
+
+
+@constructs(torch._C._InferenceMode)
+def _inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+    return InferenceModeVariable(tx.truth(mode), tx.root_visit())
 
 
 @constructs(weakref.ref)

@@ -344,6 +344,13 @@ class Translator(Protocols):
         """``with`` on a value that is no plain object."""
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 
+    def root_visit(self) -> int:
+        """The number of the instruction that the root is at."""
+        frame = self
+        while frame.parent is not None:
+            frame = frame.parent
+        return frame.visits - 1
+
     # -- messages
     def user_stack(self) -> list[traceback.FrameSummary]:
         """Where the program is, outermost call first."""

@@ -1,0 +1,77 @@
+"""torch.inference_mode inside captured functions."""
+import pytest
+import torch
+
+import dynamo_lite
+
+
+class Counter:
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, gm, example_inputs):
+        self.graphs.append(gm)
+        return gm.forward
+
+
+def inside(x):
+    y = x + 1
+    with torch.inference_mode():
+        z = y * 2
+    return y, z, x * 3
+
+
+def nested(x):
+    with torch.inference_mode():
+        with torch.inference_mode(False):
+            y = x * 2
+        z = x * 3
+    return y, z
+
+
+@torch.inference_mode()
+def decorated(x):
+    return x * 2
+
+
+def breaks(x):
+    with torch.inference_mode():
+        y = x * 2
+        dynamo_lite.graph_break()
+        z = y + 1
+    return y, z, x * 3
+
+
+def same(got, want):
+    for a, b in zip(got, want):
+        assert torch.equal(a, b) and a.is_inference() == b.is_inference() and a.requires_grad == b.requires_grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("fn", [inside, nested, breaks], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("grad", [False, True])
+def test_results_are_inference_tensors_where_eager_s_are(fn, backend, grad):
+    x = torch.randn(3, requires_grad=grad)
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for _ in range(2):
+        same(compiled(x), fn(x))
+        assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def test_one_graph():
+    counter = Counter()
+    for fn in (inside, nested):
+        counter.graphs.clear()
+        dynamo_lite.compile(fn, backend=counter, fullgraph=True)(torch.randn(3))
+        assert len(counter.graphs) == 1
+
+
+def test_decorator_and_outer_mode():
+    x = torch.randn(3)
+    compiled = dynamo_lite.compile(decorated, fullgraph=True)
+    same([compiled(x)], [decorated(x)])
+    plain = dynamo_lite.compile(lambda x: x.sin() * 2)
+    same([plain(x)], [x.sin() * 2])
+    with torch.inference_mode():
+        same([plain(x)], [x.sin() * 2])
+    same([plain(x)], [x.sin() * 2])
