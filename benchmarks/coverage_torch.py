@@ -82,7 +82,7 @@ def check_optimizer(info: Any, inputs: int) -> str:
     for number, settings in enumerate(info.optim_inputs_func(device="cpu")):
         if number == inputs:
             break
-        results = []
+        results: list[Any] = []
         for how in ("eager", "compiled"):
             torch.manual_seed(0)
             parameters = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5))]

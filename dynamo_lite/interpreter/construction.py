@@ -329,7 +329,8 @@ class Construction:
         tx: Any = self
         if not isinstance(cls.value, enum.EnumMeta):
             unsupported("unsupported_iteration", f"iterating over {cls.describe()}")
-        return ListVariable([tx.from_result(member, "enum member") for member in list(cls.value)]).iterator(tx)
+        members: Any = list(cls.value)
+        return ListVariable([tx.from_result(member, "enum member") for member in members]).iterator(tx)
 
     def call_torch_class(
         self, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]

@@ -1,8 +1,8 @@
 """``torch.inference_mode`` inside a captured function.
 
-The mode is entered for real while tracing, so that fake results are inference tensors where eager's are, and the graph enters
-and leaves it where the program does. Invariant: a graph never ends inside the mode; a program that would break there
-breaks before it enters.
+The mode is entered for real while tracing, so that fake results are inference tensors where eager's are, and the graph
+enters and leaves it where the program does. Invariant: a graph never ends inside the mode; a program that would break
+there breaks before it enters.
 """
 from __future__ import annotations
 

@@ -707,12 +707,12 @@ def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | N
         base = native_base(type(value))
         return dict_at(tx, value, source, base)
     if issubclass(cls, (set, frozenset)):
-        base: Any = native_base(cls)
-        items = list(base.__iter__(value))
+        kind: Any = native_base(cls)
+        items = list(kind.__iter__(value))
         if not all(is_constant_value(item) for item in items):
             unsupported("unsupported_value", f"{source.name}, a set of objects")
         tx.guard(source, "set_items", frozenset(items))
-        return SetVariable({item: ConstantVariable(item) for item in items}, source, base)
+        return SetVariable({item: ConstantVariable(item) for item in items}, source, kind)
     return None
 
 

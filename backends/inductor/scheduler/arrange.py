@@ -6,6 +6,7 @@ Every step keeps the set of iterations; none changes a value.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 
 import torch
@@ -141,20 +142,24 @@ def _choose_vector(kernel: Kernel) -> None:
 
 
 def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
-    contiguous = strided = 0
-    for s in kernel.statements():
-        if isinstance(s, Store) and s.buffer not in kernel.scratch:
-            c = ix.coefficient(s.index, v)
-            contiguous += 2 * (c == 1)
-            strided += 2 * (c not in (0, 1))
+    """How well ``v`` would do as the vector loop: its accesses of stride 1 less the strided ones, by how often each happens."""
+    gain = 0
+    contiguous = False
+    accesses = [(s.index, 2) for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch]
     for n in walk([s.value for s in kernel.statements()]):
         if n.op == "load" and n.attr[0] not in kernel.scratch:
-            c = ix.coefficient(n.attr[1], v)
-            contiguous += c == 1
-            strided += c not in (0, 1)
+            accesses.append((n.attr[1], 1))
+    for index, weight in accesses:
+        c = ix.coefficient(index, v)
+        times = weight * math.prod(w.size if isinstance(w.size, int) else 1 << 10 for w in ix.free_vars(index))
+        if c == 1:
+            gain += times
+            contiguous = True
+        elif c != 0:
+            gain -= times
     size = v.size if isinstance(v.size, int) else 1 << 20
     # In a short loop most lanes are idle.
-    return (contiguous - strided - (1000 if size < MIN_VECTOR else 0), size if contiguous == 0 else 0)
+    return (gain - ((1 << 60) if size < MIN_VECTOR else 0), 0 if contiguous else size)
 
 
 # ---------------------------------------------------------------- merging
