@@ -142,7 +142,8 @@ def _choose_vector(kernel: Kernel) -> None:
 
 
 def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
-    """How well ``v`` would do as the vector loop: its accesses of stride 1 less the strided ones, by how often each happens."""
+    """How well ``v`` would do as the vector loop: its accesses of stride 1 less the strided ones, by how often each
+    happens."""
     gain = 0
     contiguous = False
     accesses = [(s.index, 2) for s in kernel.statements() if isinstance(s, Store) and s.buffer not in kernel.scratch]
