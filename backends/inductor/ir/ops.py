@@ -112,6 +112,7 @@ for _name in (
     "erfc",
 ):
     _op(_name, 1, FLOAT, getattr(torch, _name), cost=DEAR)
+_op("erf_plus_one", 1, FLOAT, lambda x: torch.erfc(-x), cost=DEAR)
 _op("lgamma", 1, FLOAT, torch.lgamma, cost=DEAR)
 for _name in ("pow", "atan2", "fmod", "hypot", "copysign", "nextafter"):
     _op(_name, 2, FLOAT, getattr(torch, _name), cost=CHEAP if _name == "copysign" else DEAR)

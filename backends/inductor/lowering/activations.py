@@ -112,7 +112,7 @@ def gelu(g: GraphLowering, self: TensorValue, approximate: str = "none") -> Any:
             return (0.5 * x) * (1 + (_GELU_BETA * (x + _GELU_KAPPA * cube)).f("tanh"))
 
         return formula(g, by_tanh, self)
-    return formula(g, lambda x: (x * 0.5) * (1 + (x * _SQRT_HALF).f("erf")), self)
+    return formula(g, lambda x: (x * 0.5) * (x * _SQRT_HALF).f("erf_plus_one"), self)
 
 
 @register_lowering(aten.silu.default)
@@ -197,7 +197,7 @@ def silu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue)
 @register_lowering(aten.gelu_backward.default)
 def gelu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, approximate: str = "none") -> Any:
     def by_erf(d: _Math, x: _Math) -> _Math:
-        cdf = 0.5 * (1 + (x * _SQRT_HALF).f("erf"))
+        cdf = 0.5 * (x * _SQRT_HALF).f("erf_plus_one")
         pdf = (2 / math.sqrt(math.pi) * _SQRT_HALF * 0.5) * (x * x * -0.5).f("exp")
         return d * (cdf + x * pdf)
 

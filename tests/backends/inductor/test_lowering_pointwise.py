@@ -196,9 +196,13 @@ def test_activations(dtype, check_many, data):
     check_many(cases, data.CLOSE)
 
 
-def test_gelu(check_many, data):
+def test_gelu(build, check_many, data):
     # Eager's own gelu is off by up to 5e-7, and gives NaN for inf.
     check_many([("gelu", F.gelu, [data.random(3, 67)])], {torch.float32: (1e-5, 1e-6)})
+    x = torch.linspace(-30, 30, 10001)
+    check_many([("gelu, wide", lambda x: F.gelu(x), [x.double()])], data.CLOSE)
+    got, want = build(F.gelu, [x]).call(x)[0], F.gelu(x.double())
+    assert ((got - want).abs() <= 4e-7 * want.abs().clamp(min=1)).all()
 
 
 BACKWARDS = {

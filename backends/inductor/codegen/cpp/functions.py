@@ -48,11 +48,15 @@ FUNCTIONS: dict[str, tuple[int, str, str, str]] = {
     "nextafter": (2, "nextafter", "", "nextafter"),
 }
 
+# Made of another function, where there is no form of its own.
+DERIVED = {"erf_plus_one": ("erf", "erf_(x) + 1")}
+
 # In math.h, for float: how each is called on ``x``.
 FAST = {
     "exp": "fast_exp<{L}>(x)",
     "tanh": "fast_tanh<{L}>(x)",
     "erf": "fast_erf<{L}>(x)",
+    "erf_plus_one": "fast_erf_plus_one<{L}>(x)",
     "expm1": "fast_expm1<{L}>(x)",
     "log": "fast_log<{L}>(x)",
     "log1p": "fast_log1p<{L}>(x)",
@@ -80,13 +84,17 @@ def _math_header() -> str:
 
 def declarations(used: Iterable[str], simd: str) -> str:
     """C++ that defines ``exp_`` and so on, for scalars and vectors."""
-    names = sorted(set(used) & set(FUNCTIONS))
+    wanted = set(used)
+    names = sorted((wanted | {DERIVED[name][0] for name in wanted & set(DERIVED)}) & set(FUNCTIONS))
+    derived = sorted(wanted & set(DERIVED))
     if not names:
         return ""
     if simd not in _TYPES:
-        return "\n" + "".join(_by_lane(name) for name in names)
-    header = "\n" + _math_header() if any(name in FAST for name in names) else ""
-    return header + _LIBRARY + "".join(_declare(name, simd) for name in names)
+        vector = "template <class V> INLINE V {0}_(V x) {{ return {1}; }}\n"
+        return "\n" + "".join(map(_by_lane, names)) + "".join(vector.format(name, DERIVED[name][1]) for name in derived)
+    header = "\n" + _math_header() if wanted & set(FAST) else ""
+    parts = [_declare(name, simd) for name in names] + [_declare_derived(name, simd) for name in derived]
+    return header + _LIBRARY + "".join(parts)
 
 
 def _declare(name: str, simd: str) -> str:
@@ -109,6 +117,17 @@ def _declare(name: str, simd: str) -> str:
         parameters = ", ".join(f"{scalar} {p}" for p in names)
         call = ", ".join(f"bc<{lanes}>({p})" for p in names)
         lines.append(f"INLINE {scalar} {name}_({parameters}) {{ return {name}_({call})[0]; }}")
+    return "\n".join(lines) + "\n"
+
+
+def _declare_derived(name: str, simd: str) -> str:
+    lines = []
+    for scalar, lanes, code in _TYPES[simd]:
+        v = f"vec<{scalar}, {lanes}>"
+        fast = scalar == "float" and name in FAST
+        call = FAST[name].format(L=lanes, V=v, code=code) if fast else DERIVED[name][1]
+        lines.append(f"INLINE {v} {name}_({v} x) {{ return {call}; }}")
+    lines += [f"INLINE {scalar} {name}_({scalar} x) {{ return {DERIVED[name][1]}; }}" for scalar in ("float", "double")]
     return "\n".join(lines) + "\n"
 
 

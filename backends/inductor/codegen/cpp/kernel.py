@@ -16,7 +16,7 @@ import torch
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
 from dynamo_lite.backends.inductor.codegen.cpp.body import Body, Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import STORAGE, VALUE, index_text
-from dynamo_lite.backends.inductor.codegen.cpp.functions import FUNCTIONS
+from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIONS
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
@@ -43,7 +43,7 @@ class CppKernel(Body):
     def __init__(self, kernel: Kernel, symbol: str, simd: str):
         super().__init__(kernel)
         self.symbol = symbol
-        self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS}
+        self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS or n.op in DERIVED}
         wide = any(n.dtype.itemsize == 8 for n in self.nodes if self._in_vector(n)) or self._has_positions()
         self.L = LANES[simd][1 if wide else 0]
         self._acc_names: dict[str, str] = {}
