@@ -39,6 +39,8 @@ BASE_FLAGS = (
     "-fopenmp",
     # Results are eager's: a product and a sum are rounded separately unless the source asks for fma.
     "-ffp-contract=off",
+    # Integers wrap around, as torch's do.
+    "-fwrapv",
     "-fno-math-errno",
     "-fno-trapping-math",
     # No unwinding or C++ runtime is needed by kernels; without them a file is smaller and loads faster.
