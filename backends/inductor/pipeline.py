@@ -34,7 +34,7 @@ def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tens
         source, symbols = write_source(kernels, simd)
     names = iter(symbols)
     steps: list[prog.Step] = [
-        _call(step, next(names)) if isinstance(step, Kernel) else step for step in scheduled.steps
+        _call(lowered, step, next(names)) if isinstance(step, Kernel) else step for step in scheduled.steps
     ]
     program = prog.Program(
         lowered.inputs,
@@ -59,27 +59,26 @@ def _used(lowered: LoweredGraph, steps: list[prog.Step]) -> dict[str, Buffer]:
     return {name: lowered.buffers[name] for name in names}
 
 
+def _size(lowered: LoweredGraph, n: ix.Index) -> prog.Expr:
+    return n if isinstance(n, int) else ix.to_sympy(n, lowered.size_symbols())
+
+
 def _spec(lowered: LoweredGraph, buffer: Buffer) -> prog.BufferSpec:
-    def size(n: ix.Index) -> prog.Expr:
-        return (
-            n
-            if isinstance(n, int)
-            else ix.to_sympy(n, {s.name: s for e in lowered.symbols.values() for s in e.free_symbols})
-        )
-
-    return prog.BufferSpec(
-        buffer.name, tuple(map(size, buffer.size)), tuple(map(size, buffer.stride)), buffer.dtype, buffer.device
-    )
+    size, stride = (tuple(_size(lowered, n) for n in x) for x in (buffer.size, buffer.stride))
+    return prog.BufferSpec(buffer.name, size, stride, buffer.dtype, buffer.device)
 
 
-def _call(kernel: Kernel, symbol: str) -> prog.KernelCall:
+def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str) -> prog.KernelCall:
     work = max((b.size for b in kernel.buffers.values()), key=_volume, default=())
+    origin = ", ".join(dict.fromkeys(o.partition(" <- ")[0] for o in kernel.origin))
+    known = lowered.size_symbols() if kernel.symbols() else {}
     return prog.KernelCall(
         symbol,
         tuple(kernel.buffers),
         kernel.outputs,
+        sizes=tuple(known[name] for name in kernel.symbols()),
         work=_volume(work),
-        origin=", ".join(dict.fromkeys(o.partition(" <- ")[0] for o in kernel.origin)),
+        origin=origin,
         inplace=kernel.inplace,
     )
 

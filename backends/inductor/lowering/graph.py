@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
 import torch
@@ -57,6 +57,10 @@ class LoweredGraph:
     outputs: tuple[Union[str, prog.Literal], ...]
     symbols: dict[str, Any]
     metrics: dict[str, int]
+
+    def size_symbols(self) -> dict[str, Any]:
+        """Sympy symbols by name, of the integer inputs' expressions."""
+        return symbols_by_name(self.symbols.values())
 
 
 class GraphLowering:
@@ -349,11 +353,7 @@ class GraphLowering:
 
     def size_expr(self, x: ix.Index) -> Any:
         """An integer of the program: an int or a sympy expression."""
-        return (
-            x
-            if isinstance(x, int)
-            else ix.to_sympy(x, {s.name: s for e in self.symbols.values() for s in e.free_symbols})
-        )
+        return x if isinstance(x, int) else ix.to_sympy(x, symbols_by_name(self.symbols.values()))
 
     # ------------------------------------------------------------ what isn't lowered
     def _library(self, node: torch.fx.Node) -> Any:
@@ -436,6 +436,11 @@ class GraphLowering:
             taken.add(name)
             out.append(name)
         return tuple(out)
+
+
+def symbols_by_name(expressions: Iterable[Any]) -> dict[str, Any]:
+    """The sympy symbols in expressions."""
+    return {s.name: s for e in expressions for s in e.free_symbols}
 
 
 def _supported(value: torch.Tensor) -> bool:

@@ -18,7 +18,7 @@ from typing import Union
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer
-from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 
 
 @dataclasses.dataclass(slots=True)
@@ -89,6 +89,20 @@ class Kernel:
         if self.vector_outer:
             return self.outer[-1]
         return stage.inner[-1] if stage.inner else None
+
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the symbolic sizes that the kernel needs."""
+        used: list[ix.Index] = [v.size for v in self.outer]
+        used += [v.size for stage in self.stages for v in stage.inner]
+        used += [n for row in self.scratch.values() for n in row.size]
+        for s in self.statements():
+            used.append(s.index if isinstance(s, Store) else s.position)
+        for n in walk([s.value for s in self.statements()]):
+            if n.op == "load":
+                used.append(n.attr[1])
+            elif n.op == "index":
+                used.append(n.attr)
+        return tuple(sorted({a.name for x in used for a in ix.atoms_of(x) if isinstance(a, ix.Sym)}))
 
     def statements(self) -> list[Statement]:
         return [s for stage in self.stages for s in stage.statements]

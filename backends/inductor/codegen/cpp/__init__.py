@@ -35,7 +35,7 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
     symbols = []
     for kernel in kernels:
         writer = CppKernel(kernel, _SYMBOL, simd)
-        text = writer.write(size_args)
+        text = writer.write()
         functions |= writer.functions
         name = names.setdefault(text, f"kernel{len(names)}")
         symbols.append(name)

@@ -52,9 +52,9 @@ class CppKernel(Body):
         return any(isinstance(s, Accumulate) and s.kind.startswith("arg") for s in self.kernel.statements())
 
     # ------------------------------------------------------------ the function
-    def write(self, size_args: tuple[str, ...] = ()) -> str:
+    def write(self) -> str:
         kernel = self.kernel
-        parameters = [f"void* a{k}" for k in range(len(kernel.buffers))] + [f"i64 {s}" for s in size_args]
+        parameters = [f"void* a{k}" for k in range(len(kernel.buffers))] + [f"i64 {s}" for s in kernel.symbols()]
         self._pointers()
         self._hoist()
         self._outer_loops()
