@@ -1,0 +1,156 @@
+"""Steps that load: what each gives, and what it refuses."""
+import collections
+import types
+import weakref
+
+import pytest
+import torch
+from guard_programs import Plain, Slotted, loaded, program
+
+
+def test_loads_from_the_frame():
+    cell, empty = types.CellType(5), types.CellType()
+    p = program(
+        ("load_local", 0, 1),
+        ("load_closure", 1, 0),
+        ("load_cell_obj", 2, 0),
+        ("load_global", 3, "x"),
+        ("load_builtin", 4, "len"),
+        ("load_globals_dict", 5),
+        ("load_const", 6, [1]),
+        *(("collect", i, 6 - i) for i in range(7)),
+        inputs=7,
+    )
+    g = {"x": 7}
+    ok, inputs = p.check(("a", "b"), (cell, empty), g, {"len": len})
+    assert ok and inputs == ([1], g, len, 7, cell, 5, "b")
+    assert inputs[1] is g and inputs[4] is cell
+    assert p.check(("a",), (cell,), g, {"len": len}) == (False, 0)
+    assert p.check(("a", "b"), None, g, {"len": len}) == (False, 1)
+    assert p.check(("a", "b"), (empty,), g, {"len": len}) == (False, 1)
+    assert p.check(("a", "b"), (cell,), {}, {"len": len}) == (False, 3)
+    assert p.check(("a", "b"), (cell,), g, {}) == (False, 4)
+    assert (p.evaluations, p.failures) == (6, 5)
+
+
+def test_load_attr_and_what_it_raises():
+    o = Plain()
+    o.x = 1
+    assert loaded(o, "load_attr", 0, "x") == 1
+    for name in ("nothing", "lacks"):
+        with pytest.raises(KeyError):
+            loaded(o, "load_attr", 0, name)
+    with pytest.raises(ZeroDivisionError):
+        loaded(o, "load_attr", 0, "fails")
+
+
+def test_load_instance_dict():
+    o = Plain()
+    assert loaded(o, "load_instance_dict", 0) is o.__dict__
+    o.x = 1
+    assert loaded(o, "load_instance_dict", 0) == {"x": 1}
+    m = torch.nn.Linear(1, 1)
+    assert loaded(m, "load_instance_dict", 0) is m.__dict__
+    with pytest.raises(KeyError):
+        loaded(Slotted(), "load_instance_dict", 0)
+
+    class Lies:
+        @property
+        def __dict__(self):
+            raise ZeroDivisionError
+
+    assert loaded(Lies(), "load_instance_dict", 0) == {}
+
+
+def test_load_slot():
+    s = Slotted()
+    s.a = 3
+    assert loaded(s, "load_slot", 0, Slotted.__dict__["a"]) == 3
+    for wrong in (s, 5):
+        with pytest.raises(KeyError):
+            loaded(wrong, "load_slot", 0, Slotted.__dict__["b"])
+    with pytest.raises(ValueError, match="descriptor"):
+        loaded(s, "load_slot", 0, property())
+
+
+def test_load_items():
+    class Loud(dict):
+        def __getitem__(self, key):
+            raise ZeroDivisionError
+
+    class LoudList(list):
+        __getitem__ = Loud.__getitem__
+
+    class LoudTuple(tuple):
+        __getitem__ = Loud.__getitem__
+
+    assert loaded({"a": 1, (1, 2): 2}, "load_dict_item", 0, (1, 2)) == 2
+    assert loaded(Loud(a=1), "load_dict_item", 0, "a") == 1
+    assert loaded(LoudList([1, 2]), "load_list_item", 0, 1) == 2
+    assert loaded(LoudTuple([1, 2]), "load_tuple_item", 0, 0) == 1
+    assert loaded(collections.deque([4, 5]), "load_item", 0, 1) == 5
+    for value, op, key in [
+        ({}, "load_dict_item", "a"),
+        ([1], "load_dict_item", 0),
+        ([1], "load_list_item", 1),
+        ((1,), "load_list_item", 0),
+        ([1], "load_list_item", -1),
+        ((1,), "load_tuple_item", 2),
+        ([], "load_tuple_item", 0),
+        ([], "load_item", 0),
+        ({}, "load_item", "a"),
+    ]:
+        with pytest.raises(KeyError):
+            loaded(value, op, 0, key)
+    with pytest.raises(ZeroDivisionError):
+        loaded(Loud(), "load_item", 0, "a")
+
+
+def test_loads_of_parts():
+    def f(a, b=1, *, c=2):
+        return x
+
+    x = 5
+    f.mark = 1
+    for part in ("__defaults__", "__kwdefaults__", "__closure__", "__code__", "__globals__", "__dict__"):
+        assert loaded(f, "load_func_part", 0, part) is getattr(f, part)
+    assert loaded(lambda: 1, "load_func_part", 0, "__closure__") is None
+    with pytest.raises(KeyError):
+        loaded(len, "load_func_part", 0, "__defaults__")
+    with pytest.raises(ValueError):
+        loaded(f, "load_func_part", 0, "__name__")
+    d = {}
+    method = types.MethodType(f, d)
+    assert loaded(method, "load_method_part", 0, "__self__") is d
+    assert loaded(method, "load_method_part", 0, "__func__") is f
+    assert loaded(f.__closure__[0], "load_cell_contents", 0) == 5
+    assert loaded(f, "load_type", 0) is types.FunctionType
+    assert loaded(Plain, "load_type_attr", 0, "fails") is Plain.__dict__["fails"]
+    for value, op in [(types.CellType(), "load_cell_contents"), (f, "load_cell_contents")]:
+        with pytest.raises(KeyError):
+            loaded(value, op, 0)
+    with pytest.raises(KeyError):
+        loaded(Plain, "load_type_attr", 0, "nothing")
+    with pytest.raises(KeyError):
+        loaded(f, "load_method_part", 0, "__self__")
+
+
+def test_load_weakref():
+    o = Plain()
+    ref = weakref.ref(o)
+    assert loaded(ref, "load_weakref", 0) is o
+    del o
+    for dead in (ref, 5):
+        with pytest.raises(KeyError):
+            loaded(dead, "load_weakref", 0)
+
+
+@pytest.mark.parametrize("cls", [dict, collections.OrderedDict])
+def test_load_dict_key(cls):
+    d = cls([("a", 1), ("b", 2), ("c", 3)])
+    if cls is not dict:
+        d.move_to_end("a")
+    assert [loaded(d, "load_dict_key", 0, i) for i in range(3)] == list(d)
+    for wrong in (3, -1):
+        with pytest.raises(KeyError):
+            loaded(d, "load_dict_key", 0, wrong)

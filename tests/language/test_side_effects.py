@@ -1,0 +1,97 @@
+"""Side effects: globals, aliasing, items, deletion.
+
+PYTEST_DONT_REWRITE: asserts are programs here.
+"""
+from __future__ import annotations
+
+import pytest
+from language_support import Programs
+
+program = Programs()
+
+
+class Base:
+    def __init__(self, k=1):
+        self.k = k
+
+
+STATE = {"n": 0, "items": []}
+counter = 0
+
+
+@program
+def global_writes(x):
+    global counter
+    counter = 1
+    counter += 1
+    STATE["n"] = counter
+    return x * counter, STATE["n"]
+
+
+@program
+def global_delete(x):
+    global temporary
+    temporary = 3
+    y = x * temporary
+    del temporary
+    return y, "temporary" in globals() if False else 1
+
+
+@program
+def aliases(x):
+    a = [1]
+    b = {"a": a}
+    c = (a, b)
+    c[0].append(2)
+    b["a"] = b["a"] + [3]
+    return x + 1, a, b, c[1] is b, c[0] is a
+
+
+@program
+def self_reference(x):
+    a = [x + 1]
+    a.append(a)
+    return a[0], a[1] is a, len(a[1][1])
+
+
+@program
+def swaps(x):
+    a, b = [1], [2]
+    a, b = b, a
+    a[0], b[0] = b[0], a[0]
+    i, lst = 0, [0, 0]
+    i, lst[i] = 1, 5
+    return x + 1, a, b, lst
+
+
+@program
+def augmented(x):
+    d = {"k": [1]}
+    d["k"] += [2]
+    d["k"][0] -= 5
+    n = 3
+    n **= 2
+    n //= 2
+    s = "a"
+    s += "b"
+    t = (1,)
+    t += (2,)
+    x += 1
+    return x, d, n, s, t
+
+
+@program
+def delete_forms(x):
+    a, d, o = [1, 2, 3], {"a": 1, "b": 2}, Base()
+    del a[0], d["a"], o.k
+    v = 1
+    del v
+    try:
+        return x, v  # noqa: F821
+    except UnboundLocalError:
+        return x + 1, a, d, hasattr(o, "k")
+
+
+@pytest.mark.parametrize("name", program.names())
+def test_program(name):
+    program.check(name)
