@@ -18,6 +18,7 @@ from .variables.changing import GrowingListVariable
 from .variables.constant import ConstantVariable
 from .variables.functions import CellVariable
 from .variables.mappings import DictVariable
+from .variables.scalars import ScalarVariable
 from .variables.sequences import ListVariable
 from .variables.sets import SetVariable
 from .variables.tensor import TensorVariable
@@ -31,15 +32,15 @@ class Plan:
 
     def __init__(self) -> None:
         self.outputs: dict[int, int] = {}
-        self.output_list: list[TensorVariable] = []
+        self.output_list: list[TensorVariable | ScalarVariable] = []
         self.extras: dict[Any, int] = {}
         self.extra_list: list[Source] = []
 
-    def output_index(self, tensor: TensorVariable) -> int:
-        if id(tensor) not in self.outputs:
-            self.outputs[id(tensor)] = len(self.output_list)
-            self.output_list.append(tensor)
-        return self.outputs[id(tensor)]
+    def output_index(self, value: TensorVariable | ScalarVariable) -> int:
+        if id(value) not in self.outputs:
+            self.outputs[id(value)] = len(self.output_list)
+            self.output_list.append(value)
+        return self.outputs[id(value)]
 
     def extra_index(self, source: Source) -> int:
         if source.key not in self.extras:
@@ -101,9 +102,9 @@ class Codegen:
             return
         self._subscript(INPUTS, self.graph_inputs + self.plan.extra_index(source))
 
-    def load_tensor(self, tensor: TensorVariable) -> None:
-        """Pushes a tensor that the graph computes."""
-        self._subscript(OUTPUTS, self.plan.output_index(tensor))
+    def load_output(self, value: TensorVariable | ScalarVariable) -> None:
+        """Pushes a tensor or number that the graph computes."""
+        self._subscript(OUTPUTS, self.plan.output_index(value))
 
     def _subscript(self, local: str, index: int) -> None:
         self.emit.load_fast(local)

@@ -25,6 +25,7 @@ from .source import DictItemSource, InstanceDictSource, Source
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.inference import InferenceModeVariable
+from .variables.scalars import Scalars, ScalarVariable
 from .variables.tensor import TensorVariable, describe_failure
 from .variables.torch_functions import changes_between, set_state, state_now
 
@@ -50,6 +51,7 @@ class OutputGraph:
         self.fake_mode = TraceFakeMode()
         self.guards = GuardSet()
         self.effects = SideEffects()
+        self.scalars = Scalars()
         self.inputs: list[TensorVariable] = []
         self._tensors: dict[int, TensorVariable] = {}
         self._placeholder_names: set[str] = set()
@@ -139,6 +141,7 @@ class OutputGraph:
         """
         mode = self.fake_mode
         mode.effects_seen = False
+        self.scalars.asked = False
         try:
             with mode, log.phase("fake_tensors"), _quiet_failures():
                 if op == "call_method":
@@ -150,8 +153,17 @@ class OutputGraph:
         except DynamicOutputShapeException as error:
             raise exc.Unsupported("dynamic_output_shape", f"{error.func} inside {_name(target)}") from error
         except Exception as error:
+            self._check_numbers(target)
             raise describe_failure(target, error) from error
+        if self.scalars.any:
+            self._check_numbers(target)
         return result, mode.effects_seen
+
+    def _check_numbers(self, target: Any) -> None:
+        """Refuses an operation that has looked at a number which the graph computes."""
+        if self.scalars.asked:
+            raise exc.Unsupported(
+                "data_dependent_guard", f"{_name(target)} needs the value of a number that came out of a tensor")
 
     def create_node(
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
@@ -197,7 +209,9 @@ class OutputGraph:
         set_state(self.state_at_entry)
 
     # -- the finished graph
-    def finish(self, outputs: list[TensorVariable]) -> tuple[fx.GraphModule, list[TensorVariable]] | None:
+    def finish(
+        self, outputs: list[TensorVariable | ScalarVariable]
+    ) -> tuple[fx.GraphModule, list[TensorVariable]] | None:
         """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
         if self.open_modes:
             raise self.open_modes[0].refuse_break()

@@ -39,6 +39,7 @@ BACKEND_LAYERS = [
     "inductor.codecache",
     "inductor.codegen",
     "inductor.pipeline",
+    "inductor.pieces",
     "inductor.compile",
     "inductor.__init__",
     "__init__",

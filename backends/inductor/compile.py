@@ -11,6 +11,7 @@ library calls, one that the recorder can't serve runs in eager, and the log ``fa
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import logging
@@ -35,6 +36,7 @@ from dynamo_lite.backends.aot.training import training_function
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp import header
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
+from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program
 
@@ -65,6 +67,11 @@ def inductor_lite(
     if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
         # Only some of the results are inference tensors then.
         return _run_eager(gm, "torch.inference_mode() is entered inside the graph")
+    if has_numbers(gm):
+        try:
+            return compile_pieces(gm, functools.partial(inductor_lite, options=options))
+        except CannotCut as e:
+            return _run_eager(gm, f"a number comes out of a tensor, and {e}")
     native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
     if needs_gradients(gm, example_inputs):
         return _compile_training(gm, example_inputs, native)

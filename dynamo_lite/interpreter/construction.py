@@ -34,6 +34,7 @@ from ..variables.objects import (
     SuperVariable,
 )
 from ..variables.partials import PartialVariable
+from ..variables.scalars import ScalarVariable, call_on_scalars
 from ..variables.sequences import (
     ListVariable,
     NamedTupleVariable,
@@ -607,6 +608,8 @@ def _super(tx: Any, *args: VariableTracker) -> VariableTracker:
 
 @constructs(bool)
 def _bool(tx: Any, value: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(value, ScalarVariable):
+        return call_on_scalars(tx, bool, [value], {}) or value
     return ConstantVariable(value is not None and tx.truth(value))
 
 
@@ -614,6 +617,9 @@ def _number(cls: type, method: str) -> Constructor:
     def constructor(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if args and isinstance(args[0], TensorVariable):
             return args[0].call_method(tx, method, [], {})
+        number = call_on_scalars(tx, cls, args, kwargs) if tx.output.scalars.any else None
+        if number is not None:
+            return number
         if args and isinstance(args[0], ObjectVariable):
             for name in (method, "__index__"):
                 if tx.class_lookup(args[0].cls, name) is not None:

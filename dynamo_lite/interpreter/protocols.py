@@ -26,6 +26,7 @@ from ..variables.functions import CallableVariable, FunctionVariable, MethodVari
 from ..variables.identity import IdentityVariable
 from ..variables.mappings import DictVariable
 from ..variables.objects import InstanceDictVariable, ObjectVariable
+from ..variables.scalars import ScalarVariable
 from ..variables.sequences import ListVariable, SequenceVariable, SliceVariable, TupleVariable
 from ..variables.sets import SetVariable
 from ..variables.tensor import TensorVariable
@@ -287,6 +288,8 @@ class Protocols(Wrapping, Errors, Construction):
             return key.constant()
         if isinstance(key, TensorVariable):
             return self.as_index(key.call_method(self, "__index__", [], {}))
+        if isinstance(key, ScalarVariable):
+            key.refuse("an index")
         if isinstance(key, ObjectVariable) and self.class_lookup(key.cls, "__index__") is not None:
             return self.as_index(self.call_method(key, "__index__", []))
         self.raise_error(TypeError, f"indices must be integers or slices, not {key.python_type().__name__}")
@@ -350,6 +353,8 @@ class Protocols(Wrapping, Errors, Construction):
         convert = {"s": str, "r": repr, "a": ascii}[conversion]
         if isinstance(value, TensorVariable):
             unsupported("tensor_formatting", f"text of a {value.describe()}")
+        if isinstance(value, ScalarVariable):
+            value.refuse("text")
         if value.is_constant() and not isinstance(value, CallableVariable):
             return ConstantVariable(self.run_python(convert, value.constant()))
         if isinstance(value, ObjectVariable):

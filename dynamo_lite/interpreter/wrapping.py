@@ -29,6 +29,7 @@ from ..variables.modules import (
     PythonModuleVariable,
     SkippedFunctionVariable,
 )
+from ..variables.scalars import ScalarVariable
 from ..variables.sequences import (
     ListVariable,
     NamedTupleVariable,
@@ -198,6 +199,8 @@ class Wrapping:
             return {self.as_plain(k): self.as_plain(v) for k, v in zip(value.keys(), value.values(self))}
         if isinstance(value, SetVariable):
             return {self.as_plain(m) for m in value.members.values()}
+        if isinstance(value, ScalarVariable):
+            value.refuse("the value")
         unsupported("unsupported_builtin", f"a builtin function on {value.describe()}")
 
     def frozen(self, value: Any) -> VariableTracker:

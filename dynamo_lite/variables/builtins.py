@@ -25,6 +25,7 @@ from .constant import ConstantVariable
 from .functions import FunctionVariable, standing_for
 from .iterators import CallIteratorVariable
 from .objects import ObjectVariable, TracebackVariable
+from .scalars import call_on_scalars
 from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
 from .sets import SetVariable
 from .tensor import TensorVariable, call_in_graph
@@ -105,6 +106,10 @@ class BuiltinVariable(VariableTracker):
         cg.emit.load_const(self.value)
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if tx.output.scalars.any:
+            number = call_on_scalars(tx, self.value, args, kwargs)
+            if number is not None:
+                return number
         handler = _HANDLERS.get(self.value)
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)

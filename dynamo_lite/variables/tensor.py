@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from .. import config
 from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
 from ..exc import Unsupported
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
+from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -118,7 +120,7 @@ class TensorVariable(VariableTracker):
         return True
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.load_tensor(self)
+        cg.load_output(self)
 
     def truth(self, tx: Any) -> bool:
         unsupported("data_dependent_branch", f"bool() of a {self.describe()}")
@@ -200,6 +202,10 @@ class TensorVariable(VariableTracker):
             constant = getattr(self.fake, "constant", None)
             if constant is not None:  # made from Python numbers in this very trace
                 return tx.from_result(getattr(constant, name)(), f"Tensor.{name}()")
+        if config.capture_scalar_outputs and name in NUMBER_METHODS:
+            number = number_in(tx, self, name)
+            if number is not None:
+                return number
         unsupported(kind, f"Tensor.{name}()")
 
     def length(self, tx: Any) -> VariableTracker:
@@ -280,7 +286,7 @@ def _known(source: Source | None) -> Source:
 def _is_operand(value: VariableTracker) -> bool:
     if isinstance(value, ConstantVariable):
         return isinstance(value.value, (int, float, complex, bool))
-    return isinstance(value, TensorVariable)
+    return isinstance(value, (TensorVariable, ScalarVariable))
 
 
 # ---------------------------------------------------------------- recording
@@ -304,7 +310,12 @@ def record(
     node_kwargs = {name: a.as_argument(tx) for name, a in kwargs.items()}
     fake_args = fx.node.map_arg(node_args, _fake_of)
     fake_kwargs = fx.node.map_arg(node_kwargs, _fake_of)
-    result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+    if output.scalars.any:
+        result, impure = run_with_numbers(tx, op, target, fake_args, fake_kwargs)
+    else:
+        result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+    if target in _LAYOUT_QUESTIONS:
+        output.layout_questions += 1
     if not impure and not _has_tensor(result):
         if result is None or _is_metadata(result):
             return tx.from_result(result, f"result of {_target_name(target)}")

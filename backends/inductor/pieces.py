@@ -1,0 +1,291 @@
+"""Graphs in which Python numbers come out of tensors (``.item()``), or go in: compiled piece by piece.
+
+A number is known only once what comes before it has run. So the graph is cut there: the tensor operations between two
+numbers are a piece, compiled as a graph of its own; what makes a number or computes with numbers runs in Python as it
+is written. Arithmetic of a tensor with a number stays in a piece, which gets the number as a tensor without dimensions
+of the type that eager computes in; any other call with a number runs as the torch call that it is.
+
+Invariant: the steps run in the graph's order except that what is pure may run before pieces that it does not depend on.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx import Graph, GraphModule, Node
+
+from dynamo_lite import exc, log
+from dynamo_lite.backends import metrics
+
+CompilePiece = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_NUMBERS = (*_SYMBOLS, bool, int, float)
+_MAX_PIECES = 32
+# Arithmetic that gives the same for a number and for a tensor of no dimensions, once types are settled.
+_ARITHMETIC: frozenset[Any] = frozenset({
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul,
+    operator.itruediv, operator.lt, operator.le, operator.eq, operator.ne, operator.gt, operator.ge,
+    torch.add, torch.sub, torch.mul, torch.div,
+    *(name + end for name in ("add", "sub", "mul", "div") for end in ("", "_")),
+})
+# Types in which a number loses nothing on its way that it keeps in eager: half precision computes in float32.
+_EXACT_TYPES = {torch.float32, torch.float64, torch.int32, torch.int64}
+_CHANGE_LAYOUT = frozenset({
+    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "resize_",
+    "resize_as_", "set_", "rename_", "requires_grad_",
+})
+
+
+class CannotCut(Exception):
+    """Why a graph can't be cut into pieces."""
+
+
+def has_numbers(gm: GraphModule) -> bool:
+    """Whether some node of the graph is a Python number that only the running program knows."""
+    return any(_is_number(node) for node in gm.graph.nodes)
+
+
+def compile_pieces(gm: GraphModule, compile_piece: CompilePiece) -> Callable[..., tuple[Any, ...]]:
+    """The graph as a function of its inputs.
+
+    Args:
+        compile_piece: the backend for the pieces, graphs without numbers.
+
+    Raises:
+        CannotCut: the graph holds something that can't be cut in two.
+    """
+    _check(gm)
+    steps = _cut(gm)
+    if sum(isinstance(step, list) for step in steps) > _MAX_PIECES:
+        raise CannotCut(f"numbers come out of tensors at more than {_MAX_PIECES} places")
+    slots: dict[Node, int] = {}
+    for node in gm.graph.nodes:
+        slots[node] = len(slots)
+    inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    results = gm.graph.output_node().args[0]
+    made: list[Callable[[list[Any]], None]] = []
+    code: list[str] = []
+    for step in steps:
+        if isinstance(step, list):
+            run, texts = _piece(gm, step, slots, compile_piece)
+            code.extend(texts)
+            made.append(run)
+        else:
+            _report(step)
+            made.append(_plain(step, slots))
+    call = _function(made, [slots[n] for n in inputs], torch.fx.node.map_arg(results, _Slot.of(slots)), len(slots))
+    call.generated_code = tuple(code)  # type: ignore[attr-defined]
+    return call
+
+
+# ---------------------------------------------------------------- what a node is
+def _value(node: Node) -> Any:
+    return node.meta.get("example_value")
+
+
+def _holds_number(value: Any) -> bool:
+    return isinstance(value, _SYMBOLS) or (isinstance(value, (list, tuple)) and any(map(_holds_number, value)))
+
+
+def _is_number(node: Node) -> bool:
+    """Whether it gives a number, or a list of numbers (``tolist``)."""
+    if node.op == "call_method" and node.target == "tolist":
+        return True
+    return node.op != "output" and _holds_number(_value(node))
+
+
+def _check(gm: GraphModule) -> None:
+    changes = trains = False
+    for node in gm.graph.nodes:
+        if node.op in ("get_attr", "call_module"):
+            raise CannotCut("it holds modules or constant tensors")
+        if node.op == "call_method" and node.target in _CHANGE_LAYOUT:
+            raise CannotCut(f"{node.target} changes what a tensor looks like")
+        value = _value(node)
+        if node.op.startswith("call_") and value is None and node.target is not operator.setitem:
+            raise CannotCut(f"{_name(node)} changes torch's state")
+        changes |= bool(node.meta.get("impure")) and bool(node.all_input_nodes)
+        trains |= isinstance(value, torch.Tensor) and value.requires_grad
+    if changes and trains:
+        raise CannotCut("it changes tensors in place under autograd")
+
+
+def _number_type(node: Node) -> torch.dtype | None:
+    """For arithmetic of a tensor with a number, the type in which the number takes part."""
+    if node.target not in _ARITHMETIC or len(node.args) != 2 or node.kwargs:
+        return None
+    first, second = (_value(a) if isinstance(a, Node) else a for a in node.args)
+    tensor, number = (first, second) if isinstance(first, torch.Tensor) else (second, first)
+    if not isinstance(tensor, torch.Tensor) or not isinstance(number, (torch.SymInt, torch.SymFloat)):
+        return None
+    dtype = torch.result_type(torch.empty(tensor.shape, dtype=tensor.dtype, device="meta"),
+                              3 if isinstance(number, torch.SymInt) else 2.5)
+    return dtype if dtype in _EXACT_TYPES and tensor.device.type == "cpu" else None
+
+
+# ---------------------------------------------------------------- cutting
+def _cut(gm: GraphModule) -> list[list[Node] | Node]:
+    """The steps in order: a piece, or a node that runs in Python."""
+    steps: list[list[Node] | Node] = []
+    piece: list[Node] = []
+    for node in gm.graph.nodes:
+        if node.op in ("placeholder", "output"):
+            continue
+        numbers = [n for n in node.all_input_nodes if _is_number(n)]
+        if not _is_number(node) and (not numbers or _number_type(node) is not None):
+            piece.append(node)
+            continue
+        apart = not any(n in piece for n in node.all_input_nodes)
+        if not apart or any(n.meta.get("impure") for n in (*piece, node)):
+            if piece:
+                steps.append(piece)
+            piece = []
+        steps.append(node)
+    if piece:
+        steps.append(piece)
+    return steps
+
+
+# ---------------------------------------------------------------- pieces
+def _piece(
+    gm: GraphModule, nodes: list[Node], slots: dict[Node, int], compile_piece: CompilePiece
+) -> tuple[Callable[[list[Any]], None], tuple[str, ...]]:
+    """A piece, compiled: reads its inputs from the slots and writes its results there."""
+    inside = set(nodes)
+    graph = Graph()
+    env: dict[Any, Node] = {}
+    outer = [n for n in dict.fromkeys(n for node in nodes for n in node.all_input_nodes) if n not in inside]
+    tensors = [n for n in outer if not _is_number(n)]
+    examples: list[Any] = []
+    mode = gm.meta["fake_mode"]
+    for node in tensors:
+        examples.append(_twin(mode, _value(node)))
+        env[node] = _placeholder(graph, node, node.name, examples[-1])
+    numbers: list[tuple[Node, torch.dtype]] = []
+    for node in nodes:
+        dtype = _number_type(node)
+        for number in node.all_input_nodes if dtype is not None else ():
+            if _is_number(number) and (number, dtype) not in env:
+                with mode:
+                    examples.append(torch.empty((), dtype=dtype))
+                env[number, dtype] = _placeholder(graph, number, f"{number.name}_{len(numbers)}", examples[-1])
+                numbers.append((number, dtype))  # type: ignore[arg-type]
+    for node in nodes:
+        dtype = _number_type(node)
+        env[node] = graph.node_copy(node, lambda n, d=dtype: env[n, d] if _is_number(n) else env[n])
+    results = [n for n in nodes if any(user not in inside for user in n.users)]
+    if any(not isinstance(_value(n), torch.Tensor) for n in results):
+        raise CannotCut("what is needed later is no tensor")
+    graph.output(tuple(env[n] for n in results)).meta["example_value"] = tuple(_value(n) for n in results)
+    module = GraphModule(torch.nn.Module(), graph)
+    module.meta.update(gm.meta)
+    compiled = compile_piece(module, examples)
+    reads = [slots[n] for n in tensors]
+    reads_numbers = [(slots[n], dtype) for n, dtype in numbers]
+    writes = [slots[n] for n in results]
+
+    def run(values: list[Any]) -> None:
+        made = [torch.scalar_tensor(values[i], dtype=dtype) for i, dtype in reads_numbers]
+        for i, result in zip(writes, compiled(*[values[i] for i in reads], *made)):
+            values[i] = result
+
+    return run, tuple(getattr(compiled, "generated_code", ()))
+
+
+def _placeholder(graph: Graph, node: Node, name: str, example: Any) -> Node:
+    made = graph.placeholder(name)
+    made.meta.update(example_value=example, source=name, static=bool(node.meta.get("static")))
+    return made
+
+
+def _twin(mode: Any, fake: torch.Tensor) -> torch.Tensor:
+    """The fake tensor as an input: of the same memory, a leaf of autograd or with a history from outside."""
+    with mode, torch.no_grad():
+        twin = fake.detach()
+    if fake.requires_grad:
+        with mode, torch.enable_grad():
+            twin.requires_grad_()
+            if fake.grad_fn is not None:
+                twin = torch._C._functions.DelayedError(b"backward of a fake tensor", 1)(twin)
+    return twin
+
+
+# ---------------------------------------------------------------- nodes in Python
+def _plain(node: Node, slots: dict[Node, int]) -> Callable[[list[Any]], None]:
+    """A node that runs as it is written."""
+    place = slots[node]
+    arguments: Any = torch.fx.node.map_arg((node.args, node.kwargs), _Slot.of(slots))
+    args, kwargs = arguments
+    target: Any = node.target
+    method = node.op == "call_method"
+    if not kwargs and all(isinstance(a, _Slot) for a in args):
+        places = [a.place for a in args]
+
+        def run_simple(values: list[Any]) -> None:
+            given = [values[i] for i in places]
+            values[place] = getattr(given[0], target)(*given[1:]) if method else target(*given)
+
+        return run_simple
+
+    def run(values: list[Any]) -> None:
+        given, named = _filled(arguments, values)
+        values[place] = getattr(given[0], target)(*given[1:], **named) if method else target(*given, **named)
+
+    return run
+
+
+class _Slot:
+    """Stands for a node's value among arguments."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    @staticmethod
+    def of(slots: dict[Node, int]) -> Callable[[Node], Any]:
+        return lambda node: _Slot(slots[node])
+
+
+def _filled(value: Any, values: list[Any]) -> Any:
+    """Arguments with the values in place of their slots."""
+    if isinstance(value, _Slot):
+        return values[value.place]
+    if isinstance(value, (tuple, list)):
+        return type(value)(_filled(v, values) for v in value)
+    if isinstance(value, dict):
+        return {k: _filled(v, values) for k, v in value.items()}
+    if isinstance(value, slice):
+        return slice(*(_filled(v, values) for v in (value.start, value.stop, value.step)))
+    return value
+
+
+def _function(
+    steps: list[Callable[[list[Any]], None]], inputs: list[int], results: Any, size: int
+) -> Callable[..., tuple[Any, ...]]:
+    def call(*given: Any) -> tuple[Any, ...]:
+        values: list[Any] = [None] * size
+        for place, value in zip(inputs, given):
+            values[place] = value
+        for step in steps:
+            step(values)
+        return tuple(_filled(results, values))
+
+    return call
+
+
+def _report(node: Node) -> None:
+    """Says which calls on tensors are not compiled because a number that the graph computes is among the arguments."""
+    if _is_number(node):
+        return
+    metrics.count_library_call(_name(node))
+    line = exc.one_line((node.stack_trace or "").strip().splitlines()[-1]) if node.stack_trace else ""
+    if log.first_time("fallbacks", (_name(node), line)):
+        log.artifact("fallbacks").info(
+            "%s runs as a plain torch call: an argument is a number that came out of a tensor (%s)", _name(node), line)
+
+
+def _name(node: Node) -> str:
+    return str(getattr(node.target, "__name__", node.target))
