@@ -39,11 +39,13 @@ from .output_graph import OutputGraph
 from .rerun import Rerun
 from .resume import break_start, emit_break, is_resume_code, needed_locals, resume_label
 from .source import Source
+from .variables import autograd_function
 from .variables.base import MISSING, ObservedException, VariableTracker, realized
+from .variables.classes import MadeClassVariable
 from .variables.functions import CellVariable
 from .variables.torch_functions import set_state
 
-assert HANDLERS and ops_flow and ops_stack and ops_values  # the modules register the handlers
+assert HANDLERS and ops_flow and ops_stack and ops_values and autograd_function  # the modules register the handlers
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -165,38 +167,41 @@ class _FrameCompiler:
             state = current_global_state()
             with _restoring(output):
                 try:
-                    returned = realized(tx, tx.run())
-                    try:
-                        return self._finish(tx, state, returned, None)
-                    except exc.Unsupported as error:
-                        self._note(tx, error)
-                        visit = error.visit if error.visit is not None else tx.visits - 1
-                except BreakReached as reached:
-                    result, visit = self._finish_break(tx, state, reached.index)
-                    if result is not None:
-                        return result
-                except exc.Unsupported as error:
-                    self._note(tx, error)
-                    visit = error.visit if error.visit is not None else tx.visits - 1
-                    if error.visit is None and tx.take_back():
-                        result, visit = self._finish_break(tx, state, tx.current.index)
-                        if result is not None:
-                            return result
-                except ObservedException as error:
-                    self._note(tx, self._uncaught(tx, error))
-                    visit = tx.visits - 1
+                    result, visit = self._attempt(tx, state)
                 except exc.DynamoLiteError:
                     raise
                 except Exception as error:
-                    visit = self._internal_error(tx, error, visit)
+                    result, visit = None, self._internal_error(tx, error, visit)
                     if visit is None:
                         return RUN_ORIGINAL
+                if result is not None:
+                    return result
             if visit is None or visit < 0:
                 assert self.error is not None
                 frame_policy.note_skipped(
                     _original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}"
                 )
                 return self._run_original(tx, state)
+
+    def _attempt(self, tx: Translator, state: tuple[Any, ...]) -> tuple[Any, int | None]:
+        """One trace: what came of it; or None, and the visit of the root before which to break instead."""
+        try:
+            returned = realized(tx, tx.run())
+            try:
+                return self._finish(tx, state, returned, None), None
+            except exc.Unsupported as error:
+                self._note(tx, error)
+                return None, error.visit if error.visit is not None else tx.visits - 1
+        except BreakReached as reached:
+            return self._finish_break(tx, state, reached.index)
+        except exc.Unsupported as error:
+            self._note(tx, error)
+            if error.visit is None and tx.take_back():
+                return self._finish_break(tx, state, tx.current.index)
+            return None, error.visit if error.visit is not None else tx.visits - 1
+        except ObservedException as error:
+            self._note(tx, self._uncaught(tx, error))
+            return None, tx.visits - 1
 
     def _internal_error(self, tx: Translator, error: Exception, visit: int | None) -> int | None:
         """Where to break because of a fault of ours; None if that has been tried."""
@@ -268,7 +273,10 @@ class _FrameCompiler:
             break_index = self._break_start(tx, break_index)
         output.effects.check_outer_tracebacks()
         plan = Plan()
-        self._emit(tx, plan, 0, returned, break_index, dry=True)
+        try:
+            self._emit(tx, plan, 0, returned, break_index, dry=True)
+        except RecursionError:
+            raise exc.Unsupported("unsupported_value", "rebuilding a value that is nested too deeply") from None
         outputs = plan.output_list
         changes = output.state_changes()
         finished = output.finish(outputs)
@@ -548,6 +556,13 @@ class _FrameCodegen(Codegen):
     def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
         written = self._effects.attributes_of(value)
         return {n: v for n, v in written.items() if v is not MISSING}
+
+    def load_class(self, cls: type) -> None:
+        made = self._effects.tracker_of(cls)
+        if isinstance(made, MadeClassVariable):
+            self.push(made)
+        else:
+            self.emit.load_const(cls)
 
     def check_traceback(self, value: VariableTracker) -> None:
         self._effects.check_traceback(value)

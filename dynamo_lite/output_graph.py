@@ -59,6 +59,7 @@ class OutputGraph:
         self.state_at_entry = state_now()
         self.open_modes: list[InferenceModeVariable] = []
         self.operations = 0
+        self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
         self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
         self._line_texts: dict[tuple[types.CodeType, int], str] = {}
 
@@ -170,6 +171,8 @@ class OutputGraph:
     ) -> fx.Node:
         """Adds a node with its fake value, effects and the user's stack."""
         node = self.graph.create_node(op, target, args, kwargs)
+        for argument in node.all_input_nodes:
+            _refuse_foreign(argument)
         node.meta["example_value"] = value
         node.meta["impure"] = impure
         node.stack_trace = tx.stack_text()
@@ -218,6 +221,8 @@ class OutputGraph:
         for function, args in changes_between(state_now(), self.state_at_entry):
             node = self.graph.create_node("call_function", function, args, {})
             node.meta.update(example_value=None, impure=True)
+        for tensor in outputs:
+            _refuse_foreign(tensor.node)
         self.graph.output(tuple(t.node for t in outputs))
         self._remove_dead_nodes()
         if not outputs and not any(_does_something(n) for n in self.graph.nodes):
@@ -272,6 +277,12 @@ def _quiet_failures() -> Iterator[None]:
         yield
     finally:
         _failures.quiet = outer
+
+
+def _refuse_foreign(node: fx.Node) -> None:
+    """A tensor that a part of the trace made whose nodes have become a graph of their own is not to be had outside."""
+    if node._erased:
+        raise exc.Unsupported("autograd_in_graph", "a tensor that a function run by torch has made is used outside of it")
 
 
 def _does_something(node: fx.Node) -> bool:

@@ -7,6 +7,8 @@ Invariant: a real object is never changed while tracing.
 """
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .exc import Unsupported
@@ -33,6 +35,7 @@ class SideEffects:
         self._mutated: dict[int, VariableTracker] = {}
         self._globals: dict[int, tuple[dict[str, Any], Source, dict[str, Any]]] = {}
         self._raised: dict[int, tuple[VariableTracker, int]] = {}
+        self._touched: list[VariableTracker | None] = []
         self.epoch = 0
 
     # -- identity
@@ -51,16 +54,40 @@ class SideEffects:
         known = self._trackers.get(id(value))
         return known is not None and id(known[1]) in self._mutated
 
+    # -- parts of a trace
+    def forget_trackers(self) -> dict[int, tuple[Any, VariableTracker]]:
+        """From now on every object from outside is met, and guarded, anew; gives what to call
+        :meth:`remember_trackers` with."""
+        known, self._trackers = self._trackers, {}
+        return known
+
+    def remember_trackers(self, known: dict[int, tuple[Any, VariableTracker]]) -> None:
+        """The trackers from before :meth:`forget_trackers`."""
+        known.update((key, entry) for key, entry in self._trackers.items() if key not in known)
+        self._trackers = known
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[list[VariableTracker | None]]:
+        """Collects what is changed inside; None stands for globals."""
+        outer, self._touched = self._touched, []
+        try:
+            yield self._touched
+        finally:
+            outer += self._touched
+            self._touched = outer
+
     # -- changes
     def mutate(self, tracker: VariableTracker) -> None:
         """Announces a change of the contents of a list, dict, set or cell."""
         self.epoch += 1
+        self._touched.append(tracker)
         if tracker.source is not None:
             self._mutated[id(tracker)] = tracker
 
     def advance(self, tracker: VariableTracker) -> None:
         """Announces a change of an object that exists in the trace alone, such as an iterator's position."""
         self.epoch += 1
+        self._touched.append(tracker)
 
     def attributes_of(self, tracker: VariableTracker) -> dict[str, Any]:
         """The attributes written in this trace: name -> tracker, or MISSING where deleted."""
@@ -75,6 +102,7 @@ class SideEffects:
     def store_attr(self, tracker: VariableTracker, name: str, value: Any) -> None:
         """Announces that an attribute is set, or deleted with MISSING."""
         self.epoch += 1
+        self._touched.append(tracker)
         written = self._attributes.setdefault(id(tracker), (tracker, {}))[1]
         if value is MISSING or written.get(name, MISSING) is MISSING:
             written.pop(name, None)  # set anew, it comes last; set again, it keeps its place
@@ -114,6 +142,7 @@ class SideEffects:
     def store_global(self, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
         """Announces that a global is set, or deleted with MISSING."""
         self.epoch += 1
+        self._touched.append(None)
         self._globals.setdefault(id(space), (space, source, {}))[2][name] = value
 
     # -- replay

@@ -68,6 +68,7 @@ MODULES: dict[str, Decision] = {
     "torch.nn.modules": _INLINE,
     "torch.amp": _INLINE,
     "torch.autograd.grad_mode": _INLINE,
+    "torch.autograd.function": _INLINE,
     # ... and what acts on torch itself is called.
     "torch.autograd": _skip("autograd_in_graph", "it belongs to the autograd engine"),
     "torch._functorch": _skip("functorch", "it runs under a functorch level"),
@@ -126,12 +127,12 @@ MODULES: dict[str, Decision] = {
 # Functions by identity, where their module's row does not fit.
 FUNCTIONS: dict[Any, Decision] = {
     torch.nn.functional.multi_head_attention_forward: _INLINE,
-    collections.namedtuple: Decision(Rule.CONSTANT),
     # os.environ is a dict in disguise.
     type(os.environ).__getitem__: _INLINE,
     os.environ.encodekey: _INLINE,
     os.environ.decodevalue: _INLINE,
     os.getenv: _INLINE,
+    torch.autograd.Function.apply.__func__: _GRAPH,  # type: ignore[attr-defined]
     torch.compiler.is_compiling: _GRAPH,
     torch.compiler.is_dynamo_compiling: _GRAPH,
     torch.compiler.is_exporting: _GRAPH,

@@ -11,6 +11,7 @@ LAYERS = [
     "config", "break_kinds", "exc", "log",
     "backends",
     "fake_mode",
+    "graph_calls",
     "bytecode",
     "source",
     "guards",

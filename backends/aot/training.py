@@ -7,10 +7,11 @@ that nobody sent is no gradient, and views of inputs and of results are views th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
@@ -23,7 +24,8 @@ TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (c
 
 
 def training_function(
-    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call]
+    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    checks: Sequence[Callable[[], None]] = (),
 ) -> Call:
     """The function of the captured graph's inputs that takes part in autograd.
 
@@ -33,10 +35,11 @@ def training_function(
         saved: what goes to the backward pass.
         backward_for: the compiled backward pass for the values to which gradients come in; called once for each
             such choice, when it first occurs.
+        checks: called before each backward pass; they raise if it must not run as it was compiled.
     """
     if not any(joint.differentiable):
         return _Results(joint.results, _without_autograd(forward))
-    apply = _autograd_function(joint, forward, saved, backward_for).apply
+    apply = _autograd_function(joint, forward, saved, backward_for, checks).apply
     plain = [result.recipe for result in joint.results]
     if plain == [ValueOutput(i) for i in range(len(joint.values))]:
         return apply  # type: ignore[no-any-return]
@@ -92,7 +95,8 @@ def _without_autograd(forward: Call) -> Call:
 
 
 def _autograd_function(
-    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call]
+    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    checks: Sequence[Callable[[], None]],
 ) -> type[torch.autograd.Function]:
     count = len(joint.values)
     fixed = [i for i, differentiable in enumerate(joint.differentiable) if not differentiable]
@@ -123,6 +127,8 @@ def _autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+            for check in checks:
+                check()
             given = tuple(grad is not None for grad in grads)
             call = backwards.get(given) or backward_call(given)
             tangents = [_in_layout(g, *layouts[i]) for i, g in enumerate(grads) if g is not None]
@@ -134,6 +140,12 @@ def _autograd_function(
             return tuple(None if g is None else _marked(g) for g in made)
 
     return Compiled
+
+
+def backward_checks(gm: GraphModule) -> list[Callable[[], None]]:
+    """What the calls of user's functions in a captured graph have to check before their gradients are computed."""
+    return [check for node in gm.graph.nodes if node.op == "call_function"
+            for check in getattr(node.target, "checks", list)()]
 
 
 def _call_backward(call: Call, saved: tuple[Any, ...], tangents: list[torch.Tensor]) -> tuple[Any, ...]:

@@ -124,6 +124,15 @@ class GuardSet:
         """Requires that looking up `name` in the bases of `cls` finds `value` (or the missing marker) as before."""
         self._class_names.setdefault(id(cls), (cls, {}))[1].setdefault(name, value)
 
+    def merge(self, other: GuardSet) -> None:
+        """Requires all that another set requires."""
+        for guard in other._guards.values():
+            self.add(guard.source, guard.kind, *guard.expected)
+        self.distinct(list(other._distinct.values()))
+        for cls, names in other._class_names.values():
+            for name, value in names.items():
+                self.class_attribute(cls, name, value)
+
     def all(self) -> list[Guard]:
         """Every guard; class guards gathered, one for a class."""
         guards = list(self._guards.values())

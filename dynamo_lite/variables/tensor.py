@@ -75,6 +75,7 @@ _METADATA_ATTRIBUTES = frozenset({
     "is_mps", "is_xpu", "is_vulkan", "is_nested", "is_sparse_csr", "is_maia", "is_mtia", "is_ipu", "is_xla", "itemsize",
     "nbytes", "requires_grad", "is_leaf", "names", "retains_grad",
 })
+_LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "is_non_overlapping_and_dense", torch.Tensor.stride})
 PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 

@@ -1,0 +1,174 @@
+"""Callables that a graph holds for the user's own: functions that were traced to graphs of their own.
+
+A node calls such an object like any function of torch, so a backend that runs the graph as it is gets eager's
+behaviour, and one that records what the graph does on fake tensors, autograd included, sees the user's formulas.
+
+Invariant: a call reads nothing but its arguments; what else the user's code has read is guarded, for a backward pass
+again when it runs.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+
+_TWICE = "a gradient of {}, whose backward pass is not differentiable itself (once_differentiable, no_grad), was used"
+
+
+class GraphCall:
+    """The base class: what ``torch.fx`` asks of a function.
+
+    Args:
+        name: what the node is called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = __name__
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.__name__}>"
+
+    def checks(self) -> list[Callable[[], None]]:
+        """To be called before the backward pass by whoever runs it in another form than this object's."""
+        return []
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SavedValue:
+    """A tensor that goes from the forward to the backward pass.
+
+    Attributes:
+        kind: "argument", "result" or "made", with an index into the call's arguments, or into what the forward graph
+            returns.
+        index: see `kind`.
+        checked: whether it went through ``ctx.save_for_backward``, so that autograd watches it.
+    """
+
+    kind: str
+    index: int
+    checked: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BackwardGraph:
+    """The user's backward pass for one choice of incoming gradients.
+
+    Attributes:
+        graph: from the saved tensors, then the incoming gradients that are there, to the gradients of the arguments.
+        layouts: the strides of incoming gradients that the trace relied on; None where it did not.
+        error: what the user's function raised in place of that.
+    """
+
+    graph: fx.GraphModule | None
+    layouts: tuple[tuple[int, ...], ...] | None = None
+    error: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """A traced ``torch.autograd.Function``.
+
+    Attributes:
+        forward: from the call's arguments to the results, then the tensors made for the backward pass alone.
+        results: how many of these are results.
+        inputs: how many of the arguments the user passed as such; the others have no gradient.
+        saved: what the backward graphs read.
+        dirty: arguments that the forward pass changes in place.
+        fixed: results that are not differentiable.
+        materialize: whether missing gradients come as zeros.
+        backwards: by which results' gradients are there; empty where no gradient can be asked for.
+        once: whether the backward pass switches grad mode, so that its gradients can't be differentiated again.
+        once_by_wrapper: whether ``once_differentiable`` does; then they may where no incoming gradient requires grad.
+        check: raises if something has changed that the backward pass read while it was traced; None if nothing can.
+    """
+
+    forward: fx.GraphModule
+    results: int
+    inputs: int
+    saved: tuple[SavedValue, ...]
+    dirty: tuple[int, ...]
+    fixed: tuple[int, ...]
+    materialize: bool
+    backwards: dict[tuple[bool, ...], BackwardGraph]
+    once: bool
+    once_by_wrapper: bool
+    check: Callable[[], None] | None
+
+
+class FunctionCall(GraphCall):
+    """A ``torch.autograd.Function`` of the user's: called with tensors, gives a tuple of tensors."""
+
+    def __init__(self, name: str, spec: FunctionSpec) -> None:
+        super().__init__(name)
+        self.spec = spec
+        self._function = _make_function(name, spec)
+
+    def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self._function.apply(*args)  # type: ignore[no-any-return]
+
+    def checks(self) -> list[Callable[[], None]]:
+        return [self.spec.check] if self.spec.check is not None else []
+
+
+def _make_function(name: str, spec: FunctionSpec) -> type[torch.autograd.Function]:
+    class Captured(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            made = spec.forward.forward(*args)
+            if spec.dirty:
+                ctx.mark_dirty(*(args[i] for i in spec.dirty))
+            if spec.fixed:
+                ctx.mark_non_differentiable(*(made[i] for i in spec.fixed))
+            if not spec.materialize:
+                ctx.set_materialize_grads(False)
+            values = [(args if s.kind == "argument" else made)[s.index] for s in spec.saved]
+            ctx.save_for_backward(*(v for v, s in zip(values, spec.saved) if s.checked))
+            ctx.plain = [v for v, s in zip(values, spec.saved) if not s.checked]
+            return tuple(made[: spec.results])
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+            if spec.check is not None and _runs_for_real(grads):
+                spec.check()
+            found = spec.backwards.get(tuple(g is not None for g in grads))
+            if found is None or found.graph is None:
+                reason = found.error if found is not None else "gradients were not expected when it was captured"
+                raise RuntimeError(f"backward of {name}: {reason}")
+            incoming = [g for g in grads if g is not None]
+            if found.layouts is not None:
+                incoming = [_in_layout(g, s) for g, s in zip(incoming, found.layouts)]
+            checked, plain = iter(ctx.saved_tensors), iter(ctx.plain)
+            saved = [next(checked) if s.checked else next(plain) for s in spec.saved]
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # its nodes set what was set in the trace
+                made = found.graph.forward(*saved, *incoming)
+            refused = spec.once and (not spec.once_by_wrapper or any(g.requires_grad for g in incoming))
+            if refused and torch.is_grad_enabled():
+                made = tuple(None if g is None else _refusing(g, name) for g in made)
+            return (*made, *[None] * (len(ctx.needs_input_grad) - len(made)))
+
+    Captured.__name__ = Captured.__qualname__ = name
+    return Captured
+
+
+def checks_in(graph: fx.GraphModule) -> list[Callable[[], None]]:
+    """The checks of all calls in a graph."""
+    return [check for node in graph.graph.nodes if isinstance(node.target, GraphCall) for check in node.target.checks()]
+
+
+def _runs_for_real(grads: tuple[torch.Tensor | None, ...]) -> bool:
+    return not any(isinstance(g, torch._subclasses.FakeTensor) for g in grads)
+
+
+def _in_layout(grad: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    if grad.stride() == strides:
+        return grad
+    return torch.empty_strided(grad.shape, strides, dtype=grad.dtype, device=grad.device).copy_(grad)
+
+
+def _refusing(grad: torch.Tensor, name: str) -> torch.Tensor:
+    error = torch._C._functions.DelayedError(_TWICE.format(name).encode(), 1)
+    return error(grad.detach().requires_grad_())  # type: ignore[no-any-return]
