@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dynamo_lite.backends.aot.decompositions import foreach, normalization
+from dynamo_lite.backends.aot.decompositions import convolution, foreach, normalization
 
 REQUIRED: dict[Any, Callable[..., Any]] = {**foreach.table(), **normalization.REQUIRED}
-FOR_KERNELS: dict[Any, Callable[..., Any]] = {**REQUIRED, **normalization.FOR_KERNELS}
+FOR_KERNELS: dict[Any, Callable[..., Any]] = {
+    **REQUIRED, **normalization.FOR_KERNELS, **convolution.FOR_KERNELS}

@@ -1,0 +1,66 @@
+"""The weight's gradient of a convolution as a matrix product: right in every geometry, chosen where it pays."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite.backends.aot.decompositions import convolution
+
+GEOMETRIES = {
+    "plain": dict(padding=1),
+    "strided": dict(stride=2, padding=1),
+    "uneven": dict(stride=(2, 1), padding=(0, 2)),
+    "dilated": dict(dilation=2, padding=2),
+    "pointwise": dict(kernel=1),
+    "pointwise strided": dict(kernel=1, stride=2),
+    "whole image": dict(kernel=5),
+    "one dimension": dict(fn=F.conv1d, rank=1, padding=1),
+    "three dimensions": dict(fn=F.conv3d, rank=3, padding=1, stride=2),
+}
+
+
+def gradients(fn, *inputs):
+    inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
+    fn(*inputs).square().sum().backward()
+    return [x.grad for x in inputs]
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize("input_needs_gradient", [True, False])
+def test_geometries(monkeypatch, name, input_needs_gradient):
+    monkeypatch.setattr(convolution, "_product_is_faster", lambda *_: True)
+    geometry = dict(GEOMETRIES[name])
+    fn, rank, kernel = geometry.pop("fn", F.conv2d), geometry.pop("rank", 2), geometry.pop("kernel", 3)
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, *[5, 6, 7][:rank], requires_grad=input_needs_gradient)
+    w = torch.randn(4, 3, *[kernel] * rank, requires_grad=True)
+    b = torch.randn(4, requires_grad=True)
+
+    def f(x, w, b):
+        return fn(x, w, b, **geometry)
+
+    dynamo_lite.reset()
+    for p, q in zip(gradients(f, x, w, b), gradients(dynamo_lite.compile(f), x, w, b)):
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("geometry", [dict(groups=2, padding=1), dict(padding=1, memory_format=torch.channels_last),
+                                      dict(padding=1, dtype=torch.float64)])
+def test_left_to_the_library(monkeypatch, geometry):
+    monkeypatch.setattr(convolution, "_product_is_faster", lambda *_: True)
+    memory_format = geometry.pop("memory_format", torch.contiguous_format)
+    dtype, groups = geometry.pop("dtype", torch.float32), geometry.get("groups", 1)
+    x = torch.randn(2, 4, 5, 5, dtype=dtype).to(memory_format=memory_format)
+    w = torch.randn(6, 4 // groups, 3, 3, dtype=dtype).to(memory_format=memory_format).requires_grad_()
+    f = lambda x, w: F.conv2d(x, w, **geometry)  # noqa: E731
+    dynamo_lite.reset()
+    for p, q in zip(gradients(f, x, w), gradients(dynamo_lite.compile(f), x, w)):
+        torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-4)
+
+
+def test_chosen_for_large_weights_on_small_images():
+    def chosen(n, c, k, side, kernel):
+        return convolution._product_is_faster(torch.empty(n, k, side, side), torch.empty(k, c, kernel, kernel))
+
+    assert chosen(4, 512, 512, 2, 3) and chosen(4, 256, 512, 2, 3)
+    assert not chosen(4, 64, 64, 16, 3) and not chosen(32, 3, 64, 112, 7)
