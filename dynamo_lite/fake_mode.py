@@ -19,6 +19,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dynamo_lite import fake_strides
+
 __all__ = ["FakeTensor", "TraceFakeMode"]
 
 _raw_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
@@ -150,7 +152,49 @@ class TraceFakeMode(FakeTensorMode):
             self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
         func = _SAME_METADATA.get(func, func)
         with _config_stand_in():
-            return _raw_dispatch(self, func, types, args, kwargs or {})
+            result = _raw_dispatch(self, func, types, args, kwargs or {})
+            if func in fake_strides.RULES:
+                result = self._with_strides_of_eager(func, types, args, kwargs or {}, result)
+            return result
+
+    def _with_strides_of_eager(self, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """See ``fake_strides``. A view stays one."""
+        first = result[0] if isinstance(result, tuple) else result
+        if not isinstance(first, FakeTensor) or not fake_strides.is_concerned(first):
+            return result
+        strides = fake_strides.RULES[func](func, args, kwargs, first)
+        if strides is None or tuple(strides) == first.stride():
+            return result
+        size = tuple(first.shape)
+        if func in fake_strides.VIEWS:
+            place = (args[0], size, tuple(strides), args[0].storage_offset())
+            return _raw_dispatch(self, torch.ops.aten.as_strided.default, types, place, {})
+
+        def made(part: FakeTensor) -> Any:
+            if tuple(part.shape) != size:
+                return part
+            like = {"dtype": part.dtype, "device": part.device}
+            return _raw_dispatch(self, torch.ops.aten.empty_strided.default, types, (size, tuple(strides)), like)
+
+        if isinstance(result, tuple):
+            every = func in fake_strides.EVERY_RESULT
+            return tuple(made(part) if every or part is first else part for part in result)
+        return made(first)
+
+
+@contextlib.contextmanager
+def saved_tensors_hooks_suspended() -> Iterator[None]:
+    """What autograd saves inside is nobody else's business: fake tensors must not reach the hooks of the program."""
+    autograd = torch._C._autograd
+    hooks = []
+    while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(pair)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(pack, unpack)
 
 
 @functools.cache

@@ -110,13 +110,20 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
 
 @contextlib.contextmanager
 def global_state_kept() -> Iterator[None]:
-    """Grad mode as before, whatever nodes of the graph switched; and no fake tensor left in autocast's cache of
-    casts.
+    """Grad mode as before, whatever nodes of the graph switched; no fake tensor left in autocast's cache of casts, nor
+    shown to the program's hooks on what autograd saves.
     """
     grad = torch.is_grad_enabled()
+    autograd = torch._C._autograd
+    hooks = []
+    while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(pair)
+        autograd._pop_saved_tensors_default_hooks()
     try:
         yield
     finally:
+        for pack, unpack in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(pack, unpack)
         torch._C._set_grad_enabled(grad)
         if torch.is_autocast_enabled("cpu"):
             torch.clear_autocast_cache()
@@ -283,7 +290,8 @@ class Recorder(TorchDispatchMode):
                 computed = self._record_outside(form.target, args, rest)
             else:
                 computed = form.target(*args, **rest)
-        results = list(computed) if len(form.mutated) + form.own > 1 else [computed]
+        several = len(form.mutated) + form.own > 1 or isinstance(form.target, ops.Functionalized)
+        results = list(computed) if several else [computed]
         new_values = results[form.own:]
         for target, value in zip(targets, new_values):
             pairs = zip(target, value) if isinstance(target, (list, tuple)) else ((target, value),)
@@ -297,7 +305,7 @@ class Recorder(TorchDispatchMode):
         return tuple(returned) if returned else None
 
     def _write(self, target: torch.Tensor, value: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
-        if target.shape != value.shape and target.numel() != value.numel() and kwargs.get("out") is not None:
+        if target.shape != value.shape and kwargs.get("out") is not None:
             # An `out` tensor is resized to fit. Its memory is then its own.
             if self._is_input(target):
                 raise CannotFunctionalize(f"{func} resizes an input")

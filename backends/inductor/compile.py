@@ -80,6 +80,9 @@ def inductor_lite(
             aten = record(gm, example_inputs, FOR_KERNELS if native else REQUIRED)
     except CannotFunctionalize as e:
         return _run_eager(gm, str(e))
+    except Exception as e:
+        what = "it can't be recorded (a fault of dynamo_lite, please report it)"
+        return _run_eager(gm, f"{what}: {type(e).__name__}: {e}", fault=True)
     if log.enabled("aot_graphs"):
         log.artifact("aot_graphs").info("%s", aten.describe())
     scopes = {
@@ -194,9 +197,9 @@ def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]
     return call
 
 
-def _run_eager(gm: GraphModule, reason: str) -> Callable[..., Any]:
+def _run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[..., Any]:
     if log.first_time("fallbacks", reason):
-        log.artifact("fallbacks").info("a graph runs in eager: %s", reason)
+        log.artifact("fallbacks").log(logging.WARNING if fault else logging.INFO, "a graph runs in eager: %s", reason)
     metrics.count_fallback(reason)
     return gm.forward
 

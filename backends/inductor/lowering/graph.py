@@ -218,13 +218,13 @@ class GraphLowering:
         buffer = self.buffers[name] = Buffer(name, size, stride, dtype, device)
         return buffer
 
-    def realize(self, x: TensorValue, fresh: bool = False) -> str:
+    def realize(self, x: TensorValue, fresh: bool = False, gaps: bool = False) -> str:
         """Puts ``x`` in memory of its own layout and makes it a load from there. Does nothing if it is a load already,
-        unless
-        ``fresh``. Returns the buffer's name."""
+        unless ``fresh``. A layout with gaps becomes a contiguous one, unless ``gaps``. Returns the buffer's name."""
         if x.node.op == "load" and not fresh:
             return x.node.attr[0]
-        stride = x.stride if x.stride is not None and _dense(x.shape, x.stride) else ix.contiguous_strides(x.shape)
+        fits = x.stride is not None and (_separate if gaps else _dense)(x.shape, x.stride)
+        stride = x.stride if fits and x.stride is not None else ix.contiguous_strides(x.shape)
         buffer = self.new_buffer(x.shape, stride, x.dtype, x.device)
         variables = shape_vars(x.shape)
         index = buffer.load_index(variables)
@@ -432,10 +432,22 @@ class GraphLowering:
                 and (_same_layout(value.shape, layout[1], self.buffers[layout[0]]))
                 and (_same_strides(value.shape, layout[1], value.stride))
             )
-            name = layout[0] if own and layout is not None else self.realize(value, fresh=True)
+            name = layout[0] if own and layout is not None else self.realize(value, fresh=True, gaps=True)
             taken.add(name)
-            out.append(name)
+            out.append(self._exactly_laid_out(name, value))
         return tuple(out)
+
+    def _exactly_laid_out(self, name: str, value: TensorValue) -> str:
+        """A name of the buffer under which dimensions that have no second element have eager's strides, too."""
+        buffer = self.buffers[name]
+        if value.stride is None or buffer.stride == value.stride:
+            return name
+        if any(isinstance(operation, LoopNest) and operation.buffer is buffer for operation in self.operations):
+            buffer.stride = value.stride
+            return name
+        view = self.new_buffer(value.shape, value.stride, value.dtype, value.device)
+        self.emit(prog.View(view.name, name))
+        return view.name
 
 
 def symbols_by_name(expressions: Iterable[Any]) -> dict[str, Any]:
@@ -479,6 +491,18 @@ def _dense(shape: Shape, stride: Shape) -> bool:
         if s != expected:
             return any(n == 0 for n in shape)
         expected *= n  # type: ignore[assignment, operator]
+    return True
+
+
+def _separate(shape: Shape, stride: Shape) -> bool:
+    """Whether no two elements of the layout share memory; there may be gaps between them."""
+    if _dense(shape, stride) or any(is_size(n, 0) for n in shape):
+        return True
+    end = 1
+    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
+        if s < end:  # type: ignore[operator]
+            return False
+        end = s * (n - 1) + end  # type: ignore[operator, assignment]
     return True
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
+from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.promotion import Operand, elementwise, result_type, to_float
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
@@ -69,7 +70,8 @@ def remainder(ops: Builder, a: Node, b: Node) -> Node:
     return ops.op("where", wrong, ops.op("add", m, b), m)
 
 
-def floor_divide(ops: Builder, a: Node, b: Node) -> Node:
+def floor_divide(ops: Builder, a: Node, b: Node, rounded: Callable[[Node], Node] = lambda x: x) -> Node:
+    """Python's ``//``. ``rounded`` is applied to each intermediate result: eager has 16-bit ones of 16-bit operands."""
     zero = like(ops, a, 0)
     if not a.dtype.is_floating_point:
         q = ops.op("tdiv", a, b)
@@ -78,15 +80,14 @@ def floor_divide(ops: Builder, a: Node, b: Node) -> Node:
         inexact = ops.op("ne", ops.op("tmod", a, b), zero)
         down = ops.op("and", inexact, ops.op("xor", ops.op("lt", a, zero), ops.op("lt", b, zero)))
         return ops.op("where", down, ops.op("sub", q, like(ops, q, 1)), q)
-    quotient = ops.op("div", a, b)
-    m = ops.op("fmod", a, b)
-    div = ops.op("div", ops.op("sub", a, m), b)
+    quotient = rounded(ops.op("div", a, b))
+    m = rounded(ops.op("fmod", a, b))
+    div = rounded(ops.op("div", rounded(ops.op("sub", a, m)), b))
     wrong = ops.op("and", ops.op("ne", m, zero), ops.op("xor", ops.op("lt", b, zero), ops.op("lt", m, zero)))
-    div = ops.op("where", wrong, ops.op("sub", div, like(ops, a, 1)), div)
+    div = ops.op("where", wrong, rounded(ops.op("sub", div, like(ops, a, 1))), div)
     low = ops.op("floor", div)
-    low = ops.op(
-        "where", ops.op("gt", ops.op("sub", div, low), like(ops, a, 0.5)), ops.op("add", low, like(ops, a, 1)), low
-    )
+    far = ops.op("gt", rounded(ops.op("sub", div, low)), like(ops, a, 0.5))
+    low = ops.op("where", far, rounded(ops.op("add", low, like(ops, a, 1))), low)
     result = ops.op("where", ops.op("ne", div, zero), low, ops.op("copysign", zero, quotient))
     return ops.op("where", ops.op("eq", b, zero), quotient, result)
 
@@ -229,7 +230,7 @@ _predicate(aten.logical_not.default, lambda ops, x: ops.op("not", ops.cast(x, to
 def _scaled(g: GraphLowering, alpha: Number, add: str, dtype: torch.dtype) -> Callable[[Node, Node], Node]:
     def make(a: Node, b: Node) -> Node:
         if a.dtype is torch.bool:
-            return g.ops.op("or", a, b)
+            return g.ops.op("or", a, b) if alpha else a
         if alpha == 1:
             return g.ops.op(add, a, b)
         scale = g.ops.cast(g.ops.const(-alpha if add == "sub" else alpha, dtype), b.dtype)
@@ -287,11 +288,21 @@ def div_mode(g: GraphLowering, self: Operand, other: Operand, rounding_mode: str
         return div(g, self, other)
     if not _safe_divisor(other, dtype) or other == -1:
         return NotImplemented
+
+    def rounded(x: Node) -> Node:
+        """Eager divides two 16-bit tensors step by step in their own dtype; by a number, in float32."""
+        one = not isinstance(other, TensorValue) or not other.ndim
+        return x if one or dtype not in HALF else g.ops.cast(g.ops.cast(x, dtype), x.dtype)
+
     if rounding_mode == "floor":
-        return elementwise(g, lambda a, b: floor_divide(g.ops, a, b), self, other, exact_scalar=True)
+        return elementwise(g, lambda a, b: floor_divide(g.ops, a, b, rounded), self, other, exact_scalar=True)
     if not dtype.is_floating_point:
         return elementwise(g, lambda a, b: g.ops.op("tdiv", a, b), self, other, exact_scalar=True)
-    return elementwise(g, lambda a, b: g.ops.op("trunc", g.ops.op("div", a, b)), self, other, exact_scalar=True)
+
+    def truncated(a: Node, b: Node) -> Node:
+        return g.ops.op("trunc", rounded(g.ops.op("div", a, b)))
+
+    return elementwise(g, truncated, self, other, exact_scalar=True)
 
 
 @register_lowering(aten.floor_divide.default, aten.floor_divide.Scalar)
@@ -420,8 +431,11 @@ def where(g: GraphLowering, condition: TensorValue, self: TensorValue, other: Te
 
 
 @register_lowering(aten.hardtanh.default)
-def hardtanh(g: GraphLowering, self: TensorValue, min_val: Number = -1, max_val: Number = 1) -> TensorValue:
-    return clamp(g, self, min_val, max_val)
+def hardtanh(g: GraphLowering, self: TensorValue, min_val: Number = -1, max_val: Number = 1) -> Any:
+    if self.dtype.is_floating_point:
+        return clamp(g, self, min_val, max_val)
+    # The dtype stays; what isn't signed is refused by the library.
+    return clamp(g, self, int(min_val), int(max_val)) if self.dtype.is_signed else NotImplemented
 
 
 @register_lowering(aten.clamp.default)

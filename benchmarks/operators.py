@@ -1,0 +1,494 @@
+"""Which operators the default backend computes as eager does: every operator of torch's own op_db, compiled.
+
+    python benchmarks/operators.py [--only NAME ...] [--dtypes float32 ...] [--samples N] [--jobs N] [--write FILE]
+
+All of an operator's sample inputs (some of them laid out with gaps) are one compiled function; its results, their
+dtypes and strides, its effects on its arguments and on the random generator are compared with eager's: bit for bit
+where eager's arithmetic has one answer, closely elsewhere. In float32 the same goes for the gradients, the in-place
+form and the form with ``out``. Where something differs, each sample is tried by itself, so that the report can name it.
+Operators run in processes of their own, so one that crashes is an entry of the report and no more.
+"""
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import linecache
+import logging
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+import dynamo_lite
+
+if "expecttest" not in sys.modules:
+    # torch's test helpers import it for what is not used here.
+    sys.modules["expecttest"] = types.SimpleNamespace(TestCase=object, assert_expected_inline=None)  # type: ignore
+from torch.testing._internal.common_methods_invocations import op_db
+
+DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
+SAMPLES = 8
+TIMEOUT_S = 300
+
+# Contents that nothing determines.
+UNDETERMINED = {
+    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "as_strided_empty",
+}
+# Eager's arithmetic has one right answer here; everything that isn't of a floating-point dtype is exact as well.
+EXACT = {
+    "abs", "add", "sub", "rsub", "mul", "div", "neg", "positive", "reciprocal", "sign", "floor", "ceil", "trunc",
+    "round", "frac", "maximum", "minimum", "fmax", "fmin", "clamp", "clamp_min", "clamp_max", "where", "masked_fill",
+    "floor_divide", "remainder", "fmod", "copysign", "nextafter", "square", "relu", "amax",
+    "amin", "max", "min", "aminmax", "cummax", "cummin", "cat", "stack", "gather", "index_select", "index_put",
+    "index_fill", "index_copy", "index_add", "scatter", "scatter_add", "take", "take_along_dim", "masked_select",
+    "masked_scatter", "roll", "flip", "tril", "triu", "pad", "repeat", "tile", "repeat_interleave", "sort", "topk",
+    "kthvalue", "median", "mode", "arange", "eye", "full", "ones", "zeros", "clone", "contiguous", "nan_to_num",
+    "heaviside", "logical_not", "nn.functional.relu", "nn.functional.relu6", "nn.functional.hardtanh",
+    "nn.functional.threshold", "nn.functional.max_pool1d", "nn.functional.max_pool2d", "nn.functional.max_pool3d",
+    "nn.functional.pad", "nn.functional.embedding", "nn.functional.leaky_relu", "nn.functional.pixel_shuffle",
+    "nn.functional.unfold", "diff", "bernoulli", "rand_like", "randint", "randint_like", "nn.functional.dropout",
+    "uniform", "randn", "randn_like", "normal", "multinomial", "nn.functional.one_hot", "to", "bfloat16", "half",
+    "float", "double", "view", "reshape", "permute", "transpose", "expand", "as_strided", "unfold", "constant_pad_nd",
+}
+# Relative and absolute: what two good orders of summation differ by.
+CLOSE = {
+    torch.float32: (2e-5, 1e-5), torch.float64: (1e-11, 1e-11), torch.bfloat16: (2e-2, 1e-2),
+    torch.float16: (3e-3, 1e-3), torch.complex64: (2e-5, 1e-5), torch.complex128: (1e-11, 1e-11),
+}
+FORMS = ("forward", "gradient", "in-place", "out")
+FAILING = ("wrong", "error", "crash")
+RANKING = ("generated", "library", "partly eager", "wrong", "error", "crash")
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What happened to one form of one operator in one dtype."""
+
+    name: str
+    dtype: str
+    form: str
+    status: str
+    detail: str = ""
+    library: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass
+class Program:
+    """A function of tensors, written out as source so that nothing but the operator's calls is captured."""
+
+    fn: Callable[..., Any]
+    tensors: list[torch.Tensor]
+    exact: bool
+
+
+# ---------------------------------------------------------------- samples as source
+class Writer:
+    """Writes the calls of one operator's samples as one function."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {"torch": torch}
+        self.tensors: list[torch.Tensor] = []
+        self.lines: list[str] = []
+        self.results: list[str] = []
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def text(self, value: Any) -> str:
+        """An argument as an expression."""
+        if isinstance(value, torch.Tensor):
+            self.tensors.append(value)
+            return f"t{len(self.tensors) - 1}"
+        if type(value) is list:
+            return f"[{', '.join(map(self.text, value))}]"
+        if type(value) is tuple:
+            return f"({''.join(self.text(v) + ', ' for v in value)})"
+        if type(value) is dict:
+            return f"{{{', '.join(f'{k!r}: {self.text(v)}' for k, v in value.items())}}}"
+        if type(value) in (bool, int, str, type(None)) or type(value) is float and math.isfinite(value):
+            return repr(value)
+        return self.constant(value)
+
+    def call(self, fn: Any, sample: Any, form: str, outs: Any = None) -> None:
+        callee = self.constant(fn)
+        first = self.text(sample.input)
+        if form == "in-place":
+            self.lines.append(f"{first} = {first}.clone()")
+            self.results.append(first)
+        args = [first, *map(self.text, sample.args)]
+        args += [f"{k}={self.text(v)}" for k, v in sample.kwargs.items()]
+        if form == "out":
+            args.append(f"out={self.text(outs)}")
+        result = f"r{len(self.results)}"
+        self.lines.append(f"{result} = {callee}({', '.join(args)})")
+        self.results.append(result)
+
+    def function(self) -> Callable[..., Any]:
+        head = f"def program({', '.join(f't{i}' for i in range(len(self.tensors)))}):"
+        source = "\n    ".join([head, *self.lines, f"return ({''.join(r + ', ' for r in self.results)})"]) + "\n"
+        filename = f"<samples {id(self)}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        exec(compile(source, filename, "exec"), self.names)
+        return self.names["program"]
+
+
+def spread(items: list[Any], n: int) -> list[Any]:
+    """``n`` of the items, the first and the last among them."""
+    if len(items) <= n:
+        return items
+    return [items[round(i * (len(items) - 1) / (n - 1))] for i in range(n)]
+
+
+def samples_of(op: Any, dtype: torch.dtype, n: int, gradient: bool) -> list[Any]:
+    torch.manual_seed(0)
+    plain = spread(list(op.sample_inputs("cpu", dtype, requires_grad=gradient)), n)
+    if gradient:
+        return plain
+    return plain + [s.noncontiguous() for s in spread(plain, max(2, n // 4)) if not is_sparse(s)]
+
+
+def is_sparse(sample: Any) -> bool:
+    leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+    return any(isinstance(x, torch.Tensor) and x.layout is not torch.strided for x in leaves)
+
+
+def prepare(op: Any, samples: list[Any], form: str) -> Program | None:
+    """The samples' calls as one function; None if eager refuses them all."""
+    writer = Writer()
+    exact = op.name in EXACT
+    for sample in samples:
+        fn = op.get_inplace() if form == "in-place" else op.op
+        outs = None
+        try:
+            state = torch.get_rng_state()
+            with torch.no_grad():
+                # Some samples are not for this form, or dtype: eager says so.
+                first = sample.input.clone() if form == "in-place" else sample.input
+                result = fn(first, *copies_of(sample.args), **copies_of(sample.kwargs))
+            torch.set_rng_state(state)
+            if form == "out":
+                if not all(isinstance(r, torch.Tensor) for r in pytree.tree_leaves(result)):
+                    continue
+                outs = pytree.tree_map(torch.empty_like, tuple(result) if isinstance(result, tuple) else result)
+                op.op(sample.input, *sample.args, **sample.kwargs, out=outs)
+        except Exception:
+            continue
+        writer.call(fn, sample, form, outs)
+    if not writer.results:
+        return None
+    return Program(writer.function(), writer.tensors, exact)
+
+
+# ---------------------------------------------------------------- running and comparing
+def copies_of(tree: Any) -> Any:
+    return pytree.tree_map(lambda x: copies([x])[0] if isinstance(x, torch.Tensor) else x, tree)
+
+
+def copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same layout and contents in other memory."""
+    made: list[torch.Tensor] = []
+    seen: dict[int, torch.Tensor] = {}
+    for t in tensors:
+        if id(t) in seen:
+            made.append(seen[id(t)])
+            continue
+        if t.layout is not torch.strided or t.is_quantized or t.is_conj() or t.is_neg():
+            twin = t.detach().clone()
+        else:
+            memory = torch.empty(0, dtype=torch.uint8).set_(t.untyped_storage()).clone()
+            twin = torch.empty(0, dtype=t.dtype).set_(memory.untyped_storage(), t.storage_offset(), t.shape, t.stride())
+        made.append(twin.requires_grad_(t.requires_grad))
+        seen[id(t)] = twin
+    return made
+
+
+def run(program: Program, fn: Callable[..., Any], gradient: bool) -> tuple[list[Any], list[torch.Tensor], torch.Tensor]:
+    """Results (and gradients), the arguments afterwards, and where the random generator is."""
+    tensors = copies(program.tensors)
+    torch.manual_seed(1)
+    with torch.set_grad_enabled(gradient):
+        results = pytree.tree_leaves(fn(*tensors))
+    state = torch.get_rng_state()
+    if gradient:
+        outs = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+        inputs = [t for t in tensors if t.requires_grad]
+        if outs and inputs:
+            torch.manual_seed(2)
+            seeds = [torch.randn_like(r) for r in outs]
+            results = [r.detach() if isinstance(r, torch.Tensor) else r for r in results]
+            results += torch.autograd.grad(outs, inputs, seeds, allow_unused=True)
+    return results, tensors, state
+
+
+def difference(op: Any, exact: bool, want: Any, got: Any) -> str:
+    """In words; empty if there is none."""
+    if not isinstance(want, torch.Tensor):
+        same = type(want) is type(got) and (want == got or want != want)
+        return "" if same else f"{want!r} became {got!r}"
+    if not isinstance(got, torch.Tensor):
+        return f"a tensor became {got!r}"
+    if want.dtype is not got.dtype:
+        return f"{want.dtype} became {got.dtype}"
+    if want.shape != got.shape:
+        return f"shape {tuple(want.shape)} became {tuple(got.shape)}"
+    if want.layout is not torch.strided:
+        return difference(op, exact, want.to_dense(), got.to_dense()) if want.layout is got.layout else "layout"
+    if want.stride() != got.stride():
+        return f"strides {want.stride()} of shape {tuple(want.shape)} became {got.stride()}"
+    if want.requires_grad != got.requires_grad:
+        return "requires_grad"
+    if op.name in UNDETERMINED:
+        return ""
+    a, b = want.detach(), got.detach()
+    rtol, atol = (0.0, 0.0) if exact or a.dtype not in CLOSE else CLOSE[a.dtype]
+    try:
+        torch.testing.assert_close(b, a, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as e:
+        text = " ".join(str(e).split())
+        return f"values differ: {text[:200]}"
+    known = ~a.isnan()
+    if exact and a.is_floating_point() and not torch.equal(torch.signbit(a)[known], torch.signbit(b)[known]):
+        return "signs of zeros differ"
+    return ""
+
+
+class Reasons(logging.Handler):
+    """Collects what the logs of graph breaks and fall-backs say."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.said: list[str] = []
+        for name in ("graph_breaks", "fallbacks"):
+            logger = logging.getLogger(f"dynamo_lite.{name}")
+            logger.setLevel(logging.INFO)
+            logger.propagate = False
+            logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(" ".join(record.getMessage().split()))
+
+
+def check(op: Any, program: Program, form: str, reasons: Reasons) -> tuple[str, str, tuple[str, ...]]:
+    """(status, detail, library operations) of a program: eager's results against the compiled one's."""
+    gradient = form == "gradient"
+    try:
+        want = run(program, program.fn, gradient)
+    except Exception as e:
+        return "", f"eager raises {type(e).__name__}", ()
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    reasons.said.clear()
+    try:
+        got = run(program, dynamo_lite.compile(program.fn), gradient)
+    except Exception as e:
+        return "error", f"{type(e).__name__}: {' '.join(str(e).split())[:200]}", ()
+    differs = [difference(op, program.exact and not gradient, a, b) for a, b in zip(want[0], got[0])]
+    if len(want[0]) != len(got[0]):
+        differs.append("another number of results")
+    differs += [d and f"argument afterwards: {d}" for d in (
+        difference(op, program.exact, a, b) for a, b in zip(want[1], got[1]))]
+    if not torch.equal(want[2], got[2]):
+        differs.append("the random generator is elsewhere")
+    found = [d for d in differs if d]
+    metrics = dynamo_lite.metrics()
+    library = tuple(metrics["library_calls"])
+    if found:
+        return "wrong", found[0], library
+    if metrics["fallbacks"] or metrics.get("graph_breaks") or metrics.get("internal_errors"):
+        said = [s for s in reasons.said if not s.startswith("library call")]
+        return "partly eager", said[0][:300] if said else str(metrics["fallbacks"]), library
+    return ("library" if library else "generated"), "", library
+
+
+def outcomes(op: Any, dtype: torch.dtype, forms: list[str], n: int, reasons: Reasons) -> Iterator[Outcome]:
+    for form in forms:
+        gradient = form == "gradient"
+        if form == "in-place" and op.get_inplace() is None or form == "out" and not op.supports_out:
+            continue
+        if gradient and not (op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")):
+            continue
+        samples = samples_of(op, dtype, n, gradient)
+        program = prepare(op, samples, form)
+        if program is None:
+            continue
+        status, detail, library = check(op, program, form, reasons)
+        if status in ("wrong", "error", "partly eager"):
+            alone = []
+            for at, sample in enumerate(samples):
+                one = prepare(op, [sample], form)
+                if one is not None:
+                    status_, detail_, library_ = check(op, one, form, reasons)
+                    rank = RANKING.index(status_) if status_ else -1
+                    alone.append((rank, status_, f"sample {at}: {detail_}", library_))
+            worst = max(alone, key=lambda a: a[0], default=(0, status, detail, library))
+            if RANKING.index(status) <= worst[0] or status == "partly eager":
+                status, detail = worst[1], worst[2]
+            else:
+                detail = f"all samples together: {detail}"
+        if status:
+            yield Outcome(full_name(op), str(dtype).removeprefix("torch."), form, status, detail, library)
+
+
+def full_name(op: Any) -> str:
+    return f"{op.name} {op.variant_test_name}".strip()
+
+
+def operators() -> list[Any]:
+    # "jiterator": operators compiled for CUDA while running.
+    return [op for op in op_db if "jiterator" not in op.name]
+
+
+def work(options: argparse.Namespace) -> None:
+    """In a child process: the outcomes of a range of operators, a line of JSON each."""
+    warnings.simplefilter("ignore")
+    reasons = Reasons()
+    torch.set_num_threads(1)
+    chosen = operators()
+    for at in map(int, options.work.split(",")):
+        op = chosen[at]
+        print(json.dumps({"start": at}), flush=True)
+        for name in options.dtypes:
+            dtype = getattr(torch, name)
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            forms = [f for f in options.forms if name == "float32" or f == "forward"]
+            for outcome in outcomes(op, dtype, forms, options.samples, reasons):
+                print(json.dumps(dataclasses.asdict(outcome)), flush=True)
+        print(json.dumps({"end": at}), flush=True)
+
+
+# ---------------------------------------------------------------- the parent
+def sweep(options: argparse.Namespace) -> list[Outcome]:
+    everything = operators()
+    numbers = [i for i, op in enumerate(everything)
+               if not options.only or any(part == full_name(op) or part == op.name for part in options.only)]
+    numbers = numbers[options.start::options.step]
+    found: list[Outcome] = []
+    slices = [numbers[i::options.jobs] for i in range(options.jobs)]
+    running = [(start(options, left), left) for left in slices if left]
+    while running:
+        child, left = running.pop(0)
+        assert child.stdout is not None
+        current = None
+        for line in child.stdout:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            if "start" in said:
+                current = said["start"]
+            elif "end" in said:
+                left = [n for n in left if n != said["end"]]
+                current = None
+            else:
+                outcome = Outcome(**{**said, "library": tuple(said["library"])})
+                found.append(outcome)
+                if options.verbose or outcome.status in FAILING:
+                    said_of = f"{outcome.name} {outcome.dtype} {outcome.form}"
+                    print(f"{said_of}: {outcome.status} {outcome.detail}", flush=True)
+        child.wait()
+        if current is not None:
+            name = full_name(everything[current])
+            found.append(Outcome(name, ",".join(options.dtypes), "?", "crash", f"exit status {child.returncode}"))
+            print(f"{name}: crash, exit status {child.returncode}", flush=True)
+            left = [n for n in left if n != current]
+            if left:
+                running.append((start(options, left), left))
+    return found
+
+
+def start(options: argparse.Namespace, numbers: list[int]) -> subprocess.Popen[str]:
+    command = [sys.executable, __file__, "--work", ",".join(map(str, numbers)), "--samples", str(options.samples),
+               "--dtypes", *options.dtypes, "--forms", *options.forms]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
+
+
+def report(found: list[Outcome]) -> str:
+    """The table and the lists of docs/operators.md."""
+    lines = ["| dtype, form | operators | generated | library | partly eager | failing | pass |", "|---" * 7 + "|"]
+    groups = dict.fromkeys((o.dtype, o.form) for o in found)
+    for dtype, form in groups:
+        mine = [o for o in found if (o.dtype, o.form) == (dtype, form)]
+        n = collections.Counter(o.status for o in mine)
+        bad = n["wrong"] + n["error"] + n["crash"]
+        lines.append(
+            f"| {dtype}, {form} | {len(mine)} | {n['generated']} | {n['library']} | {n['partly eager']} | {bad} "
+            f"| {100 * (len(mine) - bad) / len(mine):.1f}% |")
+    lines += ["", "## Failing", ""]
+    bad_ones = [o for o in found if o.status in FAILING]
+    lines += [f"- `{o.name}` {o.dtype} {o.form}: {o.status}: {o.detail}" for o in bad_ones] or ["None."]
+    lines += ["", "## Partly eager", "", "A graph break, or a graph that runs in eager; the results are eager's.", ""]
+    eager: dict[str, dict[str, None]] = {}
+    for o in found:
+        if o.status == "partly eager":
+            eager.setdefault(kind_of(o.detail), {})[o.name] = None
+    for reason, names in sorted(eager.items(), key=lambda item: -len(item[1])):
+        lines.append(f"- {reason} ({len(names)}): {', '.join(f'`{n}`' for n in names)}")
+    lines += ["", "## Library operations", "", "In float32, by how many operators' samples call them.", ""]
+    calls = collections.Counter(c for o in found if o.dtype == "float32" for c in o.library)
+    lines += [", ".join(f"`{name.removeprefix('aten.')}` {n}" for name, n in calls.most_common())]
+    return "\n".join(lines) + "\n"
+
+
+def kind_of(detail: str) -> str:
+    """The reason without what is particular to one program."""
+    detail = detail.partition(": ")[2] if detail.startswith("sample ") else detail
+    if detail.startswith("Graph break at "):
+        # "Graph break at FILE:LINE in FUNCTION: what: which"
+        detail = "graph break: " + detail.partition(" in ")[2].partition(": ")[2]
+        detail = detail.partition(" [")[0]
+    return ": ".join(detail.split(": ")[:2])[:140]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--dtypes", nargs="*", default=["float32"], choices=DTYPES)
+    parser.add_argument("--forms", nargs="*", default=list(FORMS), choices=FORMS)
+    parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--start", type=int, default=0, help="the first operator of a slice")
+    parser.add_argument("--step", type=int, default=1, help="every how many operators")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--json", help="file for the outcomes, a line of JSON each")
+    parser.add_argument("--write", help="file for the report, such as docs/operators.md")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("DYNAMO_LITE_CACHE_DIR", folder)
+        found = sweep(options)
+    if options.json:
+        with open(options.json, "w") as file:
+            file.writelines(json.dumps(dataclasses.asdict(o)) + "\n" for o in found)
+    text = report(found)
+    if options.write:
+        with open(options.write, "w") as file:
+            file.write(HEAD + text)
+    print(text)
+    return 1 if any(o.status in FAILING for o in found) else 0
+
+
+HEAD = """# Operators
+
+Written by `benchmarks/operators.py`; its docstring says what is compared, and how. "Generated" means that kernels of
+ours compute all of it, "library" that some of it is a call of an aten operation.
+
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Operators through ``compile``: cases that were wrong once, special values, layouts, random programs."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+
+
+def check(fn, *args, exact=True, rtol=1e-5, atol=1e-6):
+    """The compiled function's results are eager's in value, dtype and layout. Returns what was compiled."""
+    dynamo_lite.reset()
+    want = fn(*args)
+    compiled = dynamo_lite.compile(fn)
+    got = compiled(*args)
+    several = isinstance(want, (tuple, list))
+    for a, b in zip(got if several else [got], want if several else [want]):
+        assert a.dtype is b.dtype and a.shape == b.shape and a.stride() == b.stride(), (a.stride(), b.stride())
+        torch.testing.assert_close(
+            a, b, rtol=0 if exact else rtol, atol=0 if exact else atol, equal_nan=True)
+        if exact and a.is_floating_point():
+            known = ~a.isnan()
+            assert torch.equal(torch.signbit(a[known]), torch.signbit(b[known]))
+    return compiled
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.float32, torch.bfloat16])
+def test_hardtanh_keeps_the_dtype(dtype):
+    check(lambda x: F.hardtanh(x, -2.5, 3.5), torch.arange(-9, 9).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+def test_division_of_16_bit_floats_rounds_step_by_step(dtype, mode):
+    torch.manual_seed(0)
+    x, y = (torch.randn(500) * 20).to(dtype), torch.randn(500).to(dtype)
+
+    def fn(x, y):
+        return [torch.div(x, d, rounding_mode=mode) for d in (y, y[0], 0.3, 3)]
+
+    check(fn, x, y)
+
+
+def test_add_of_bools_with_alpha():
+    x, y = torch.tensor([True, False, False]), torch.tensor([True, True, False])
+    check(lambda x, y: (torch.add(x, y, alpha=False), torch.add(x, y), torch.add(x, y, alpha=True)), x, y)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: x.flip(0), lambda x: x.diff(n=0), lambda x: torch.zeros_like(x), lambda x: x.neg().flip(0),
+    lambda x: torch.slice_scatter(x, x[:1], 0, 0, 1), lambda x: x.contiguous(), lambda x: x.clone() + 1 - 1,
+])
+@pytest.mark.parametrize("x", [
+    torch.ones(5, 0, 20)[:, :, ::2], torch.ones(4)[::2][:1], torch.ones(1, 3, 4), torch.ones(4, 6)[:, ::2],
+    torch.ones(2, 1).expand(2, 4)], ids=["empty", "one", "batch of one", "gaps", "overlapping"])
+def test_strides(fn, x):
+    check(fn, x)
+
+
+def test_strides_of_einsum_of_a_batch_of_one():
+    check(lambda a, b: torch.einsum("aij,jk->aik", a, b), torch.randn(1, 3, 4), torch.randn(4, 4), exact=False)
+
+
+@pytest.mark.parametrize("fn, shape", [
+    (lambda out: torch.arange(1, 9, 2, out=out), (4,)), (lambda out: torch.linspace(0, 1, 5, out=out), (5,)),
+    (lambda out: torch.matmul(torch.ones(1, 3), torch.ones(3, 5), out=out), (1, 5)),
+    (lambda out: torch.matmul(torch.ones(3), torch.ones(3, 5), out=out), (5,)),
+])
+def test_out(fn, shape):
+    want, got = torch.empty(shape), torch.empty(shape)
+    fn(want)
+    assert dynamo_lite.compile(fn)(got) is got
+    assert torch.equal(got, want)
