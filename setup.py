@@ -86,6 +86,11 @@ setup(
             extra_compile_args=C_FLAGS,
             libraries=LIBRARIES,
         ),
+        Extension(
+            "dynamo_lite.backends.inductor._random",
+            ["backends/inductor/_random.c"],
+            extra_compile_args=C_FLAGS,
+        ),
         extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_tensor", "_guard_state"),
     ],
     cmdclass={"build_ext": BuildExtensions},

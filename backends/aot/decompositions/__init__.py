@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dynamo_lite.backends.aot.decompositions import convolution, foreach, normalization
+from dynamo_lite.backends.aot.decompositions import convolution, foreach, losses, masks, normalization
 
 REQUIRED: dict[Any, Callable[..., Any]] = {**foreach.table(), **normalization.REQUIRED}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
-    **REQUIRED, **normalization.FOR_KERNELS, **convolution.FOR_KERNELS}
+    **REQUIRED, **normalization.FOR_KERNELS, **convolution.FOR_KERNELS, **masks.FOR_KERNELS,
+    **losses.FOR_KERNELS}

@@ -52,7 +52,7 @@ def test_left_to_the_library(monkeypatch, geometry):
     dtype, groups = geometry.pop("dtype", torch.float32), geometry.get("groups", 1)
     x = torch.randn(2, 4, 5, 5, dtype=dtype).to(memory_format=memory_format)
     w = torch.randn(6, 4 // groups, 3, 3, dtype=dtype).to(memory_format=memory_format).requires_grad_()
-    f = lambda x, w: F.conv2d(x, w, **geometry)  # noqa: E731
+    f = lambda x, w: F.conv2d(x, w, **geometry)
     dynamo_lite.reset()
     for p, q in zip(gradients(f, x, w), gradients(dynamo_lite.compile(f), x, w)):
         torch.testing.assert_close(q, p, rtol=1e-4, atol=1e-4)

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.aot.ops import RandomFill, copy_strided
+from dynamo_lite.backends.inductor.random import fast_form
+
 aten = torch.ops.aten
 
 _SAME_ARGUMENTS = (
@@ -36,10 +39,14 @@ def _bindings() -> dict[Any, tuple[str, Any]]:
 
 _BINDINGS = _bindings()
 
-TRUSTED_LAYOUTS = frozenset({
+_CERTAIN_LAYOUTS = frozenset({
     aten.linear.default, aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default,
     aten.embedding.default, aten.native_layer_norm.default, aten.cat.default, aten.index.Tensor, aten.gather.default})
-"""Operations whose results have the strides that the fake tensors promised, whatever their arguments."""
+
+
+def layout_is_certain(target: Any) -> bool:
+    """Whether results have the strides that the fake tensors promised, whatever the arguments are."""
+    return target in _CERTAIN_LAYOUTS or isinstance(target, RandomFill) or target is copy_strided
 
 
 def callable_of(target: Any) -> tuple[str, Any]:
@@ -47,6 +54,9 @@ def callable_of(target: Any) -> tuple[str, Any]:
     known = _BINDINGS.get(target)
     if known is not None:
         return known
+    fast = fast_form(target)
+    if fast is not None:
+        return fast.__name__, fast
     if isinstance(target, torch._ops.OpOverload):
         name = target._schema.name.replace("::", "_") + ("" if target._overloadname == "default"
                                                          else "_" + target._overloadname)

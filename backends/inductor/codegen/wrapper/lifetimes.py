@@ -40,7 +40,9 @@ def plan_memory(program: Program) -> Plan:
     groups: dict[str, list[str]] = {}
     for name, own in owner.items():
         groups.setdefault(own, []).append(name)
-    group_end = {own: max(last_read.get(n, -1) for n in names) for own, names in groups.items()}
+    written = {name: index for index, step in enumerate(program.steps) for name in step_writes(step)}
+    # What nobody reads (a kernel's workspace) ends with the step that makes it.
+    group_end = {own: max(last_read.get(n, written.get(n, -1)) for n in names) for own, names in groups.items()}
     from_kernels = {name for step in program.kernel_calls() for name in step.outputs}
     free: dict[object, list[str]] = {}
     reuse: dict[str, str] = {}
@@ -65,13 +67,11 @@ def plan_memory(program: Program) -> Plan:
                     taken.add(donor)
         drops = []
         ended = [own for own, end in group_end.items() if end == index and own not in pinned]
-        unread = [n for n in step_writes(step)
-                  if n not in last_read and owner[n] not in pinned and n not in program.outputs]
         for own in ended:
             drops.extend(groups[own])
             if own in from_kernels and own not in taken:
                 free.setdefault(_layout_key(program, own), []).append(own)
-        drop_after.append(list(dict.fromkeys([*drops, *unread])))
+        drop_after.append(drops)
     return Plan(reuse, drop_after)
 
 

@@ -27,7 +27,7 @@ from dynamo_lite.backends.aot.graph import (
     ValueOutput,
 )
 from dynamo_lite.backends.inductor import _runtime
-from dynamo_lite.backends.inductor.codegen.wrapper.calls import TRUSTED_LAYOUTS, callable_of
+from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, plan_memory
 from dynamo_lite.backends.inductor.program import (
     BufferRef,
@@ -121,19 +121,21 @@ class _Writer:
         self._bound: set[str] = set(program.inputs) | set(program.constants)
         self._allocate_in_entries = allocate
         self._direct = False
+        self._detach = False
         self._views = {step.name: step for step in program.steps if isinstance(step, View)}
         self._last_use: dict[str, int] = {}
         for index, step in enumerate(program.steps):
             for name in (*step_reads(step), *step_writes(step)):
-                self._last_use[self._slot(name)] = index
+                self._use(name, index)
         for out in program.outputs:
             if isinstance(out, str):
-                self._last_use[self._slot(out)] = len(program.steps)
+                self._use(out, len(program.steps))
         self._read_by_layout = {
             name for step in program.steps if isinstance(step, (KernelCall, View)) for name in step_reads(step)}
         self._results_made: dict[int, str] = {}
 
     def write(self, no_grad: bool, no_autocast: bool, inference: bool) -> WrapperSource:
+        self._detach = no_grad  # a view of what requires grad requires grad, whatever the grad mode
         for name in (*self._program.inputs, *self._program.constants):
             self._variable(name)
         for name, tensor in self._program.constants.items():
@@ -171,6 +173,13 @@ class _Writer:
         return [f"{symbol} = {place}" for symbol, place in places.items() if symbol in words and symbol != place]
 
     # ------------------------------------------------------------ names
+    def _use(self, name: str, index: int) -> None:
+        """Notes that step ``index`` uses a name, and with a view the memory that it looks at."""
+        self._last_use[self._slot(name)] = index
+        while name in self._views:
+            name = self._views[name].base
+            self._last_use[self._slot(name)] = index
+
     def _slot(self, name: str) -> str:
         """The name whose memory ``name`` lives in after reuse."""
         while name in self._plan.reuse:
@@ -232,7 +241,7 @@ class _Writer:
             self._line(f"{targets}{',' if len(outputs) == 1 else ''} = {call}  # {step.origin}")
             if None in outputs:
                 self._line("del _")
-        if step.target not in TRUSTED_LAYOUTS:
+        if not layout_is_certain(step.target):
             for name in step.outputs:
                 if name in self._read_by_layout:
                     self._ensure_layout(name)
@@ -364,6 +373,8 @@ class _Writer:
             out = self._program.outputs[recipe.index]
             return self._value(out.value) if isinstance(out, Literal) else self._tensor(out)
         base = self._result(recipe.base)
+        if self._detach and isinstance(recipe.base, InputOutput):
+            base += ".detach()"
         if recipe.chain is None:
             return self._strided(base, recipe.size, recipe.stride, recipe.offset)
         for target, args, kwargs, item in recipe.chain:
@@ -373,7 +384,8 @@ class _Writer:
         return base
 
     def _strided(self, base: str, size: Any, stride: Any, offset: Expr) -> str:
-        place = "" if isinstance(offset, int) and offset == 0 else f", {base}.storage_offset() + {_text(offset)}"
+        origin = base.removesuffix(".detach()")
+        place = "" if isinstance(offset, int) and offset == 0 else f", {origin}.storage_offset() + {_text(offset)}"
         return f"{base}.as_strided({_tuple(size)}, {_tuple(stride)}{place})"
 
     # ------------------------------------------------------------ values

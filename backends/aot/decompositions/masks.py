@@ -1,0 +1,25 @@
+"""Random masks as booleans: a quarter of the memory of numbers that are 0 or 1, and saved for the gradient as such."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+_SAME_NUMBERS = (torch.float32, torch.bfloat16, torch.float16)
+"""Dtypes for which torch draws what it draws for booleans."""
+
+
+def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
+    if self.dtype not in _SAME_NUMBERS or generator is not None or not self.is_contiguous():
+        # What is drawn depends on the layout.
+        return NotImplemented
+    drawn = torch.empty(self.shape, dtype=torch.bool, device=self.device)
+    aten.bernoulli_.float(drawn, p)
+    return self.copy_(drawn)
+
+
+FOR_KERNELS: dict[Any, Callable[..., Any]] = {aten.bernoulli_.float: bernoulli_}
