@@ -37,12 +37,14 @@ from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
 from .output_graph import OutputGraph
 from .rerun import Rerun
-from .resume import break_start, emit_break, is_resume_code, needed_locals, resume_label
-from .source import Source
+from .resume import break_start, emit_break, is_resume_code, needed_locals, note_numbers, resume_label
+from .source import LocalSource, Source
 from .variables import autograd_function
 from .variables.base import MISSING, ObservedException, VariableTracker, realized
+from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
 from .variables.functions import CellVariable
+from .variables.scalars import NumberNeeded, ScalarVariable
 from .variables.torch_functions import set_state
 
 assert HANDLERS and ops_flow and ops_stack and ops_values and autograd_function  # the modules register the handlers
@@ -124,11 +126,21 @@ def compile_frame(
         if len(known) >= config.recompile_limit:
             return frame_policy.limit_reached(user_code, known, frame)
         changing: frozenset[Any] = frozenset()
+        measured: frozenset[Any] = frozenset()
         if known:
             frame_policy.note_recompile(user_code, known, frame)
             changing = frame_policy.changing_values(known, frame)
+        resumed = is_resume_code(code)
+        if resumed is not None and resumed.numbers:
+            names = enumerate(code.co_varnames[: len(args)])
+            measured = frozenset(LocalSource(name, i).key for i, name in names if name in resumed.numbers)
         fits_all = len(known) == config.recompile_limit - 1 and not settings.fullgraph
-        return _FrameCompiler(settings, code, globals, builtins, closure, args, changing, fits_all).compile()
+        compiler = _FrameCompiler(settings, code, globals, builtins, closure, args, changing | measured, fits_all)
+        if not settings.fullgraph and len(known) >= config.recompile_limit // 2:
+            compiler.kept = changing | measured
+        elif not settings.fullgraph and (known or config.capture_scalar_outputs):
+            compiler.kept = measured
+        return compiler.compile()
 
 
 # ---------------------------------------------------------------- one frame
@@ -155,6 +167,7 @@ class _FrameCompiler:
         self.closure = closure
         self.args = args
         self.error: exc.Unsupported | None = None
+        self.kept: frozenset[Any] = frozenset()  # floats that are not to be guarded by value whatever is done with them
         self._faults = 0
 
     def compile(self) -> Any:
@@ -168,6 +181,11 @@ class _FrameCompiler:
             with _restoring(output):
                 try:
                     result, visit = self._attempt(tx, state)
+                except NumberNeeded as needed:
+                    if not self._may_fix(needed):
+                        raise
+                    self.changing -= needed.origins
+                    continue
                 except exc.DynamoLiteError:
                     raise
                 except Exception as error:
@@ -249,7 +267,15 @@ class _FrameCompiler:
             return next(i for i, _ in enumerate(decode(self.code).instructions) if _original(self.code, i)[1] >= 0)
         return decode(self.code).first_index
 
+    def _may_fix(self, error: exc.Unsupported) -> bool:
+        """Whether guards on the value of numbers help, with which the trace starts again."""
+        if not isinstance(error, NumberNeeded) or self.fits_all or not error.origins & self.changing:
+            return False
+        return error.cls is int or not error.origins & self.kept
+
     def _note(self, tx: Translator, error: exc.Unsupported) -> None:
+        if self._may_fix(error):
+            raise error
         if not error.user_stack:
             error.user_stack = tx.user_stack()
         if self.settings.fullgraph and error.kind != "python_exception_in_trace":
@@ -363,9 +389,18 @@ class _FrameCompiler:
                     emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation,
                     parameters=(INPUTS, *self._argument_names()),
                 )
+                self._note_numbers(tx, resumes)
         if rerun is not None:
             rerun.finish()
         return emitter, plan, resumes
+
+    def _note_numbers(self, tx: Translator, resumes: list[types.CodeType]) -> None:
+        """What is a number out of a tensor before the break, or comes out of one there, is no constant after it."""
+        kinds = (ScalarVariable, CountVariable)
+        names = [name for name, value in tx.locals.items() if isinstance(value, kinds)]
+        slots = [slot for slot, value in enumerate(tx.stack) if isinstance(value, kinds)]
+        for code in resumes:
+            note_numbers(code, names, slots, self.error is not None and self.error.kind == "tensor_to_python")
 
     def _rerun(self, emitter: Emitter, output: OutputGraph) -> Rerun | None:
         """What to do when the graph raises; None where it may have changed something by then."""
@@ -426,6 +461,8 @@ class _FrameCompiler:
             changed: list[tuple[Source, torch.Tensor]] = []
             others: list[tuple[Source, torch.Tensor]] = []
             for t in output.inputs:
+                if isinstance(t, ScalarVariable):
+                    continue
                 if t.source is not None and t.value is not None and t.value.device.type != "meta":
                     (changed if id(t) in mutated else others).append((t.source, t.value))
             guard_memory(output.guards, changed, others)

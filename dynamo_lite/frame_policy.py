@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import sysconfig
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from . import config, exc, log, trace_rules
 from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, GuardedCode
+from ._guards import GuardProgram
 from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
 from .resume import is_resume_code
@@ -163,11 +164,22 @@ def changing_values(known: list[GuardedCode], frame: Frame) -> frozenset[Any]:
     found: set[Any] = set()
     for entry in known:
         found |= entry.extra.changing
-        held, at = entry.program.check(*frame)
-        if not held and entry.program.steps[at][0] in ("const", "len"):
-            text = entry.extra.texts[at]
+        for text in _changed_values(entry, frame):
             found |= {guard.source.key for guard in entry.extra.guards if guard.text == text}
     return frozenset(found)
+
+
+def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
+    """The guards on numbers and lengths that do not hold, up to the first of another kind."""
+    steps, texts = list(entry.program.steps), list(entry.extra.texts)
+    program = entry.program
+    while True:
+        held, at = program.check(*frame)
+        if held or steps[at][0] not in ("const", "len"):
+            return
+        yield texts[at]
+        del steps[at], texts[at]
+        program = GuardProgram(steps, program.n_inputs, program.n_registers)
 
 
 def misses(known: list[GuardedCode], frame: Frame) -> list[Miss]:

@@ -25,7 +25,7 @@ from .source import DictItemSource, InstanceDictSource, Source
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.inference import InferenceModeVariable
-from .variables.scalars import Scalars, ScalarVariable
+from .variables.scalars import Scalars, ScalarVariable, new_number
 from .variables.tensor import TensorVariable, describe_failure
 from .variables.torch_functions import changes_between, set_state, state_now
 
@@ -52,7 +52,8 @@ class OutputGraph:
         self.guards = GuardSet()
         self.effects = SideEffects()
         self.scalars = Scalars()
-        self.inputs: list[TensorVariable] = []
+        self.inputs: list[TensorVariable | ScalarVariable] = []
+        self._numbers: dict[Any, ScalarVariable] = {}
         self._tensors: dict[int, TensorVariable] = {}
         self._placeholder_names: set[str] = set()
         self._last_placeholder: fx.Node | None = None
@@ -99,6 +100,20 @@ class OutputGraph:
         self.inputs.append(tensor)
         return self.register_tensor(tensor)
 
+    def add_number(self, source: Source, cls: type) -> ScalarVariable:
+        """A number from outside as a graph input; its guards are the caller's business."""
+        known = self._numbers.get(source.key)
+        if known is not None:
+            return known
+        with self._at_inputs():
+            node = self.graph.placeholder(self._input_name(source))
+        self._last_placeholder = node
+        fake = new_number(self, cls, frozenset({source.key}))
+        node.meta.update(example_value=fake, source=source.name, static=False)
+        number = self._numbers[source.key] = ScalarVariable(node, cls, fake, frozenset({source.key}), source)
+        self.inputs.append(number)
+        return number
+
     @contextlib.contextmanager
     def _at_inputs(self) -> Iterator[None]:
         """Placeholders stand before all else, in the order in which they are met."""
@@ -142,7 +157,7 @@ class OutputGraph:
         """
         mode = self.fake_mode
         mode.effects_seen = False
-        self.scalars.asked = False
+        self.scalars.start()
         try:
             with mode, log.phase("fake_tensors"), _quiet_failures():
                 if op == "call_method":
@@ -154,17 +169,11 @@ class OutputGraph:
         except DynamicOutputShapeException as error:
             raise exc.Unsupported("dynamic_output_shape", f"{error.func} inside {_name(target)}") from error
         except Exception as error:
-            self._check_numbers(target)
+            self.scalars.check(_name(target))
             raise describe_failure(target, error) from error
         if self.scalars.any:
-            self._check_numbers(target)
+            self.scalars.check(_name(target))
         return result, mode.effects_seen
-
-    def _check_numbers(self, target: Any) -> None:
-        """Refuses an operation that has looked at a number which the graph computes."""
-        if self.scalars.asked:
-            raise exc.Unsupported(
-                "data_dependent_guard", f"{_name(target)} needs the value of a number that came out of a tensor")
 
     def create_node(
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
@@ -214,7 +223,7 @@ class OutputGraph:
     # -- the finished graph
     def finish(
         self, outputs: list[TensorVariable | ScalarVariable]
-    ) -> tuple[fx.GraphModule, list[TensorVariable]] | None:
+    ) -> tuple[fx.GraphModule, list[TensorVariable | ScalarVariable]] | None:
         """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
         if self.open_modes:
             raise self.open_modes[0].refuse_break()
@@ -254,7 +263,8 @@ class OutputGraph:
                     value = argument.meta.get("example_value")
                     if isinstance(value, torch.Tensor):
                         touched.add(value.untyped_storage()._cdata)
-        return [t for t in self.inputs if t.fake.untyped_storage()._cdata in touched]
+        tensors = [t for t in self.inputs if isinstance(t, TensorVariable)]
+        return [t for t in tensors if t.fake.untyped_storage()._cdata in touched]
 
 
 class _Failures(logging.Filter, threading.local):

@@ -34,7 +34,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -54,6 +54,7 @@ __all__ = [
     "emit_break",
     "is_resume_code",
     "needed_locals",
+    "note_numbers",
     "origin",
     "resume_code",
     "resume_label",
@@ -89,6 +90,8 @@ class ResumeInfo:
     parameters: tuple[str, ...]
     # instruction index in the resume code -> index in `original`; -1 in the prologue
     origins: tuple[int, ...]
+    # parameters that hold numbers which differ from call to call, as far as is known (``note_numbers``)
+    numbers: set[str] = field(default_factory=set)
 
     @property
     def label(self) -> str:
@@ -104,6 +107,20 @@ _made: CodeMap[dict[_Key, weakref.ref[CodeType]]] = CodeMap()
 
 def is_resume_code(code: CodeType) -> ResumeInfo | None:
     return _infos.get(code)
+
+
+def note_numbers(code: CodeType, names: Collection[str], slots: Collection[int], top: bool) -> None:
+    """Remembers parameters of resume code that come out of tensors as numbers, so that none is taken for a constant.
+
+    Args:
+        names: locals.
+        slots: places on the stack, as far as the resume code has them; and with `top` its uppermost.
+    """
+    info = _infos.get(code)
+    if info is None:
+        return
+    places = {*slots, len(info.stack) - 1} if top else slots
+    info.numbers.update({*names, *map(_stack_name, places)}.intersection(info.parameters))
 
 
 def resume_label(code: CodeType) -> str:
@@ -186,15 +203,15 @@ def emit_break(
     of `bound` which may have no value; only code that nobody has evaluated needs them. `keep_dead` carries all of
     `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return without
     a resume function. `parameters` are parameters that the code being built has beyond those of `code`; they and locals
-    that are not of `code` are unbound first where instruction k might call ``locals()``. `continuation` is the type to
+    that are not of `code` are unbound before instruction k. `continuation` is the type to
     return, called with the resume function and its arguments.
 
     Gives the resume code objects that the break may go on in.
     """
     code, index = origin(code, break_start(code, index))
-    if analyse(code).sees_frame:
-        for name in sorted(e.local_names().union(parameters).difference(code.co_varnames)):
-            e.unbind_fast(name)
+    # They must neither be seen by instruction k nor keep alive what the program lets go of.
+    for name in sorted(e.local_names().union(parameters).difference(code.co_varnames)):
+        e.unbind_fast(name)
     emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, inline_tail)
     return emission.emit(frozenset(bound), frozenset(uncertain))
 

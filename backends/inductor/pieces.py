@@ -175,8 +175,7 @@ def _piece(
                 env[number, dtype] = _placeholder(graph, number, f"{number.name}_{len(numbers)}", examples[-1])
                 numbers.append((number, dtype))  # type: ignore[arg-type]
     for node in nodes:
-        dtype = _number_type(node)
-        env[node] = graph.node_copy(node, lambda n, d=dtype: env[n, d] if _is_number(n) else env[n])
+        env[node] = graph.node_copy(node, _lookup(env, _number_type(node)))
     results = [n for n in nodes if any(user not in inside for user in n.users)]
     if any(not isinstance(_value(n), torch.Tensor) for n in results):
         raise CannotCut("what is needed later is no tensor")
@@ -194,6 +193,10 @@ def _piece(
             values[i] = result
 
     return run, tuple(getattr(compiled, "generated_code", ()))
+
+
+def _lookup(env: dict[Any, Node], dtype: torch.dtype | None) -> Callable[[Node], Node]:
+    return lambda node: env[node, dtype] if _is_number(node) else env[node]
 
 
 def _placeholder(graph: Graph, node: Node, name: str, example: Any) -> Node:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import builtins
+import collections
 import inspect
 import itertools
 import math
@@ -18,8 +19,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import polyfills
-from ..source import Source
+from ..source import AttrSource, Source
 from .base import VariableTracker, unsupported, wraps_if
+from .bound import BoundMethodVariable
 from .classes import ClassVariable
 from .constant import ConstantVariable
 from .functions import FunctionVariable, standing_for
@@ -144,6 +146,19 @@ def is_pure(value: Any) -> bool:
 def _wrap_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return BuiltinVariable(value, source)
+
+
+_CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict)
+
+
+@wraps_if(lambda v: type(v) is types.BuiltinMethodType and type(v.__self__) in _CONTAINERS, rank=1)
+def _wrap_container_method(tx: Any, value: Any, source: Source) -> VariableTracker:
+    """``items.append``: made anew each time it is read, so its identity tells nothing."""
+    tx.guard(source, "type_is", types.BuiltinMethodType)
+    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
+    method = BoundMethodVariable(tx.wrap_now(value.__self__, AttrSource(source, "__self__")), value.__name__)
+    method.source = source
+    return method
 
 
 def has_handler(value: Any) -> bool:

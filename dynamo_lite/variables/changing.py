@@ -1,18 +1,21 @@
 """Values that were seen to change from call to call: counters and growing lists.
 
 The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry
-from fitting, the next compile uses these: as long as the program only adds to a number, compares it, and appends to a
-list, one entry fits all calls. Invariant: whatever else is done with such a value fixes it, by the guard that it would
+from fitting, the next compile uses these: as long as the program only computes with a number, compares an int, and
+appends to a list, one entry fits all calls. What an int is added to is known of it; arithmetic with tensors, and all
+arithmetic of floats, is the graph's, whose input the number is then (``scalars``). Invariant: whatever else is done with such a value fixes it, by the guard that it would
 have had at once; only in the last entry that config allows it breaks the graph, so that this one fits them all.
 """
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from ..guards import GuardSet
 from ..source import Source
 from .base import VariableTracker, unsupported
 from .constant import COMPARE, ConstantVariable
+from .scalars import ScalarVariable, scalar_node
 from .sequences import ListVariable, lazy_items
 
 if TYPE_CHECKING:
@@ -62,10 +65,22 @@ class CountVariable(ConstantVariable):
             cg.emit.load_const(abs(self._offset))
             cg.emit.binary("+" if self._offset > 0 else "-")
 
+    def as_number(self, tx: Any) -> ScalarVariable:
+        """The same as a number of the graph."""
+        number = self._output.add_number(self._base, int)
+        if self._offset:
+            number = scalar_node(tx, operator.add, [number, ConstantVariable(self._offset)], int)
+        return number
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.as_number(tx).node
+
     def truth(self, tx: Any) -> bool:
         return bool(self._compare("!=", 0))
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if other.python_type() is float:
+            return self.as_number(tx).binary(tx, op, other, reflected)
         step = _plain_int(other)
         if step is None or op not in ("+", "-") or (reflected and op == "-") or abs(self._number) + abs(step) > _SAFE:
             return super().binary(tx, op, other, reflected)
@@ -155,6 +170,9 @@ def wrap_changing(tx: Any, value: Any, source: Source) -> VariableTracker | None
     if type(value) is int and abs(value) < _SAFE:
         guards.add(source, "type_is", int)
         return CountVariable(value, source, 0, tx.output)
+    if type(value) is float:
+        guards.add(source, "type_is", float)
+        return tx.output.add_number(source, float)  # type: ignore[no-any-return]
     if type(value) is list:
         guards.add(source, "type_is", list)
         return GrowingListVariable(value, source, tx.output)

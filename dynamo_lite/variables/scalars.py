@@ -1,11 +1,13 @@
-"""Numbers that come out of tensors as the graph runs: ``x.sum().item()`` under ``config.capture_scalar_outputs``.
+"""Numbers of the graph: those that come out of tensors as it runs, ``x.sum().item()`` under
+``config.capture_scalar_outputs``, and inputs that were seen to change from call to call.
 
 A :class:`ScalarVariable` is a node of the graph whose value is a Python number of a known type. Arithmetic on it is a
 node too, and so it is as exact as Python's; where it raises, the graph raises. To run operations on fake tensors it is
 an :class:`Unknown`, torch's symbolic number with nothing behind it: whatever of torch asks for its value fails, so that
 no size, stride or branch can come to depend on it.
 
-Invariant: nothing that the trace decides depends on the value; what would need it breaks the graph.
+Invariant: nothing that the trace decides depends on the value; what would need it breaks the graph, or for an input,
+has it guarded by value (:class:`NumberNeeded`).
 """
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import fx
 
+from ..exc import Unsupported
+from ..source import Source
 from .base import VariableTracker, unsupported
 from .constant import BINARY, COMPARE, UNARY, ConstantVariable
 
@@ -43,6 +47,20 @@ FUNCTIONS: dict[Any, type | None] = {
 
 class ValueNeeded(Exception):
     """An operation on fake tensors wants to know a number that only the running graph knows."""
+
+
+class NumberNeeded(Unsupported):
+    """The value of numbers from outside is needed: the trace starts again with these guarded by value.
+
+    Args:
+        origins: the paths where they live.
+        cls: the type of the number that was asked for.
+    """
+
+    def __init__(self, detail: str, origins: frozenset[Any], cls: type) -> None:
+        super().__init__("changing_value", detail)
+        self.origins = origins
+        self.cls = cls
 
 
 class Unknown:
@@ -118,19 +136,37 @@ class Unknown:
 
 
 class Scalars:
-    """The unknown numbers of one trace; `asked` is set when somebody has asked for the value of one."""
+    """The numbers of one trace, and whether somebody has asked for the value of one."""
 
     def __init__(self) -> None:
         self.any = False
         self.asked = False
+        self._asked_origins: frozenset[Any] | None = None
+        self._asked_type: type = int
 
-    def _note(self) -> None:
-        self.asked = True
+    def start(self) -> None:
+        """Forgets who has asked so far."""
+        self.asked = False
+        self._asked_origins = frozenset()
 
-    def unknown(self, cls: type) -> Any:
-        """A new symbolic number."""
+    def unknown(self, cls: type, origins: frozenset[Any] | None) -> Any:
+        """A new symbolic number; `origins` as in :class:`ScalarVariable`."""
+
+        def note() -> None:
+            self.asked = True
+            self._asked_type = cls
+            known = self._asked_origins
+            self._asked_origins = None if known is None or origins is None else known | origins
+
         self.any = True
-        return _SYMBOLS[cls](Unknown(cls, self._note))
+        return _SYMBOLS[cls](Unknown(cls, note))
+
+    def check(self, operation: str) -> None:
+        """Refuses an operation that has asked since the start."""
+        if self.asked and self._asked_origins is not None:
+            raise NumberNeeded(f"{operation} needs its value", self._asked_origins, self._asked_type)
+        if self.asked:
+            unsupported("data_dependent_guard", f"{operation} needs the value of a number that came out of a tensor")
 
 
 def is_unknown(value: Any) -> bool:
@@ -153,13 +189,18 @@ class ScalarVariable(VariableTracker):
         node: the node.
         cls: its Python type: bool, int or float.
         fake: its symbol.
+        origins: the paths of the numbers from outside that it is computed from; None if a tensor's data are in it.
+        source: where it lives, for inputs.
     """
 
-    def __init__(self, node: fx.Node, cls: type, fake: Any) -> None:
-        super().__init__()
+    def __init__(
+        self, node: fx.Node, cls: type, fake: Any, origins: frozenset[Any] | None, source: Source | None = None
+    ) -> None:
+        super().__init__(source)
         self.node = node
         self.cls = cls
         self.fake = fake
+        self.origins = origins
 
     def describe(self) -> str:
         return f"{self.cls.__name__} that the graph computes"
@@ -178,6 +219,8 @@ class ScalarVariable(VariableTracker):
 
     def refuse(self, use: str, kind: str = "data_dependent_guard") -> NoReturn:
         """Breaks the graph: the program wants the value itself."""
+        if self.origins is not None:
+            raise NumberNeeded(f"{use} of a {self.cls.__name__} that changes from call to call", self.origins, self.cls)
         unsupported(kind, f"{use} of a {self.cls.__name__} that came out of a tensor")
 
     def constant(self) -> Any:
@@ -192,7 +235,7 @@ class ScalarVariable(VariableTracker):
     def same_object(self, other: VariableTracker) -> bool | None:
         if self is other:
             return True
-        if isinstance(other, ConstantVariable) and type(other.value) is not self.cls:
+        if isinstance(other, ConstantVariable) and other.python_type() is not self.cls:
             return False
         return None if isinstance(other, (ConstantVariable, ScalarVariable)) else False
 
@@ -218,14 +261,14 @@ class ScalarVariable(VariableTracker):
 
     def _refuse_repetition(self, op: str, other: VariableTracker) -> None:
         """``[0] * n``, ``"-" * n``, ``n * 1j``: these need the number."""
-        if isinstance(other, ConstantVariable) and isinstance(other.value, complex):
+        if isinstance(other, ConstantVariable) and other.python_type() is complex:
             self.refuse(f"operator {op}")
         if op == "*" and self.cls is not float and hasattr(other.python_type(), "__len__"):
             if not issubclass(other.python_type(), torch.Tensor):
                 self.refuse("operator *")
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if isinstance(other, ConstantVariable) and isinstance(other.value, complex):
+        if isinstance(other, ConstantVariable) and other.python_type() is complex:
             self.refuse(f"operator {op}")
         if not is_number(other):
             return None
@@ -240,21 +283,30 @@ class ScalarVariable(VariableTracker):
 def is_number(value: VariableTracker) -> bool:
     """Whether it is a number, known or not."""
     return isinstance(value, ScalarVariable) or (
-        isinstance(value, ConstantVariable) and isinstance(value.value, NUMBERS) and type(value.value) in NUMBERS)
+        isinstance(value, ConstantVariable) and value.python_type() in NUMBERS)
 
 
-def scalar_node(
-    tx: Any, target: Any, args: list[VariableTracker], cls: type, op: str = "call_function"
+def scalar_node(tx: Any, target: Any, args: list[VariableTracker], cls: type) -> ScalarVariable:
+    """A node that computes a number of type `cls` from numbers."""
+    origins: frozenset[Any] | None = frozenset()
+    for argument in args:
+        if isinstance(argument, ScalarVariable):
+            origins = None if origins is None or argument.origins is None else origins | argument.origins
+    return scalar_of(tx, "call_function", target, tuple(a.as_argument(tx) for a in args), cls, origins)
+
+
+def scalar_of(
+    tx: Any, op: str, target: Any, args: tuple[Any, ...], cls: type, origins: frozenset[Any] | None = None
 ) -> ScalarVariable:
-    """A node that computes a number of type `cls`."""
-    return scalar_of(tx, op, target, tuple(a.as_argument(tx) for a in args), cls)
+    """A node that computes a number of type `cls` from arguments of the graph."""
+    fake = new_number(tx.output, cls, origins)
+    return ScalarVariable(tx.output.create_node(tx, op, target, args, {}, fake, False), cls, fake, origins)
 
 
-def scalar_of(tx: Any, op: str, target: Any, args: tuple[Any, ...], cls: type) -> ScalarVariable:
-    """The same, from arguments of the graph."""
-    fake = tx.output.scalars.unknown(cls)
-    tx.output.fake_mode.cache_enabled = False  # its keys can't hold unknown numbers
-    return ScalarVariable(tx.output.create_node(tx, op, target, args, {}, fake, False), cls, fake)
+def new_number(output: Any, cls: type, origins: frozenset[Any] | None) -> Any:
+    """The symbol of a new number of the graph."""
+    output.fake_mode.cache_enabled = False  # its keys can't hold unknown numbers
+    return output.scalars.unknown(cls, origins)
 
 
 def call_on_scalars(

@@ -238,8 +238,7 @@ class TensorVariable(VariableTracker):
         return call_in_graph(tx, _SYMBOL_TO_INPLACE[op], [self, other], {}) if _is_operand(other) else None
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op in ("==", "!=") and isinstance(other, ConstantVariable) and not isinstance(other.value,
-            (int, float, complex)):
+        if op in ("==", "!=") and isinstance(other, ConstantVariable) and not _is_operand(other):
             return ConstantVariable(op == "!=")
         return self.binary(tx, op, other, reflected=False)
 
@@ -286,7 +285,7 @@ def _known(source: Source | None) -> Source:
 
 def _is_operand(value: VariableTracker) -> bool:
     if isinstance(value, ConstantVariable):
-        return isinstance(value.value, (int, float, complex, bool))
+        return issubclass(value.python_type(), (int, float, complex))
     return isinstance(value, (TensorVariable, ScalarVariable))
 
 
