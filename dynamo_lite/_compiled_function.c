@@ -47,7 +47,7 @@ continuation_dealloc(Continuation *self)
 {
     Py_ssize_t n = Py_SIZE(self);
     for (Py_ssize_t i = 0; i < n; i++) {
-        Py_DECREF(self->args[i]);
+        Py_XDECREF(self->args[i]); /* NULL once the frame that it continues in has begun */
     }
     Py_DECREF(self->fn);
     if (n < FREE_SIZES && n_free[n] < FREE_LENGTH) {
@@ -63,7 +63,7 @@ continuation_args(Continuation *self, void *Py_UNUSED(closure))
 {
     PyObject *args = PyTuple_New(Py_SIZE(self));
     for (Py_ssize_t i = 0; args != NULL && i < Py_SIZE(self); i++) {
-        PyTuple_SET_ITEM(args, i, Py_NewRef(self->args[i]));
+        PyTuple_SET_ITEM(args, i, Py_NewRef(self->args[i] == NULL ? Py_None : self->args[i]));
     }
     return args;
 }
@@ -254,10 +254,10 @@ call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *ar
         found = look_up(thread, code, hook, &frame, &entry, &inputs);
         if (found > 0) {
             if (entry->code != NULL) {
-                result = run_guarded(thread, hook, entry, function, &frame, inputs);
+                result = run_guarded(thread, hook, entry, function, &frame, &inputs, NULL);
             }
             Py_DECREF(entry);
-            Py_DECREF(inputs);
+            Py_XDECREF(inputs);
         }
     }
     release_bound(&bound);

@@ -12,6 +12,9 @@
  * recursion that is fine in plain Python has to lose the hook before the stack ends. */
 #define STACK_RESERVE (512 * 1024)
 
+/* Nested Python calls that a compile may need; they are not the program's, whose depth must not matter to it. */
+#define COMPILE_DEPTH 1000
+
 const GuardsAPI *guards;
 
 static _Thread_local ThreadState this_thread;
@@ -174,8 +177,26 @@ give_function_back(GuardedCode *entry, PyFunctionObject *function, const GuardFr
     Py_DECREF(function);
 }
 
+/* Called when a frame begins. */
+static void
+release_handover(ThreadState *thread, PyCodeObject *code)
+{
+    Handover *handover = thread->handover;
+    if (handover == NULL || handover->code != code) {
+        return;
+    }
+    thread->handover = NULL;
+    if (handover->inputs != NULL) {
+        Py_CLEAR(*handover->inputs);
+    }
+    for (Py_ssize_t i = 0; handover->args != NULL && i < handover->n; i++) {
+        Py_CLEAR(handover->args[i]);
+    }
+}
+
 static PyObject *
-call_guarded(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame, PyObject *inputs)
+call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame, PyObject **inputs,
+             PyObject **owned)
 {
     PyObject *small[16];
     PyObject **stack = small;
@@ -195,8 +216,11 @@ call_guarded(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *f
         Py_XSETREF(function->func_closure, Py_NewRef(frame->closure));
     }
     memcpy(stack + 1, frame->args, (size_t)n * sizeof(PyObject *));
-    stack[n + 1] = inputs;
+    stack[n + 1] = *inputs;
+    Handover handover = {(PyCodeObject *)entry->code, inputs, owned, n};
+    thread->handover = entry->needs_hook ? &handover : NULL; /* without a break the frame ends before anybody looks */
     PyObject *result = PyObject_Vectorcall((PyObject *)function, stack + 1, (size_t)(n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    thread->handover = NULL;
     if (stack != small) {
         PyMem_Free(stack);
     }
@@ -206,14 +230,14 @@ call_guarded(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *f
 
 PyObject *
 run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame,
-            PyObject *inputs)
+            PyObject **inputs, PyObject **owned)
 {
     FrameHook *wanted = entry->needs_hook ? hook : NULL;
     if (thread->hook == wanted) {
-        return call_guarded(entry, original, frame, inputs);
+        return call_guarded(thread, entry, original, frame, inputs, owned);
     }
     FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_XNewRef(wanted));
-    PyObject *result = call_guarded(entry, original, frame, inputs);
+    PyObject *result = call_guarded(thread, entry, original, frame, inputs, owned);
     Py_XDECREF(exchange_hook(thread, outer));
     return result;
 }
@@ -236,9 +260,9 @@ call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
             return NULL;
         }
         if (found && entry->code != NULL) {
-            PyObject *result = run_guarded(thread, hook, entry, function, &frame, inputs);
+            PyObject *result = run_guarded(thread, hook, entry, function, &frame, &inputs, next->args);
             Py_DECREF(entry);
-            Py_DECREF(inputs);
+            Py_XDECREF(inputs);
             return result;
         }
         if (found) {
@@ -246,9 +270,12 @@ call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
             Py_DECREF(inputs);
         }
     }
+    Handover handover = {code, NULL, next->args, Py_SIZE(next)};
     thread->accepts = code;
+    thread->handover = code == NULL ? NULL : &handover;
     PyObject *result = PyObject_Vectorcall(fn, next->args, (size_t)Py_SIZE(next), NULL);
     thread->accepts = NULL;
+    thread->handover = NULL;
     return result;
 }
 
@@ -286,11 +313,14 @@ ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObj
                          args, (PyObject *)function};
     PyObject *callback = Py_NewRef(hook->compile_frame);
     FrameHook *outer = exchange_hook(thread, NULL);
+    PyThreadState *tstate = PyThreadState_Get();
+    *recursion_left(tstate) += COMPILE_DEPTH;
     thread->compiling++;
     thread->busy++;
     PyObject *decision = PyObject_Vectorcall(callback, stack, Py_ARRAY_LENGTH(stack), NULL);
     thread->busy--;
     thread->compiling--;
+    *recursion_left(tstate) -= COMPILE_DEPTH;
     Py_XDECREF(exchange_hook(thread, outer));
     Py_DECREF(callback);
     Py_DECREF(args);
@@ -471,10 +501,10 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
         result = eval_plain(tstate, frame, 0);
     }
     else {
-        result = run_guarded(thread, hook, entry, function, &guard_frame, inputs);
+        result = run_guarded(thread, hook, entry, function, &guard_frame, &inputs, frame_owned_arguments(frame));
     }
     Py_DECREF(entry);
-    Py_DECREF(inputs);
+    Py_XDECREF(inputs);
     if (result != NULL && Py_IS_TYPE(result, &Continuation_Type) && !accepts) {
         result = trampoline(thread, hook, result);
     }
@@ -490,6 +520,7 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
         return eval_plain(tstate, frame, throwflag);
     }
     PyCodeObject *code = frame_code(frame);
+    release_handover(thread, code);
     int accepts = thread->accepts == code;
     if (accepts) {
         thread->accepts = NULL;

@@ -64,12 +64,22 @@ typedef struct {
     PyObject *args[1];
 } Continuation;
 
+/* References that have to be gone when the frame of `code` has begun, which has got its own by then: what the program deletes
+ * there must not live on because of us. */
+typedef struct {
+    PyCodeObject *code; /* borrowed */
+    PyObject **inputs;  /* one owned reference, or NULL */
+    PyObject **args;    /* n owned references, or NULL */
+    Py_ssize_t n;
+} Handover;
+
 /* What a thread is doing. `hook` is owned. */
 typedef struct {
     FrameHook *hook;
     int compiling;             /* depth of calls of compile_frame */
     int busy;                  /* compiling, or evaluating guards: every frame runs plainly */
     PyCodeObject *accepts;     /* the frame of this code may return a Continuation to its caller; borrowed */
+    Handover *handover;        /* for the frame that is about to begin; lies on the C stack of who begins it */
     uintptr_t stack_end;       /* lowest address of the C stack; 0: not looked up yet */
     uintptr_t stack_reserve;   /* with less than this left of it, frames run as without the hook */
 } ThreadState;
@@ -82,7 +92,7 @@ ThreadState *thread_state(void);
 int stack_left_is_below(const ThreadState *thread, uintptr_t size);
 FrameHook *exchange_hook(ThreadState *thread, FrameHook *hook); /* takes and gives ownership */
 PyObject *run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *function,
-                      const GuardFrame *frame, PyObject *inputs);
+                      const GuardFrame *frame, PyObject **inputs, PyObject **owned);
 PyObject *trampoline(ThreadState *thread, FrameHook *hook, PyObject *continuation);
 int look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode **entry,
             PyObject **inputs);

@@ -42,11 +42,25 @@ frame_arguments(InterpreterFrame *frame)
     return frame->localsplus;
 }
 
+/* The same as references that the frame owns and that may be taken from one that is never going to be evaluated. */
+static inline PyObject **
+frame_owned_arguments(InterpreterFrame *frame)
+{
+    return frame->localsplus;
+}
+
 /* True when the frame has not executed anything: a frame that is resumed is never captured. */
 static inline int
 frame_is_fresh(InterpreterFrame *frame)
 {
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->prev_instr == _PyCode_CODE(frame->f_code) - 1;
+}
+
+/* Calls that may still be nested before a RecursionError. */
+static inline int *
+recursion_left(PyThreadState *tstate)
+{
+    return &tstate->recursion_remaining;
 }
 
 /* A debugger, a profiler or a coverage tool looks at this thread. */

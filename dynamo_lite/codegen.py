@@ -180,6 +180,10 @@ class Codegen:
         """The attributes of an object that was made in the trace; the frame's code generation sets this."""
         raise NotImplementedError
 
+    def load_class(self, cls: type) -> None:
+        """Pushes a class, the one of this run where the program makes it; the frame's code generation knows these."""
+        self.emit.load_const(cls)
+
     def check_traceback(self, value: VariableTracker) -> None:
         """Refuses to build an exception that the trace has raised; the frame's code generation sets this."""
 

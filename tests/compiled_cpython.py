@@ -1,30 +1,38 @@
 """CPython's own tests with every test method compiled: python compiled_cpython.py [module ...]
 
-A method that passes in eager has to pass compiled. Each module runs in a process of its own; `--one module` is that
-process. Prints n of N per module and the methods that differ.
+A method that passes in eager has to pass compiled. Each module runs in a process of its own, which reports every test
+as it starts and as it ends: where the interpreter crashes or hangs, that test is written down and a new process goes on
+behind it. Prints a table, n of N per module, and the methods that differ; the exit status says whether any did.
 """
 from __future__ import annotations
 
 import argparse
-import collections
+import dataclasses
+import fnmatch
 import importlib
-import io
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 import unittest
 from collections.abc import Iterator
 from typing import Any
 
 MODULES = (
     "test_list test_tuple test_dict test_set test_generators test_contextlib test_itertools test_functools "
-    "test_collections "
-    "test_dataclasses test_enum test_exceptions test_with test_patma test_grammar test_scope test_super test_property "
-    "test_descr test_fstring test_operator test_math test_sort test_iter"
+    "test_collections test_dataclasses test_enum test_exceptions test_with test_patma test_grammar test_scope "
+    "test_super test_property test_descr test_fstring test_operator test_math test_sort test_iter"
 ).split()
 SECONDS_PER_TEST = 20
 SECONDS_PER_MODULE = 600
+
+
+# ---------------------------------------------------------------- in the module's process
+class TestTookTooLong(BaseException):
+    """A test ran into its time limit; no Exception, so that no handler of the test takes it for its own."""
 
 
 def methods(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
@@ -32,12 +40,12 @@ def methods(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
     for test in suite:
         if isinstance(test, unittest.TestSuite):
             yield from methods(test)
-        elif type(test).__name__ != "DocTestCase" and hasattr(test, "_testMethodName"):
+        elif type(test).__name__ not in ("DocTestCase", "DocFileCase") and hasattr(test, "_testMethodName"):
             yield test
 
 
 def _too_long(*_: Any) -> None:
-    raise TimeoutError(f"more than {SECONDS_PER_TEST} s")
+    raise TestTookTooLong(f"more than {SECONDS_PER_TEST} s")
 
 
 def run(test: unittest.TestCase) -> str:
@@ -46,66 +54,139 @@ def run(test: unittest.TestCase) -> str:
     signal.alarm(SECONDS_PER_TEST)
     try:
         test.run(result)
+    except TestTookTooLong as error:
+        return str(error)
     finally:
         signal.alarm(0)
     for failures in (result.errors, result.failures):
         if failures:
-            return failures[0][1].strip().splitlines()[-1][:200]
+            return failures[0][1].strip() if VERBOSE else failures[0][1].strip().splitlines()[-1][:200]
     return "skip" if result.skipped else "pass"
 
 
-def run_module(name: str) -> dict[str, Any]:
-    """Runs a module's tests both ways, in this process."""
+VERBOSE = bool(os.environ.get("COMPILED_CPYTHON_VERBOSE"))
+
+
+def run_module(name: str, patterns: list[str], skipped: int, report: Any) -> None:
+    """Runs a module's tests both ways, in this process; the first `skipped` have been run by another."""
     import dynamo_lite
+
+    def say(*what: Any) -> None:
+        print(json.dumps(what), file=report, flush=True)
 
     module = importlib.import_module(f"test.{name}")
     signal.signal(signal.SIGALRM, _too_long)
-    loader = unittest.TestLoader()
-    eager, compiled = {}, {}
-    for test in list(methods(loader.loadTestsFromModule(module))):
-        eager[test.id()] = run(test)
-    for test in methods(loader.loadTestsFromModule(module)):
-        if eager[test.id()] != "pass":
+    for number, test in enumerate(methods(unittest.TestLoader().loadTestsFromModule(module))):
+        if patterns and not any(fnmatch.fnmatch(test.id(), f"*{p}*") for p in patterns) or number < skipped:
             continue
+        say("start", number, test.id())
+        eager = run(test)
+        if eager != "pass":
+            say("end", number, "eager", eager)
+            continue
+        again = type(test)(test._testMethodName)
         dynamo_lite.reset()
-        function = getattr(type(test), test._testMethodName)
-        captured = dynamo_lite.compile(function, backend="eager")
-        setattr(test, test._testMethodName, lambda test=test, captured=captured: captured(test))
-        compiled[test.id()] = run(test)
-    return {"passed": sum(r == "pass" for r in compiled.values()), "of": len(compiled),
-            "differ": {k: v for k, v in compiled.items() if v != "pass"}}
+        captured = dynamo_lite.compile(getattr(type(again), again._testMethodName), backend="eager")
+        setattr(again, again._testMethodName, lambda test=again, captured=captured: captured(test))
+        say("end", number, "compiled", run(again))
+
+
+# ---------------------------------------------------------------- the processes
+@dataclasses.dataclass
+class Count:
+    """What came of a module.
+
+    Args:
+        eager: how many tests pass in eager.
+        passed: how many of these pass compiled.
+        differ: the others, and why.
+    """
+
+    eager: int = 0
+    passed: int = 0
+    differ: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def add(self, test: str, how: str, outcome: str) -> None:
+        """Counts one test; how: eager where the result is that of eager, which is not compared."""
+        if how == "eager":
+            return
+        self.eager += 1
+        if outcome == "pass":
+            self.passed += 1
+        else:
+            self.differ[test] = outcome
+
+
+def run_process(name: str, patterns: list[str]) -> Count:
+    """Runs a module in as many processes as it takes."""
+    count = Count()
+    skipped = 0
+    deadline = time.monotonic() + SECONDS_PER_MODULE
+    while True:
+        command = [sys.executable, __file__, "--one", name, "--skip", str(skipped)]
+        read, write = os.pipe()
+        command += ["--report", str(write)] + [a for p in patterns for a in ("-k", p)]
+        running: tuple[int, str] | None = None
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+                              if not VERBOSE else None, pass_fds=(write,), text=True) as process:
+            os.close(write)
+            timer = _kill_at(process, deadline)
+            with os.fdopen(read) as lines:
+                for line in lines:
+                    what, number, *rest = json.loads(line)
+                    if what == "start":
+                        running = (number, rest[0])
+                    else:
+                        assert running is not None
+                        count.add(running[1], *rest)
+                        running = None
+            _, errors = process.communicate()
+            timer.cancel()
+        if process.returncode == 0:
+            return count
+        late = time.monotonic() >= deadline
+        reason = "more time than a module has" if late else f"the interpreter ended with status {process.returncode}"
+        if running is None:
+            count.eager += 1
+            count.differ[f"{name} as a whole"] = f"{reason}: {' '.join((errors or '').split())[-200:]}"
+            return count
+        count.eager += 1
+        count.differ[running[1]] = reason
+        if late:
+            return count
+        skipped = running[0] + 1
+
+
+def _kill_at(process: subprocess.Popen[str], deadline: float) -> Any:
+    timer = threading.Timer(max(0.0, deadline - time.monotonic()), process.kill)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("modules", nargs="*", default=MODULES)
-    parser.add_argument("--one", action="store_true")
+    parser.add_argument("-k", dest="patterns", action="append", default=[], help="only tests whose id contains this")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--skip", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--report", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        out, sys.stdout = sys.stdout, io.StringIO()
-        report = run_module(options.modules[0])
-        print(json.dumps(report), file=out)
+        with os.fdopen(options.report, "w") as report:
+            run_module(options.modules[0], options.patterns, options.skip, report)
         return 0
-    total: collections.Counter[str] = collections.Counter()
+    counts = {}
+    print(f"{'module':<20} {'eager':>6} {'compiled':>9} {'seconds':>8}", flush=True)
     for name in options.modules:
-        try:
-            done = subprocess.run([sys.executable, __file__, "--one", name], capture_output=True, text=True,
-                                  timeout=SECONDS_PER_MODULE)
-        except subprocess.TimeoutExpired:
-            print(f"{name}: more than {SECONDS_PER_MODULE} s", flush=True)
-            total["broken"] += 1
-            continue
-        if done.returncode != 0 or not done.stdout.strip():
-            print(f"{name}: exit code {done.returncode}: {done.stderr.strip()[-500:]}", flush=True)
-            total["broken"] += 1
-            continue
-        report = json.loads(done.stdout.strip().splitlines()[-1])
-        print(f"{name}: {report['passed']} of {report['of']}", flush=True)
-        for test, why in report["differ"].items():
+        started = time.monotonic()
+        count = counts[name] = run_process(name, options.patterns)
+        print(f"{name:<20} {count.eager:>6} {count.passed:>9} {time.monotonic() - started:>8.0f}", flush=True)
+        for test, why in count.differ.items():
             print(f"    {test}: {why}", flush=True)
-        total.update(passed=report["passed"], of=report["of"])
-    print(f"all: {total['passed']} of {total['of']}, {total['broken']} modules without a result")
-    return 0 if total["passed"] == total["of"] and not total["broken"] else 1
+    eager, passed = sum(c.eager for c in counts.values()), sum(c.passed for c in counts.values())
+    print(f"{'all':<20} {eager:>6} {passed:>9}")
+    return 0 if passed == eager else 1
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ current handler (``covered``).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
@@ -103,6 +104,12 @@ class Emitter:
 
     def load_const(self, value: Any) -> None:
         """Any object: constants are pooled by identity and need not be marshallable."""
+        if type(value) is str and facts.is_interned_in_code(value) and sys.intern(value) is not value:
+            # Making the code object would put the interned string, another object, in its place.
+            self._emit(_OP["LOAD_CONST"], CONST, [value])
+            self._emit(_OP["LOAD_CONST"], CONST, 0)
+            self.subscr()
+            return
         self._emit(_OP["LOAD_CONST"], CONST, value)
 
     def load_fast(self, name: str) -> None:

@@ -94,3 +94,8 @@ def call_sequence(npos: int, kwnames: tuple[str, ...]) -> list[tuple[int, object
     if kwnames:
         ops.insert(0, (OPMAP["KW_NAMES"], kwnames))
     return ops
+
+
+def is_interned_in_code(text: str) -> bool:
+    """Whether a code object interns a text among its constants (Objects/codeobject.c, all_name_chars)."""
+    return text.isascii() and text.replace("_", "a").isalnum()

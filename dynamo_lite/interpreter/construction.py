@@ -105,13 +105,18 @@ class Construction:
         if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
             function = tx.wrap_class_part(new.__func__, class_attribute_source(value, "__new__"))
             made = tx.call(function, [cls, *args], kwargs)
+        elif new is not native_base(value).__new__:
+            unsupported("unsupported_builtin", f"{value.__qualname__}(), whose __new__ is no plain function")
         else:
             made = self.new_object(cls, args, kwargs)
         if not (isinstance(made, ObjectVariable) and issubclass(made.cls, value)):
             return made
         init = tx.class_lookup(made.cls, "__init__")
         if isinstance(init, types.FunctionType):
-            tx.call_class_attribute(made, made.cls, "__init__", init, args, kwargs)
+            result = realized(tx, tx.call_class_attribute(made, made.cls, "__init__", init, args, kwargs))
+            if not (result.is_constant() and result.constant() is None):
+                kind = result.python_type().__name__
+                tx.raise_error(TypeError, f"__init__() should return None, not {kind!r}")
         elif init is not object.__init__ and init is not None:
             self.call_native_method(made, "__init__", init, args, kwargs)
         elif (args or kwargs) and not isinstance(new, staticmethod) and new is object.__new__:
@@ -124,9 +129,11 @@ class Construction:
         """cls.__new__(cls, *args) of a builtin base."""
         tx: Any = self
         value = cls.constant()
+        if not isinstance(value, type):
+            unsupported("unsupported_builtin", "__new__ of what is no class")
         base = native_base(value)
         if issubclass(base, BaseException):
-            return tx.new_exception(value, args)
+            return tx.new_exception(value, args, initialize=False)
         if value in _CONSTRUCTORS:
             return tx.construct(cls, args, kwargs)
         if base is object:
@@ -206,12 +213,14 @@ class Construction:
     def _exception_method(self, owner: VariableTracker, name: str, args: list[VariableTracker]) -> VariableTracker:
         tx: Any = self
         if name == "__init__":
-            tx.output.effects.store_attr(owner, "args", TupleVariable(list(args)))
+            if not isinstance(owner, ObjectVariable) or owner.exception is None:
+                unsupported("exception_handling", f"{owner.describe()}.__init__()")
+            tx.init_exception(owner, args)
             return ConstantVariable(None)
         if name == "with_traceback":
             return owner
         if name in ("__str__", "__repr__"):
-            return tx._exception_text(owner, "s" if name == "__str__" else "r")
+            return tx.exception_text(owner, "s" if name == "__str__" else "r")
         unsupported("exception_handling", f"{owner.describe()}.{name}()")
 
     def _fill(self, content: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
@@ -392,6 +401,8 @@ def _object_reduce(tx: Any, owner: VariableTracker, *args: VariableTracker) -> V
 
 def _customizes_pickling(tx: Any, cls: type) -> bool:
     if any(tx.class_lookup(cls, name) is not None for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__")):
+        return True
+    if cls.__dict__.get("__slotnames__"):
         return True
     return tx.class_lookup(cls, "__getstate__") is not object.__getstate__
 
@@ -652,6 +663,9 @@ def _inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
 def _weakref(tx: Any, referent: VariableTracker, *callback: VariableTracker) -> VariableTracker:
     if callback or not isinstance(referent, (ObjectVariable, FunctionVariable, ClassVariable)):
         unsupported("unsupported_builtin", f"weakref.ref() of {referent.describe()}")
+    cls = referent.python_type()
+    if isinstance(referent, ObjectVariable) and not cls.__weakrefoffset__:
+        tx.raise_error(TypeError, f"cannot create weak reference to {cls.__name__!r} object")
     return WeakrefVariable(referent)
 
 

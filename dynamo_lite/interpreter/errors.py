@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 from ..output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, unsupported
-from ..variables.classes import ClassVariable
+from ..variables.classes import ClassVariable, native_base
 from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
-from ..variables.objects import ObjectVariable
+from ..variables.objects import ExceptionState, ObjectVariable
 from ..variables.sequences import TupleVariable
 
 _EXCEPTION_FIELDS = {"__cause__": None, "__context__": None, "__traceback__": None, "__suppress_context__": False}
@@ -23,24 +23,65 @@ class Errors:
     """Raising exceptions; a part of the translator."""
 
     output: OutputGraph
+    as_plain: Callable[[VariableTracker], Any]
+    from_result: Callable[..., VariableTracker]
+    getattr: Callable[[VariableTracker, str], VariableTracker]
+    to_text: Callable[[VariableTracker, str], VariableTracker]
     observed = ObservedException
 
-    def new_exception(self, cls: type, args: list[VariableTracker]) -> ObjectVariable:
-        """cls(*args) for an exception class without a constructor of its own."""
+    def new_exception(
+        self, cls: type, args: list[VariableTracker], initialize: bool = True, by_interpreter: bool = False
+    ) -> ObjectVariable:
+        """cls.__new__(cls, *args) for an exception class without a constructor of its own.
+
+        Args:
+            initialize: whether ``__init__`` is the builtin base's, too.
+            by_interpreter: whether it is the interpreter that raises it.
+        """
         value = ObjectVariable(cls)
+        value.exception = ExceptionState(by_interpreter=by_interpreter)
         value.new_arguments = list(args)
+        if issubclass(cls, BaseExceptionGroup):
+            unsupported("exception_handling", f"{cls.__qualname__}()")
         self.output.effects.store_attr(value, "args", TupleVariable(list(args)))
-        if issubclass(cls, StopIteration):
-            self.output.effects.store_attr(value, "value", args[0] if args else ConstantVariable(None))
+        if initialize:
+            self.init_exception(value, args)
         return value
+
+    def init_exception(self, value: ObjectVariable, args: list[VariableTracker]) -> None:
+        """The builtin base's ``__init__`` of an exception."""
+        assert value.exception is not None
+        value.exception.arguments = list(args)
+        kept: list[VariableTracker] = list(args)
+        if issubclass(value.cls, OSError) and args:
+            # errno, strerror and filename are arguments that do not stay in `args`.
+            real = self._real_exception(value)
+            kept = [self.from_result(a, "argument") for a in real.args]
+            if type(real) is not native_base(value.cls) and value.cls is OSError:
+                unsupported("exception_handling", f"OSError() that makes a {type(real).__qualname__}")
+        self.output.effects.store_attr(value, "args", TupleVariable(kept))
+        if issubclass(value.cls, StopIteration):
+            self.output.effects.store_attr(value, "value", args[0] if args else ConstantVariable(None))
+
+    def _real_exception(self, value: ObjectVariable) -> BaseException:
+        """An exception of the builtin base with the same arguments, to learn what it makes of them."""
+        state = value.exception
+        base: Any = native_base(value.cls)
+        if state is None or state.by_interpreter:
+            unsupported("exception_handling", f"what {value.describe()} holds, raised by the interpreter")
+        new = [self.as_plain(a) for a in value.new_arguments]
+        made = self.run_python(base.__new__, base, *new)
+        if state.arguments is not None:
+            self.run_python(base.__init__, made, *(self.as_plain(a) for a in state.arguments))
+        return made
 
     def raise_error(self, cls: type, message: str) -> NoReturn:
         """Raises an exception of the program with a text."""
-        raise ObservedException(self.new_exception(cls, [ConstantVariable(message)]))
+        raise ObservedException(self.new_exception(cls, [ConstantVariable(message)], by_interpreter=True))
 
     def raise_value(self, cls: type, args: list[VariableTracker]) -> NoReturn:
         """Raises an exception of the program with arguments."""
-        raise ObservedException(self.new_exception(cls, args))
+        raise ObservedException(self.new_exception(cls, args, by_interpreter=cls is not StopIteration))
 
     def raise_stop_iteration(self, value: VariableTracker) -> NoReturn:
         """Raises StopIteration, with the return value of a generator."""
@@ -51,7 +92,8 @@ class Errors:
         """Raises in the program what a Python function that was run while tracing has raised."""
         if not all(isinstance(a, (str, int, float, bytes, type(None), bool)) for a in error.args):
             unsupported("python_exception_in_trace", f"{type(error).__name__}: {error}")
-        raise ObservedException(self.new_exception(type(error), [ConstantVariable(a) for a in error.args])) from error
+        args: list[VariableTracker] = [ConstantVariable(a) for a in error.args]
+        raise ObservedException(self.new_exception(type(error), args, by_interpreter=True)) from error
 
     def run_python(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Calls a pure Python function on real values; what it raises, the program sees."""
@@ -95,7 +137,29 @@ class Errors:
             if name == "__traceback__":
                 unsupported("exception_handling", "__traceback__ of an exception raised while compiling")
             return ConstantVariable(_EXCEPTION_FIELDS[name])
+        if owner.value is None and owner.exception is not None:
+            if not any(name in base.__dict__ for base in BaseException.__mro__):
+                return self.from_result(self.run_python(getattr, self._real_exception(owner), name), name)
         unsupported("exception_handling", f"{owner.describe()}.{name}")
+
+    def exception_text(self, value: ObjectVariable, conversion: str) -> VariableTracker:
+        """str() or repr() of an exception whose class does not define them."""
+        base: Any = native_base(value.cls)
+        args = self.getattr(value, "args")
+        if conversion == "r":
+            if base.__repr__ is not BaseException.__repr__:
+                unsupported("exception_handling", f"text of {value.describe()}")
+            texts = [self.to_text(a, "r").constant() for a in args.iterate(self)]
+            return ConstantVariable(f"{value.cls.__name__}({', '.join(texts)})")
+        if base.__str__ in (BaseException.__str__, KeyError.__str__):
+            items = list(args.iterate(self))
+            if len(items) == 1:
+                return self.to_text(items[0], "s" if base.__str__ is BaseException.__str__ else "r")
+            return self.to_text(args, "s") if items else ConstantVariable("")
+        state = value.exception
+        if state is not None and state.by_interpreter:  # of ImportError, UnicodeError and OSError
+            return ConstantVariable(self.run_python(str, self.run_python(base, *self.as_plain(args))))
+        return ConstantVariable(self.run_python(str, self._real_exception(value)))
 
     def close_generator(self, generator: GeneratorVariable) -> VariableTracker:
         """generator.close() (Objects/genobject.c, gen_close)."""

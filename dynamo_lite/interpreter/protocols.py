@@ -21,7 +21,7 @@ from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable
-from ..variables.constant import ConstantVariable
+from ..variables.constant import ConstantVariable, is_unique
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.identity import IdentityVariable
 from ..variables.mappings import DictVariable
@@ -263,6 +263,8 @@ class Protocols(Wrapping, Errors, Construction):
         """left is right, guarded where guards on structure do not decide it."""
         left, right = realized(self, left), realized(self, right)
         same = left.same_object(right)
+        if isinstance(left, ConstantVariable) and isinstance(right, ConstantVariable):
+            same = self._same_constant(left, right, same)
         if same is None:
             unsupported("unsupported_operator", f"`is` between {left.describe()} and {right.describe()}")
         pair = (left.source, right.source)
@@ -273,6 +275,20 @@ class Protocols(Wrapping, Errors, Construction):
         for value in (left, right):
             if isinstance(value, FunctionVariable) and value.source is not None:
                 self.guard(value.source, "is", value.value)
+        return same
+
+    def _same_constant(self, left: ConstantVariable, right: ConstantVariable, same: bool | None) -> bool | None:
+        """`is` between numbers or texts: equal ones from outside may be one object now and two at the next call."""
+        if same is False or left is right or is_unique(left.value):
+            return same
+        if left.source is not None and right.source is not None:
+            same = left.value is right.value
+            if left.source != right.source:
+                self.guard(left.source, "tensor_same" if same else "not_same", right.source)
+        else:
+            for value in (left, right):
+                if value.source is not None and same:
+                    self.guard(value.source, "is", value.value)
         return same
 
     def truth(self, value: VariableTracker) -> bool:
@@ -365,7 +381,7 @@ class Protocols(Wrapping, Errors, Construction):
                 if method not in (object.__str__, None):
                     break
             if issubclass(value.cls, BaseException):
-                return self._exception_text(value, conversion)
+                return self.exception_text(value, conversion)
         if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
             if value in self.output.texts_in_progress:
                 return ConstantVariable(_CYCLES[value.python_type()])
@@ -381,10 +397,6 @@ class Protocols(Wrapping, Errors, Construction):
     def _container_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
         """repr() of a list, tuple, dict or set."""
         return ConstantVariable(_TEXTS[type(value)](self, value, "a" if conversion == "a" else "r"))
-
-    def _exception_text(self, value: ObjectVariable, conversion: str) -> VariableTracker:
-        args = self.as_plain(self.getattr(value, "args"))
-        return ConstantVariable(self.run_python(str if conversion == "s" else repr, value.cls(*args)))
 
     def format_value(self, value: VariableTracker, conversion: str, spec: str) -> VariableTracker:
         """The text of ``f"{value!conversion:spec}"``."""

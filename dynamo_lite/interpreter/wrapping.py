@@ -193,6 +193,8 @@ class Wrapping:
         """The Python value of a tracker made of constants, containers included."""
         if value.is_constant():
             return value.constant()
+        if isinstance(value, NamedTupleVariable) and hasattr(value.cls, "_fields"):
+            return tuple.__new__(value.cls, [self.as_plain(item) for item in value.iterate(self)])
         if isinstance(value, (ListVariable, TupleVariable)):
             return value.cls([self.as_plain(item) for item in value.iterate(self)])
         if isinstance(value, DictVariable):

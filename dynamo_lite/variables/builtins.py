@@ -22,7 +22,7 @@ from .. import polyfills
 from ..source import AttrSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
-from .classes import ClassVariable
+from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
 from .functions import FunctionVariable, standing_for
 from .iterators import CallIteratorVariable
@@ -484,6 +484,16 @@ def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | Non
 @handles(builtins.__build_class__)
 def _build_class(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     unsupported("class_definition", f"class {args[1].constant()}" if len(args) > 1 else "a class")
+
+
+@handles(collections.namedtuple)
+def _named_tuple(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    given = {**kwargs}
+    given.setdefault("module", ConstantVariable(tx.globals[0].get("__name__", "__main__")))
+    plain = [tx.as_plain(a) for a in args]
+    made = tx.run_python(collections.namedtuple, *plain, **{k: tx.as_plain(v) for k, v in given.items()})
+    variable = MadeClassVariable(made, lambda cg: cg.call_function(collections.namedtuple, list(args), given))
+    return tx.output.effects.track(made, variable)
 
 
 @handles(itertools.tee)

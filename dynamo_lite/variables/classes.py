@@ -6,6 +6,7 @@ layout (a native base, an instance dict) can't change while the class exists.
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..source import ConstSource, Source, TypeAttrSource
@@ -52,7 +53,7 @@ class ClassVariable(VariableTracker):
         return True
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
+        cg.load_class(self.value)
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and other.is_constant():
@@ -90,6 +91,22 @@ class ClassVariable(VariableTracker):
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
+
+
+class MadeClassVariable(ClassVariable):
+    """A class that a call in the traced program makes, anew at each run: a namedtuple's.
+
+    Args:
+        value: one that was made while tracing, to learn from; it never leaves the trace.
+        call: pushes the call that makes the class.
+    """
+
+    def __init__(self, value: type, call: Callable[[Codegen], None]) -> None:
+        super().__init__(value)
+        self.make = call
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: self.make(cg), lambda: None)
 
 
 class NewVariable(VariableTracker):

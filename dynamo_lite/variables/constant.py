@@ -77,7 +77,10 @@ class ConstantVariable(VariableTracker):
         return self.value
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
+        if self.source is not None and not is_unique(self.value):
+            cg.load_source(self.source)  # equal values are guarded, not this very object
+        else:
+            cg.emit.load_const(self.value)
 
     def truth(self, tx: Any) -> bool:
         return bool(self.value)
@@ -137,6 +140,15 @@ class ConstantVariable(VariableTracker):
 
     def unary(self, tx: Any, op: str) -> VariableTracker:
         return ConstantVariable(tx.run_python(UNARY[op], self.value))
+
+
+def is_unique(value: Any) -> bool:
+    """Whether Python has one object for this value, so that `is` means `==`."""
+    if type(value) is int:
+        return -5 <= value <= 256
+    if type(value) in (str, bytes):
+        return len(value) < 2 and (type(value) is bytes or value.isascii())
+    return type(value) not in (float, complex)
 
 
 def _is_huge(op: str, a: Any, b: Any) -> bool:

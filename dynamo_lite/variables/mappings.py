@@ -486,10 +486,14 @@ class DictViewVariable(VariableTracker):
         return super().getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.call_prepare()
-        cg.push(self.owner)
-        cg.emit.load_attr(self.what)
-        cg.emit.call(0)
+        def make() -> None:
+            cg.push(self.owner)
+            cg.emit.load_attr(self.what)
+            cg.emit.push_null()
+            cg.emit.swap(2)
+            cg.emit.call(0)
+
+        cg.build_new(self, make, lambda: None)
 
 
 # ---------------------------------------------------------------- wrapping

@@ -7,6 +7,7 @@ guarded, absence included.
 """
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 import weakref
@@ -25,6 +26,7 @@ from .classes import (
     instance_dict,
     is_data_descriptor,
     is_exception_class,
+    is_made_by_python,
     native_base,
 )
 from .constant import ConstantVariable, is_constant_value
@@ -60,6 +62,7 @@ class ObjectVariable(VariableTracker):
         self.value = value
         self.content = content
         self.new_arguments: list[VariableTracker] = []
+        self.exception: ExceptionState | None = None
 
     def python_type(self) -> type:
         return self.cls
@@ -148,7 +151,7 @@ class ObjectVariable(VariableTracker):
         if name == "__dict__":
             return self._dict_variable(tx)
         attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE)
-        if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute):
+        if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and hasattr(type(attribute), "__get__"):
             return self._read_descriptor(tx, name, attribute)
         own = self.own_attribute(tx, name)
         if own is not None:
@@ -179,6 +182,8 @@ class ObjectVariable(VariableTracker):
                 tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
             return tx.call(tx.wrap_class_part(attribute.fget, source), [self], {})
         if isinstance(attribute, _SLOT_TYPES):
+            if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
+                return tx.exception_attribute(self, name)
             return self._read_slot(tx, name, attribute)
         if isinstance(attribute, functools.cached_property):
             value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
@@ -186,7 +191,7 @@ class ObjectVariable(VariableTracker):
             return value
         if isinstance(attribute, types.ClassMethodDescriptorType):
             return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
-        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)):
+        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BuiltinMethodVariable(self, name, attribute)
         if isinstance(attribute, types.GetSetDescriptorType):
             if is_exception_class(self.cls):
@@ -245,10 +250,12 @@ class ObjectVariable(VariableTracker):
                 tx.call_method(descriptor, "__set__", [self, value])
                 return
             if setter is not None:
-                if is_exception_class(self.cls):
+                if is_exception_class(self.cls) and name in EXCEPTION_FIELDS:
                     tx.output.effects.store_attr(self, name, value)
                     return
                 unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a descriptor written in C")
+        if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
+            unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a member of a class in C")
         if not isinstance(attribute, _SLOT_TYPES) and not has_instance_dict(self.cls):
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         tx.output.effects.store_attr(self, name, value)
@@ -276,6 +283,8 @@ class ObjectVariable(VariableTracker):
                 return
             if deleter is not None:
                 unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a descriptor written in C")
+        if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
+            unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a member of a class in C")
         if isinstance(attribute, _SLOT_TYPES):
             self._read_slot(tx, name, attribute)  # AttributeError if it is empty
             tx.output.effects.store_attr(self, name, MISSING)
@@ -440,7 +449,34 @@ class ObjectVariable(VariableTracker):
                 cg.call_constant_on_top(setter, lambda k=key, v=value: (cg.push(k), cg.push(v)), count=2)
         elif isinstance(content, SetVariable) and not issubclass(self.cls, frozenset):
             cg.call_constant_on_top(set.update, lambda: cg.push(TupleVariable(list(content.members.values()))))
+        if self.exception is not None:
+            self.exception.reconstruct(cg, native_base(self.cls))
         cg.store_attributes(self)
+
+
+@dataclasses.dataclass
+class ExceptionState:
+    """What an exception made in the trace holds in C.
+
+    Args:
+        arguments: of the ``__init__`` of its builtin base; None while that has not been called.
+        by_interpreter: whether the evaluator raised it, as CPython itself does, so that attributes such as the
+            ``name`` of an AttributeError are not known.
+    """
+
+    arguments: list[VariableTracker] | None = None
+    by_interpreter: bool = False
+
+    def reconstruct(self, cg: Codegen, base: Any) -> None:
+        """With the exception on the stack, emits what its base's ``__init__`` stores besides the arguments."""
+        if self.arguments is None or base.__init__ is BaseException.__init__:
+            return
+        arguments = self.arguments
+        cg.call_constant_on_top(base.__init__, lambda: cg.push_all(arguments), count=len(arguments))
+
+
+# What every exception holds in C and a program may set.
+EXCEPTION_FIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
 
 
 class TracebackVariable(VariableTracker):
@@ -654,6 +690,8 @@ class SuperVariable(VariableTracker):
             return NewVariable(cls)
         if isinstance(self.owner, ClassVariable) and cls is type:
             return TypeMethodVariable(self.owner, name)
+        if self.of_class and isinstance(attribute, types.ClassMethodDescriptorType):
+            return tx.from_result(attribute.__get__(None, self.owner.constant()), f"super().{name}")
         if self.of_class:
             return tx.from_result(attribute, f"super().{name}")
         if isinstance(self.owner, ObjectVariable):

@@ -331,6 +331,9 @@ class TupleVariable(SequenceVariable):
         return torch.Size(values) if self.cls is torch.Size and self.is_constant() else values
 
     def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: self._make(cg), lambda: None)
+
+    def _make(self, cg: Codegen) -> None:
         if self.cls is tuple:
             cg.push_all(self.items)
             cg.emit.build_tuple(len(self.items))
@@ -368,17 +371,17 @@ class NamedTupleVariable(TupleVariable):
             return super().call_method(tx, name, args, kwargs)
         return tx.call(self.getattr(tx, name), args, kwargs)
 
-    def reconstruct(self, cg: Codegen) -> None:
+    def _make(self, cg: Codegen) -> None:
         if hasattr(self.cls, "_fields"):
             # What _make() does: no user __new__ runs a second time.
             def args() -> None:
-                cg.emit.load_const(self.cls)
+                cg.load_class(self.cls)
                 cg.push_all(self.items)
                 cg.emit.build_tuple(len(self.items))
 
             cg.call_constant(tuple.__new__, args, count=2)
         else:
-            cg.call_constant(self.cls, lambda: (cg.push_all(self.items), cg.emit.build_tuple(len(self.items))))
+            super()._make(cg)
 
 
 class RangeVariable(VariableTracker):
@@ -472,8 +475,7 @@ class SliceVariable(VariableTracker):
         raise TypeError("unhashable type: 'slice'")
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.push_all(self.parts)
-        cg.emit.build_slice(3)
+        cg.build_new(self, lambda: (cg.push_all(self.parts), cg.emit.build_slice(3)), lambda: None)
 
 
 # ---------------------------------------------------------------- iterators over sequences

@@ -212,7 +212,9 @@ class SetVariable(VariableTracker):
         members = list(self.members.values())
         check_rebuildable(self.members, "a set")
         if self.cls is frozenset:
-            cg.call_constant(frozenset, lambda: cg.push(TupleVariable(members)))
+            cg.build_new(
+                self, lambda: cg.call_constant(frozenset, lambda: cg.push(TupleVariable(members))), lambda: None
+            )
         else:
             cg.build_new(self, lambda: cg.emit.build_set(0), lambda: self.fill(cg))
 
