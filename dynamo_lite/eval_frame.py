@@ -145,16 +145,26 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
         code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
     ) -> Any:
         def attempt() -> Any:
-            return convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+            with _collector_paused(), log.collect_phases() as spent:
+                made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+            seconds.update(spent)
+            return made
 
+        def fits(made: Any) -> bool:
+            return not compiled or made.program.check(args, closure, globals, builtins)[0]
+
+        seconds: dict[str, float] = {}
         try:
-            with _collector_paused(), log.collect_phases() as seconds:
+            made = attempt()
+            compiled = isinstance(made, _eval_frame.GuardedCode)
+            if not fits(made):
+                # The compile itself changed something that is guarded: a module imported on first use added to a
+                # registry. By now it is there.
                 made = attempt()
                 compiled = isinstance(made, _eval_frame.GuardedCode)
-                if compiled and not made.program.check(args, closure, globals, builtins)[0]:
-                    # The compile itself changed something that is guarded: a module imported on first use added to a
-                    # registry. By now it is there; a second failure is a fault of ours, which the hook reports.
-                    made = attempt()
+                if not fits(made):
+                    step = made.program.steps[made.program.check(args, closure, globals, builtins)[1]]
+                    raise _GuardsDoNotHold(f"the guards do not hold for the call that they were made for: {step!r}")
             if compiled and log.enabled("perf"):
                 phases = ", ".join(f"{name} {time:.3f}" for name, time in seconds.items())
                 log.artifact("perf").info("%s compiled in %.3f s: %s", code.co_qualname, sum(seconds.values()), phases)
@@ -164,12 +174,29 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
                 log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)
                 return _eval_frame.SKIP
             raise error.with_traceback(None) from error.__cause__
+        except exc.DynamoLiteError:
+            raise
+        except Exception as error:
+            # Raised out of here it would pass by the handlers of the frame, which has not begun.
+            if config.raise_internal_errors:
+                raise
+            log.count("internal_errors")
+            details = error if log.enabled("fallbacks") else None
+            log.artifact("fallbacks").warning(
+                "%s runs in plain Python, because of a fault of the compiler: %s: %s", code.co_qualname,
+                type(error).__name__, error, exc_info=details,
+            )
+            return _eval_frame.KEEP_ENTRIES if isinstance(error, _GuardsDoNotHold) else _eval_frame.RUN_ORIGINAL
 
     hook = _eval_frame.FrameHook(compile_frame)
     hook.roots = settings.roots
     cell.append(weakref.ref(hook))
     _alive.add(hook)
     return hook
+
+
+class _GuardsDoNotHold(Exception):
+    """An entry that does not fit the call that it was made for: a fault of ours."""
 
 
 @contextlib.contextmanager
@@ -183,6 +210,9 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+            # What the trace held of the user's goes with it, and not when the collector happens to come by. All that
+            # the compile made is young, and would be looked at by the next collection anyway.
+            gc.collect(0)
 
 
 def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, graph: Any, inputs: list[Any]) -> Any:
