@@ -28,6 +28,7 @@ from .bytecode.instructions import decode
 from .bytecode.stack import NULL as NULL_KIND
 from .bytecode.stack import PREV_EXC, VALUE, StackKind
 from .codegen import INPUTS, OUTPUTS, Codegen, Plan
+from .fake_mode import saved_tensors_hooks_suspended
 from .frame_policy import Artifact
 from .guards import Guard, build_program
 from .guards.memory import guard_memory
@@ -36,18 +37,20 @@ from .interpreter import ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
 from .output_graph import OutputGraph
-from .rerun import Rerun
+from .rerun import Rerun, may_raise
 from .resume import break_start, emit_break, is_resume_code, needed_locals, note_numbers, resume_label
 from .source import LocalSource, Source
-from .variables import autograd_function
+from .variables import autograd_function, checkpointing
 from .variables.base import MISSING, ObservedException, VariableTracker, realized
 from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
 from .variables.functions import CellVariable
 from .variables.scalars import NumberNeeded, ScalarVariable
+from .variables.size_tables import ValuesNeeded
 from .variables.torch_functions import set_state
 
-assert HANDLERS and ops_flow and ops_stack and ops_values and autograd_function  # the modules register the handlers
+# The modules register their handlers.
+assert HANDLERS and ops_flow and ops_stack and ops_values and autograd_function and checkpointing
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -122,7 +125,7 @@ def compile_frame(
         decision = frame_policy.decide_helper(code, known, closure, globals, args)
         if decision is not None:
             return decision
-    with log.frame(_frame_id(code)), log.phase("trace"):
+    with log.frame(_frame_id(code)), log.phase("trace"), saved_tensors_hooks_suspended():
         if len(known) >= config.recompile_limit:
             return frame_policy.limit_reached(user_code, known, frame)
         changing: frozenset[Any] = frozenset()
@@ -167,6 +170,7 @@ class _FrameCompiler:
         self.closure = closure
         self.args = args
         self.error: exc.Unsupported | None = None
+        self.fixed_tables: frozenset[Any] = frozenset()  # the paths of size tables that are guarded by their elements
         self.kept: frozenset[Any] = frozenset()  # floats that are not to be guarded by value whatever is done with them
         self._faults = 0
 
@@ -174,6 +178,7 @@ class _FrameCompiler:
         visit: int | None = None
         while True:
             output = OutputGraph(self.changing, self.fits_all)
+            output.fixed_tables, output.refixes_tables = self.fixed_tables, self.settings.fullgraph
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None
@@ -181,6 +186,9 @@ class _FrameCompiler:
             with _restoring(output):
                 try:
                     result, visit = self._attempt(tx, state)
+                except ValuesNeeded as values:
+                    self.fixed_tables |= values.origins
+                    continue
                 except NumberNeeded as needed:
                     if not self._may_fix(needed):
                         raise
@@ -274,7 +282,7 @@ class _FrameCompiler:
         return error.cls is int or not error.origins & self.kept
 
     def _note(self, tx: Translator, error: exc.Unsupported) -> None:
-        if self._may_fix(error):
+        if self._may_fix(error) or isinstance(error, ValuesNeeded):
             raise error
         if not error.user_stack:
             error.user_stack = tx.user_stack()
@@ -402,12 +410,17 @@ class _FrameCompiler:
         for code in resumes:
             note_numbers(code, names, slots, self.error is not None and self.error.kind == "tensor_to_python")
 
-    def _rerun(self, emitter: Emitter, output: OutputGraph) -> Rerun | None:
-        """What to do when the graph raises; None where it may have changed something by then."""
-        if self.settings.fullgraph or output.mutated_inputs():
+    def _rerun(self, emitter: Emitter, output: OutputGraph, compiled: Any) -> Rerun | None:
+        """What to do when the graph raises; None where that can't be made good any more by then."""
+        changed = output.mutated_inputs()
+        if getattr(compiled, "raises_before_writes", False):
+            changed = []
+        elif changed and (not may_raise(output.graph) or any(t.fake.requires_grad for t in changed)):
             return None
+        used = [t for t in output.inputs if t.node in self._used_inputs]
+        places = [used.index(t) for t in changed]
         restore = functools.partial(set_state, output.state_at_entry)
-        return Rerun(emitter, self.code, self._argument_names(), restore, output.fake_mode.random_seen)
+        return Rerun(emitter, self.code, self._argument_names(), restore, output.fake_mode.random_seen, places)
 
     def _argument_names(self) -> tuple[str, ...]:
         return self.code.co_varnames[: len(self.args)]
@@ -448,9 +461,11 @@ class _FrameCompiler:
         for name, temporary in held:
             emitter.load_fast(temporary)
             emitter.store_fast(name)
-        for name in cg.arguments & live:
-            if name not in tx.locals:
-                emitter.delete_fast(name)  # an argument that the program has deleted
+        for name in sorted(cg.arguments):
+            value = tx.locals.get(name)
+            held_still = value is not None and isinstance(value.source, LocalSource) and value.source.local == name
+            if value is None or (name not in live and not held_still):
+                emitter.unbind_fast(name)  # an argument that the program has deleted or bound anew
         return [name for name, _ in held]
 
     # -- guards and the entry
@@ -553,7 +568,7 @@ def _emit_graph_call(
     emitter: Emitter, compiled: Callable[..., Any], graph_inputs: int, plan: Plan, rerun: Rerun | None
 ) -> None:
     if rerun is not None:
-        rerun.begin()
+        rerun.begin(INPUTS)
     with emitter.covered(rerun.label, 0) if rerun is not None else contextlib.nullcontext():
         emitter.call_prepare()
         emitter.load_const(compiled)

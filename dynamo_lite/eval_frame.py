@@ -10,6 +10,7 @@ import contextlib
 import copy
 import functools
 import gc
+import importlib
 import itertools
 import types
 import weakref
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch.nn.parameter import is_lazy
 
 from . import _eval_frame, config, convert_frame, exc, log, trace_rules
@@ -405,6 +407,10 @@ def is_compiling() -> bool:
 # capture.
 for _function in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl):
     _eval_frame.skip(_function.__code__, None, False)
+# Where torch calls it, its function runs again in the backward pass, and has to save the same tensors both times.
+_eval_frame.skip(torch.utils.checkpoint.checkpoint.__wrapped__.__code__, None, True)  # type: ignore[attr-defined]
+# What an import runs is the business of other modules.
+_eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # type: ignore[attr-defined]
 
 trace_rules.mark(graph_break, Decision(Rule.GRAPH))
 trace_rules.mark(is_compiling, Decision(Rule.GRAPH))

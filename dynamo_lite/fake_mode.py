@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeT
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite import fake_strides
+from dynamo_lite.known_values import KnownValues
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
 
@@ -90,6 +91,7 @@ class TraceFakeMode(FakeTensorMode):
         self.effects_seen = False
         # The same, for random numbers alone.
         self.random_seen = False
+        self.known = KnownValues()
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
 
@@ -152,7 +154,10 @@ class TraceFakeMode(FakeTensorMode):
             self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
         func = _SAME_METADATA.get(func, func)
         with _config_stand_in():
-            result = _raw_dispatch(self, func, types, args, kwargs or {})
+            if self.known:
+                result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
+            else:
+                result = _raw_dispatch(self, func, types, args, kwargs or {})
             if func in fake_strides.RULES:
                 result = self._with_strides_of_eager(func, types, args, kwargs or {}, result)
             return result

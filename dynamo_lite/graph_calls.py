@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import fx
 
 _TWICE = "a gradient of {}, whose backward pass is not differentiable itself (once_differentiable, no_grad), was used"
@@ -172,3 +173,28 @@ def _in_layout(grad: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 def _refusing(grad: torch.Tensor, name: str) -> torch.Tensor:
     error = torch._C._functions.DelayedError(_TWICE.format(name).encode(), 1)
     return error(grad.detach().requires_grad_())  # type: ignore[no-any-return]
+
+
+class CheckpointCall(GraphCall):
+    """A function under ``torch.utils.checkpoint``: called with tensors, gives a tuple of tensors.
+
+    Args:
+        body: the function.
+        options: of torch's checkpoint.
+    """
+
+    recomputed = True  # says to a backend that records it: what is in here is better computed again than saved
+
+    def __init__(self, body: fx.GraphModule, options: dict[str, Any]) -> None:
+        super().__init__("checkpoint")
+        self.body = body
+        self.options = options
+
+    def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if not torch.is_grad_enabled() or not _runs_for_real(args):
+            return self.body.forward(*args)  # type: ignore[no-any-return]
+        return torch.utils.checkpoint.checkpoint(  # type: ignore[no-any-return]
+            self.body.forward, *args, use_reentrant=False, **self.options)
+
+    def checks(self) -> list[Callable[[], None]]:
+        return checks_in(self.body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import logging
+import operator
 import threading
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -16,12 +17,14 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.utils import _pytree as pytree
 
 from . import exc, log
 from .fake_mode import TraceFakeMode
 from .guards import GuardSet
 from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
+from .variables import size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.inference import InferenceModeVariable
@@ -48,6 +51,8 @@ class OutputGraph:
         self.graph = fx.Graph()
         self.changing = changing
         self.fits_all = fits_all
+        self.fixed_tables: frozenset[Any] = frozenset()  # the paths of size tables to guard by their elements
+        self.refixes_tables = False  # also those that have changed
         self.fake_mode = TraceFakeMode()
         self.guards = GuardSet()
         self.effects = SideEffects()
@@ -97,6 +102,8 @@ class OutputGraph:
         node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
         tensor = TensorVariable(node, fake, source, type(value))
         tensor.value = value
+        if source.key in self.fixed_tables:
+            size_tables.fix(self, source, fake, value)
         self.inputs.append(tensor)
         return self.register_tensor(tensor)
 
@@ -124,6 +131,10 @@ class OutputGraph:
             with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
                 yield
 
+    def may_fix_table(self, source: Source) -> bool:
+        """Whether a tensor may be guarded by its elements."""
+        return not self.fits_all and (self.refixes_tables or source.key not in self.changing)
+
     def _input_name(self, source: Source) -> str:
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
         name = f"l_{name}" if not name[0].isalpha() else name
@@ -143,6 +154,10 @@ class OutputGraph:
         self._tensors[id(tensor.fake)] = tensor
         return tensor
 
+    def tensors(self) -> list[TensorVariable]:
+        """All tensors that the trace knows."""
+        return list(self._tensors.values())
+
     # -- operations
     def run_fake(
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -156,7 +171,7 @@ class OutputGraph:
             exc.Unsupported: it can't be run without data, or fails.
         """
         mode = self.fake_mode
-        mode.effects_seen = False
+        mode.effects_seen = mode.known.needed = False
         self.scalars.start()
         try:
             with mode, log.phase("fake_tensors"), _quiet_failures():
@@ -165,15 +180,25 @@ class OutputGraph:
                 else:
                     result = target(*args, **kwargs)
         except DataDependentOutputException as error:
-            raise exc.Unsupported("tensor_to_python", f"{error.func} inside {_name(target)}") from error
+            unknown = exc.Unsupported("tensor_to_python", f"{error.func} inside {_name(target)}")
+            raise self._needed(unknown, args, kwargs) from error
         except DynamicOutputShapeException as error:
-            raise exc.Unsupported("dynamic_output_shape", f"{error.func} inside {_name(target)}") from error
+            unknown = exc.Unsupported("dynamic_output_shape", f"{error.func} inside {_name(target)}")
+            raise self._needed(unknown, args, kwargs) from error
         except Exception as error:
             self.scalars.check(_name(target))
             raise describe_failure(target, error) from error
         if self.scalars.any:
             self.scalars.check(_name(target))
         return result, mode.effects_seen
+
+    def _needed(self, error: exc.Unsupported, args: tuple[Any, ...], kwargs: dict[str, Any]) -> exc.Unsupported:
+        """The break for an operation that needs elements, or the wish to know them."""
+        fakes = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+        unknown = [t for f in fakes if self.fake_mode.known.of(f) is None and (t := self.tensor_of(f)) is not None]
+        # An index or a count is the integer among the operands; what it is applied to does not matter.
+        wanted = [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
+        return size_tables.needed(self, error, wanted)
 
     def create_node(
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
@@ -188,6 +213,12 @@ class OutputGraph:
         self.operations += 1
         self.effects.epoch += 1
         return node
+
+    def item_node(self, tx: Any, node: fx.Node, index: int, value: Any) -> fx.Node:
+        """A node that takes one element of a node's result."""
+        item = self.create_node(tx, "call_function", operator.getitem, (node, index), {}, value, False)
+        self.operations -= 1
+        return item
 
     def line_text(self, code: types.CodeType, line: int) -> str:
         """One frame's place and source line, as tracebacks show it."""
@@ -292,7 +323,8 @@ def _quiet_failures() -> Iterator[None]:
 def _refuse_foreign(node: fx.Node) -> None:
     """A tensor that a part of the trace made whose nodes have become a graph of their own is not to be had outside."""
     if node._erased:
-        raise exc.Unsupported("autograd_in_graph", "a tensor that a function run by torch has made is used outside of it")
+        what = "a tensor that a function run by torch has made is used outside of it"
+        raise exc.Unsupported("autograd_in_graph", what)
 
 
 def _does_something(node: fx.Node) -> bool:

@@ -8,7 +8,6 @@ Invariant: the decision depends on the function alone, so that it is the same at
 """
 from __future__ import annotations
 
-import collections
 import dataclasses
 import enum
 import os
@@ -18,6 +17,7 @@ import weakref
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from . import config
 
@@ -84,7 +84,7 @@ MODULES: dict[str, Decision] = {
     "torch._library": _skip("unsupported_torch_call", "it runs custom operators"),
     "torch.profiler": _skip("unsupported_torch_call", "it records the program while it runs"),
     "torch.utils.data": _skip("input_output", "it loads data"),
-    "torch.utils.checkpoint": _skip("autograd_in_graph", "it runs its function again in the backward pass"),
+    "torch.utils.checkpoint": _INLINE,
     "torch.serialization": _skip("input_output", "it reads or writes files"),
     "torch.hub": _skip("input_output", "it reads or writes files"),
     "torch.random": _skip("rng_state", "it reads or sets generators"),
@@ -133,6 +133,7 @@ FUNCTIONS: dict[Any, Decision] = {
     os.environ.decodevalue: _INLINE,
     os.getenv: _INLINE,
     torch.autograd.Function.apply.__func__: _GRAPH,  # type: ignore[attr-defined]
+    torch.utils.checkpoint.checkpoint: _GRAPH,
     torch.compiler.is_compiling: _GRAPH,
     torch.compiler.is_dynamo_compiling: _GRAPH,
     torch.compiler.is_exporting: _GRAPH,

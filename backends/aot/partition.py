@@ -109,11 +109,12 @@ def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:
                and passes.is_effectful(n)]
     keep = _ancestors([*joint.gradients, *effects], stop=set(env))
     for node in joint.graph.nodes:
-        if node in keep and node not in env:
-            if node.op == "placeholder" or (
-                    node.op == "call_function" and node in joint.forward and passes.is_effectful(node)):
-                raise CannotFunctionalize(f"the backward pass needs {node}, which was not saved")
-            env[node] = graph.node_copy(node, env.__getitem__)
+        if node in keep and node not in env and not (node in joint.forward and _is_checkpointed(node)):
+            for needed in _in_order_of_need(node, env, joint):
+                if needed.op == "placeholder" or (
+                        needed.op == "call_function" and needed in joint.forward and passes.is_effectful(needed)):
+                    raise CannotFunctionalize(f"the backward pass needs {needed}, which was not saved")
+                env[needed] = graph.node_copy(needed, env.__getitem__)
     _constants_first(graph)
     made_all = tuple(env[node] for node in joint.gradients)
     graph.output(made_all)
@@ -122,6 +123,21 @@ def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:
     backward = AtenGraph(graph, dict(joint.constants), recipes, ())
     passes.clean(backward)
     return backward
+
+
+def _in_order_of_need(node: Node, env: dict[Node, Node], joint: JointGraph) -> list[Node]:
+    """The checkpointed nodes that the node waits for, each as late as can be, and the node."""
+    found: dict[Node, None] = {}
+    todo = [node]
+    while todo:
+        last = todo[-1]
+        missing = [n for n in last.all_input_nodes
+                   if n not in env and n not in found and n in joint.forward and _is_checkpointed(n)]
+        if missing:
+            todo += missing
+        else:
+            found[todo.pop()] = None
+    return list(found)
 
 
 def _constants_first(graph: Graph) -> None:
@@ -169,6 +185,9 @@ def _choose(joint: JointGraph, needed: set[Node]) -> list[Node]:
     read_by_eager = {node for node in joint.forward & needed
                      if any(user not in joint.forward and user in needed for user in node.users)}
     owned_by_eager = {passes.root(node) for node in read_by_eager}
+    # Eager keeps what a checkpointed function reads, to run it again.
+    owned_by_eager |= {passes.root(read) for node in joint.forward if _is_checkpointed(node)
+                       for read in node.all_input_nodes}
     exposed = {passes.root(node) for node in joint.values} | set(joint.inputs)
     network = FlowNetwork()
     source, sink = network.vertex(), network.vertex()
@@ -227,9 +246,21 @@ def _may_repeat(node: Node, joint: JointGraph, read_by_eager: set[Node]) -> bool
     """Whether a forward node may be computed again in the backward pass."""
     if _is_look(node):
         return True
+    if _is_checkpointed(node):
+        return not passes.is_effectful(node) and not passes.is_random(node)
     if node.target is operator.getitem or not _is_cheap(node):
         return False
     return not (_feeds_library(node, joint, True) and _feeds_library(node, joint, False))
+
+
+def _is_checkpointed(node: Node) -> bool:
+    """Whether the user asked for it to be computed again, with ``torch.utils.checkpoint``; not so for the results of
+    what is checkpointed, from which the next part is computed again.
+    """
+    origin = node.meta.get("origin")
+    if origin is None or not getattr(origin.target, "recomputed", False):
+        return False
+    return all(user.meta.get("origin") in (origin, None) for user in node.users)
 
 
 def _feeds_library(node: Node, joint: JointGraph, forward: bool) -> bool:

@@ -132,11 +132,13 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
     """The steps in order: a piece, or a node that runs in Python."""
     steps: list[list[Node] | Node] = []
     piece: list[Node] = []
+    plain: set[Node] = set()
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
             continue
         numbers = [n for n in node.all_input_nodes if _is_number(n)]
-        if not _is_number(node) and (not numbers or _number_type(node) is not None):
+        part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
+        if not part and not _is_number(node) and (not numbers or _number_type(node) is not None):
             piece.append(node)
             continue
         apart = not any(n in piece for n in node.all_input_nodes)
@@ -144,6 +146,8 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
             if piece:
                 steps.append(piece)
             piece = []
+        if not isinstance(_value(node), torch.Tensor):
+            plain.add(node)
         steps.append(node)
     if piece:
         steps.append(piece)

@@ -26,6 +26,7 @@ from .constant import ConstantVariable
 from .functions import BaseFunctionVariable
 from .sequences import TupleVariable
 from .subgraphs import (
+    NodeVariable,
     Part,
     as_graph,
     fixes_a_value,
@@ -97,6 +98,14 @@ class FunctionContextVariable(VariableTracker):
         if hasattr(torch.autograd.function.BackwardCFunction, name):
             unsupported(_KIND, f"{name} of {self.describe()}")
         tx.raise_error(AttributeError, f"'{self.name}Backward' object has no attribute {name!r}")
+
+    def begin_backward(self) -> None:
+        """From now on the backward pass looks at what the forward pass has left."""
+        self.in_backward = True
+        for name, value in self.attributes.items():
+            if isinstance(value, ConstantVariable) and value.is_constant():
+                # One that changes from call to call is fixed by this, through the frame's guards.
+                self.attributes[name] = ConstantVariable(value.value)
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         if self.in_backward:
@@ -208,7 +217,7 @@ class _Capture:
         traced: dict[tuple[bool, ...], tuple[list[fx.Node], list[fx.Node], list[Any]] | str] = {}
         check: Callable[[], None] | None = None
         if torch.is_grad_enabled() and any(self.ctx.needs):
-            self.ctx.in_backward = True
+            self.ctx.begin_backward()
             traced, check = self._run_backwards(items, results)
         call, arguments = self._build(nodes, results, traced, check)
         made = record(self.tx, "call_function", call, arguments, {})
@@ -381,8 +390,7 @@ class _Capture:
             forward, len(returned), len(self.tensors), tuple(saved), dirty, fixed, self.ctx.materialize, backwards,
             once, self._is_once_differentiable(), check,
         )
-        trackers = [output.tensor_of(node.meta["example_value"]) for node in arguments]
-        return FunctionCall(self.name, spec), trackers
+        return FunctionCall(self.name, spec), [NodeVariable(node) for node in arguments]
 
     def _is_once_differentiable(self) -> bool:
         code = getattr(self.cls.value.backward, "__code__", None)

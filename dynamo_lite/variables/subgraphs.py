@@ -24,6 +24,17 @@ from .tensor import TensorVariable
 from .torch_functions import set_state, state_now
 
 
+class NodeVariable(VariableTracker):
+    """A node as an argument of another."""
+
+    def __init__(self, node: fx.Node) -> None:
+        super().__init__()
+        self.node = node
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.node
+
+
 class Part:
     """The nodes that a trace adds from now on, until :meth:`close`."""
 
@@ -97,14 +108,18 @@ def torch_state(*, grad: bool | None = None, autocast: bool | None = None) -> It
 
 @contextlib.contextmanager
 def own_guards(output: Any) -> Iterator[GuardSet]:
-    """All guards that the part needs, also those that the trace needed before; they join the trace's own."""
+    """All guards that the part needs, also those that the trace needed before; they join the trace's own. No number
+    is an input of the graph.
+    """
     outer, output.guards = output.guards, GuardSet()
+    changing, output.changing = output.changing, ()
     trackers = output.effects.forget_trackers()
     try:
         yield output.guards
     finally:
         outer.merge(output.guards)
         output.guards = outer
+        output.changing = changing
         output.effects.remember_trackers(trackers)
 
 

@@ -1,0 +1,196 @@
+"""``torch.utils.checkpoint``: values, gradients, random numbers and memory as in eager."""
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+
+import dynamo_lite
+
+BACKENDS = ["eager", "inductor_lite"]
+torch.manual_seed(0)
+FIRST, SECOND = nn.Linear(3, 8), nn.Linear(8, 3)
+SEQUENCE = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
+NORM = nn.BatchNorm1d(3)
+LOG: list = []
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, x, mask=None):
+        return self.dropout(self.linear(x)).relu() if mask is None else self.linear(x) * mask
+
+
+BLOCK = Block()
+MODULES = [FIRST, SECOND, SEQUENCE, NORM, BLOCK]
+
+
+def layer(v):
+    return SECOND(torch.relu(FIRST(v)))
+
+
+def structured(v, *, scale=1.0, name=None):
+    return {"a": layer(v) * scale, "b": (name, v)}
+
+
+def random_layer(v):
+    return F.dropout(layer(v), 0.5, True)
+
+
+def logging_layer(v):
+    LOG.append(1)
+    return layer(v)
+
+
+def without_grad(x):
+    with torch.no_grad():
+        y = checkpoint(layer, x, use_reentrant=False)
+    return y + x
+
+
+def with_keywords(x):
+    out = checkpoint(structured, x, scale=2.0, name="q", use_reentrant=False)
+    return out["a"] + out["b"][1] + len(out["b"][0])
+
+
+def over_closure(x):
+    y = x.sin()
+    return checkpoint(lambda v: v * y, x * 2, use_reentrant=False)
+
+
+PROGRAMS = {
+    "not_reentrant": lambda x: checkpoint(layer, x, use_reentrant=False) * 2,
+    "reentrant": lambda x: checkpoint(layer, x * 1, use_reentrant=True) * 2,
+    "keywords": with_keywords,
+    "random": lambda x: checkpoint(random_layer, x, use_reentrant=False) + torch.rand(3),
+    "random_twice": lambda x: checkpoint(random_layer, x, use_reentrant=False, preserve_rng_state=True).sum()
+    + checkpoint(random_layer, x, use_reentrant=True).sum(),
+    "module": lambda x: checkpoint(BLOCK, x, use_reentrant=False)
+    + checkpoint(BLOCK.__call__, x, x.detach(), use_reentrant=False),
+    "sequential": lambda x: checkpoint_sequential(SEQUENCE, 2, x, use_reentrant=False),
+    "nested": lambda x: checkpoint(
+        lambda v: checkpoint(layer, v, use_reentrant=False) * 2, x, use_reentrant=False),
+    "closure": over_closure,
+    "no_grad": without_grad,
+    "no_gradient_needed": lambda x: checkpoint(torch.sin, x.detach(), use_reentrant=False) * x,
+}
+BREAKING = {
+    "unsaid": (lambda x: checkpoint(layer, x), "warns"),
+    "no_input_needs_grad": (lambda x: checkpoint(layer, x.detach(), use_reentrant=True) * x, "warns"),
+    "effect": (lambda x: checkpoint(logging_layer, x, use_reentrant=False), "changes list"),
+    "buffers": (lambda x: checkpoint(NORM, x, use_reentrant=False), "writes to a tensor"),
+    "print": (lambda x: checkpoint(lambda v: (print(end=""), layer(v))[1], x, use_reentrant=False), "print"),
+}
+
+
+def run(function):
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, requires_grad=True)
+    LOG.clear()
+    NORM.reset_running_stats()
+    for module in MODULES:
+        module.zero_grad()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = function(x)
+    y.sum().backward()
+    grads = [p.grad for module in MODULES for p in module.parameters()]
+    buffers = [b.clone() for b in NORM.buffers()]
+    return [y.detach(), x.grad, *grads, *buffers, torch.rand(2), torch.tensor(LOG)]
+
+
+def check(function, compiled):
+    for got, want in zip(run(compiled), run(function), strict=True):
+        assert (got is None) == (want is None)
+        if got is not None:
+            torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph(name, backend):
+    program = PROGRAMS[name]
+
+    def function(x):
+        return program(x)
+
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    check(function, compiled)
+    with dynamo_lite.config.patch(error_on_recompile=True):
+        check(function, compiled)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", BREAKING)
+def test_breaks_with_a_reason(name, backend):
+    program, reason = BREAKING[name]
+
+    def function(x):
+        return program(x) + 1
+
+    with pytest.raises(dynamo_lite.exc.Unsupported, match=reason):
+        run(dynamo_lite.compile(function, backend=backend, fullgraph=True))
+    compiled = dynamo_lite.compile(function, backend=backend)
+    check(function, compiled)
+    check(function, compiled)
+
+
+LAYERS = nn.ModuleList(
+    [nn.Sequential(nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32), nn.Dropout(0.1)) for _ in range(4)])
+
+
+def saved_bytes(function, x):
+    """What autograd keeps of a call, parameters left out."""
+    parameters = {p.untyped_storage().data_ptr() for p in LAYERS.parameters()}
+    kept: dict[int, int] = {}
+
+    def pack(t):
+        storage = t.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return t
+
+    function(x)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = function(x)
+    y.sum().backward()
+    return sum(kept.values())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_memory_is_that_of_the_inputs(backend):
+    def net(x, checkpointed):
+        for part in LAYERS:
+            x = checkpoint(part, x, use_reentrant=False) if checkpointed else part(x)
+        return x
+
+    x = torch.randn(64, 32, requires_grad=True)
+    compiled = dynamo_lite.compile(net, backend=backend, fullgraph=True)
+    usual = saved_bytes(lambda v: compiled(v, False), x)
+    assert saved_bytes(lambda v: compiled(v, True), x) < usual / 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_first_call_under_hooks_on_saved_tensors(backend):
+    """The trace must not show its fake tensors to the program's hooks."""
+    seen = []
+
+    def pack(t):
+        seen.append(type(t))
+        return t
+
+    x = torch.randn(4, 3, requires_grad=True)
+    compiled = dynamo_lite.compile(layer, backend=backend, fullgraph=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = compiled(x)
+    y.sum().backward()
+    assert set(seen) <= {torch.Tensor, nn.Parameter}
+    torch.testing.assert_close(x.grad, torch.autograd.grad(layer(x).sum(), x)[0])
