@@ -40,7 +40,7 @@ from .output_graph import OutputGraph
 from .rerun import Rerun, may_raise
 from .resume import break_start, emit_break, is_resume_code, needed_locals, note_numbers, resume_label
 from .source import LocalSource, Source
-from .variables import autograd_function, checkpointing
+from .variables import autograd_function, checkpointing, transforms
 from .variables.base import MISSING, ObservedException, VariableTracker, realized
 from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
@@ -50,7 +50,7 @@ from .variables.size_tables import ValuesNeeded
 from .variables.torch_functions import set_state
 
 # The modules register their handlers.
-assert HANDLERS and ops_flow and ops_stack and ops_values and autograd_function and checkpointing
+assert HANDLERS and ops_flow and ops_stack and ops_values and autograd_function and checkpointing and transforms
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -322,10 +322,12 @@ class _FrameCompiler:
                 return self._run_original(tx, state)
         graph, inputs = finished if finished is not None else (None, [])
         compiled = self._call_backend(graph, inputs) if graph is not None else None
+        put_back = self._to_put_back(output, inputs, compiled)
         if compiled is not None and break_index is not None:
             compiled = _outside_hook(compiled)
         emitter, plan, resumes = self._emit(
-            tx, plan, len(inputs), returned, break_index, dry=False, compiled=compiled, changes=changes
+            tx, plan, len(inputs), returned, break_index, dry=False, compiled=compiled, put_back=put_back,
+            changes=changes,
         )
         self._guard_aliases(output, inputs)
         sources = [t.source for t in inputs if t.source is not None] + plan.extra_list
@@ -367,6 +369,7 @@ class _FrameCompiler:
         *,
         dry: bool,
         compiled: Callable[..., Any] | None = None,
+        put_back: list[int] | None = None,
         changes: list[tuple[Any, tuple[Any, ...]]] | None = None,
     ) -> tuple[Emitter, Plan, list[types.CodeType]]:
         emitter = Emitter()
@@ -375,7 +378,10 @@ class _FrameCompiler:
         rerun: Rerun | None = None
         cg = _FrameCodegen(emitter, plan, graph_inputs, arguments, self._own_cells(tx), tx.output.effects)
         if compiled is not None:
-            rerun = self._rerun(emitter, tx.output)
+            if put_back is not None:
+                restore = functools.partial(set_state, tx.output.state_at_entry)
+                random = tx.output.fake_mode.random_seen
+                rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, put_back)
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
             emitter.call_prepare()
@@ -410,17 +416,14 @@ class _FrameCompiler:
         for code in resumes:
             note_numbers(code, names, slots, self.error is not None and self.error.kind == "tensor_to_python")
 
-    def _rerun(self, emitter: Emitter, output: OutputGraph, compiled: Any) -> Rerun | None:
-        """What to do when the graph raises; None where that can't be made good any more by then."""
+    def _to_put_back(self, output: OutputGraph, inputs: list[Any], compiled: Any) -> list[int] | None:
+        """Places of the inputs to copy, so that the frame can run again when the graph raises; None: it can't."""
         changed = output.mutated_inputs()
-        if getattr(compiled, "raises_before_writes", False):
-            changed = []
-        elif changed and (not may_raise(output.graph) or any(t.fake.requires_grad for t in changed)):
+        if not changed or getattr(compiled, "raises_before_writes", False):
+            return []
+        if not may_raise(output.graph) or any(t.fake.requires_grad for t in changed):
             return None
-        used = [t for t in output.inputs if t.node in self._used_inputs]
-        places = [used.index(t) for t in changed]
-        restore = functools.partial(set_state, output.state_at_entry)
-        return Rerun(emitter, self.code, self._argument_names(), restore, output.fake_mode.random_seen, places)
+        return [place for place, t in enumerate(inputs) if any(t is c for c in changed)]
 
     def _argument_names(self) -> tuple[str, ...]:
         return self.code.co_varnames[: len(self.args)]

@@ -9,11 +9,13 @@ Invariant: what runs again had no effect yet; a graph that changes its inputs is
 """
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.fx
 
 from . import exc, log
 from ._eval_frame import Continuation, skip
@@ -22,6 +24,37 @@ from .bytecode.emit import Emitter
 
 _ERROR = ".error"
 _RANDOM = ".random"
+_SAVED = ".saved"
+
+# Parts of the names of operations that look at their operands' values and may refuse them.
+_DEMANDING = ("linalg", "cholesky", "inv", "solve", "lu", "qr", "eig", "svd", "multinomial", "bernoulli", "normal",
+              "poisson", "binomial", "assert", "one_hot", "bincount", "ctc_loss", "nll_loss", "binary_cross_entropy")
+_HARMLESS = frozenset({
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul,
+    operator.itruediv, "add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "to",
+})
+
+
+def may_raise(graph: torch.fx.Graph) -> bool:
+    """Whether an operation of the graph may raise on some data: indices, numbers, decompositions, user functions."""
+    return any(node.op.startswith("call_") and _is_demanding(node) for node in graph.nodes)
+
+
+def _is_demanding(node: torch.fx.Node) -> bool:
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if node.target in _HARMLESS:
+        return False
+    if any(part in name for part in _DEMANDING) or not (isinstance(node.target, str) or _is_of_torch(node.target)):
+        return True
+    values = [argument.meta.get("example_value") for argument in node.all_input_nodes]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    indices = [value for value in tensors if not (value.is_floating_point() or value.is_complex())]
+    return len(tensors) < len(values) or any(i.dtype is not torch.bool for i in indices) and len(tensors) > 1
+
+
+def _is_of_torch(target: Any) -> bool:
+    module = getattr(target, "__module__", None) or ""
+    return module in ("_operator", "builtins") or module.split(".")[0] == "torch"
 
 
 class Rerun:
@@ -33,20 +66,30 @@ class Rerun:
         arguments: the frame's parameters, in order.
         restore: brings back torch's state at the frame's entry.
         random: whether the graph draws random numbers.
+        changed: places among the inputs of what the graph may have changed by the time it raises.
     """
 
     def __init__(
-        self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool
+        self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool,
+        changed: Sequence[int] = (),
     ) -> None:
         self.emit = emit
         self.code = code
         self.arguments = arguments
         self.restore = restore
         self.random = random
+        self.changed = tuple(changed)
         self.label: Label = emit.label()
 
-    def begin(self) -> None:
-        """Emits what has to be known before the call."""
+    def begin(self, inputs: str) -> None:
+        """Emits what has to be known before the call, whose inputs are in the local `inputs`."""
+        if self.changed:
+            self.emit.call_prepare()
+            self.emit.load_const(_copies)
+            self.emit.load_fast(inputs)
+            self.emit.load_const(self.changed)
+            self.emit.call(2)
+            self.emit.store_fast(_SAVED)
         if self.random:
             self.emit.call_prepare()
             self.emit.load_const(random_state)
@@ -64,9 +107,12 @@ class Rerun:
         emit.load_const(self._prepare)
         emit.load_fast(_ERROR)
         emit.delete_fast(_ERROR)
-        if self.random:
-            emit.load_fast(_RANDOM)
-        emit.call(2 if self.random else 1)
+        for known, name in ((self.changed, _SAVED), (self.random, _RANDOM)):
+            if known:
+                emit.load_fast(name)
+            else:
+                emit.load_const(None)
+        emit.call(3)
         emit.pop()
         emit.call_prepare()
         emit.load_const(Continuation)
@@ -81,10 +127,12 @@ class Rerun:
         emit.call(1 + len(self.arguments))
         emit.ret()
 
-    def _prepare(self, error: BaseException, random: Any = None) -> None:
+    def _prepare(self, error: BaseException, saved: Any, random: Any) -> None:
         if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
             raise error
         self.restore()
+        if saved is not None:
+            _put_back(saved)
         if random is not None:
             set_random_state(random)
         log.count("graphs_that_raised")
@@ -103,6 +151,17 @@ def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:
     )
     skip(copy, None, True)
     return copy
+
+
+def _copies(inputs: tuple[Any, ...], places: tuple[int, ...]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    with torch.no_grad():
+        return [(inputs[place], inputs[place].clone()) for place in places]
+
+
+def _put_back(saved: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    with torch.no_grad():
+        for tensor, value in saved:
+            tensor.copy_(value)
 
 
 def random_state() -> list[tuple[Any, torch.Tensor]]:

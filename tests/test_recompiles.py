@@ -207,7 +207,7 @@ def test_a_changing_float_that_is_returned_or_stored():
 
 
 def test_a_float_that_decides_is_guarded_by_value_for_a_while_and_then_breaks():
-    fn = lambda x, p: x * p if p > 0.5 else x - p  # noqa: E731
+    fn = lambda x, p: x * p if p > 0.5 else x - p
     graphs, recompiles = graphs_of(fn, *[(torch.ones(3), k / 20) for k in range(20)])
     assert recompiles <= 6 and log.counters()["graph_breaks"] <= 2
 

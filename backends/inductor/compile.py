@@ -38,7 +38,7 @@ from dynamo_lite.backends.inductor.codegen.cpp import header
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
 from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
-from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program
+from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
 
 _runtime.use_tensor_type(torch.Tensor)
 _numbers = itertools.count()
@@ -61,7 +61,8 @@ def inductor_lite(
 
     Returns:
         a function of the graph's inputs that returns its results as a tuple. It has attributes ``generated_code`` (a
-        tuple of sources) and ``mutated_inputs`` (indices of the inputs that it writes).
+        tuple of sources), ``mutated_inputs`` (indices of the inputs that it writes) and ``raises_before_writes``
+        (that it has written nothing yet when it raises).
     """
     chosen = _checked(options)
     if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
@@ -139,16 +140,17 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool) 
     scopes = {"no_autocast": autocast}
     call = _build(forward, native, scopes)
     run = training_function(joint, call, saved, compile_backward, backward_checks(gm))
-    return _Trained(run, call.generated_code, joint.mutated)  # type: ignore[attr-defined]
+    return _Trained(run, call, joint.mutated)
 
 
 class _Trained:
     """What ``inductor_lite`` returns of a graph that takes part in autograd."""
 
-    def __init__(self, run: Callable[..., tuple[Any, ...]], code: tuple[str, ...], mutated: tuple[int, ...]) -> None:
+    def __init__(self, run: Callable[..., tuple[Any, ...]], forward: Any, mutated: tuple[int, ...]) -> None:
         self._run = run
-        self.generated_code = code
+        self.generated_code = forward.generated_code
         self.mutated_inputs = mutated
+        self.raises_before_writes = forward.raises_before_writes
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self._run(*inputs)
@@ -174,7 +176,16 @@ def _compile(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Call
     _count(program)
     call.generated_code = (source, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
     call.mutated_inputs = aten.mutated  # type: ignore[attr-defined]
+    call.raises_before_writes = _raises_before_writes(program)  # type: ignore[attr-defined]
     return call
+
+
+def _raises_before_writes(program: Program) -> bool:
+    """Whether all library calls, which may raise, come before the first step that writes to an input."""
+    inputs = frozenset(program.inputs)
+    writes = [n for n, step in enumerate(program.steps) if not inputs.isdisjoint(step_writes(step))]
+    calls = [n for n, step in enumerate(program.steps) if isinstance(step, ExternCall)]
+    return not writes or not calls or max(calls) < min(writes)
 
 
 def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from ..guards import GuardSet
 from ..source import Source
 from .base import VariableTracker, unsupported
 from .constant import COMPARE, ConstantVariable
-from .scalars import ScalarVariable, scalar_node
+from .scalars import ScalarVariable, is_number, scalar_node
 from .sequences import ListVariable, lazy_items
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class CountVariable(ConstantVariable):
         return bool(self._compare("!=", 0))
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        if other.python_type() is float:
+        if op in ("*", "/") and is_number(other) or other.python_type() is float:
             return self.as_number(tx).binary(tx, op, other, reflected)
         step = _plain_int(other)
         if step is None or op not in ("+", "-") or (reflected and op == "-") or abs(self._number) + abs(step) > _SAFE:
