@@ -10,6 +10,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = [
     "config", "break_kinds", "exc", "log",
     "backends",
+    "fake_strides",
+    "known_values",
     "fake_mode",
     "graph_calls",
     "bytecode",

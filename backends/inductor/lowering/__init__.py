@@ -12,12 +12,14 @@ import torch
 from dynamo_lite.backends.inductor.lowering import (
     activations,
     creation,
+    derivatives,
     joining,
     normalization,
     pointwise,
     reduction,
     special,
     views,
+    windows,
 )
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering, LoweredGraph
 from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS, register_lowering
@@ -27,6 +29,7 @@ __all__ = [
     "LoweredGraph",
     "activations",
     "creation",
+    "derivatives",
     "joining",
     "lower",
     "normalization",
@@ -35,6 +38,7 @@ __all__ = [
     "register_lowering",
     "special",
     "views",
+    "windows",
 ]
 
 

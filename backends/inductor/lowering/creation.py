@@ -168,6 +168,34 @@ def fill(g: GraphLowering, self: TensorValue, value: Number) -> TensorValue:
     return filled(g, self.shape, value, self.dtype)
 
 
+# ---------------------------------------------------------------- contents that nobody may rely on
+@register_lowering(aten.new_empty.default)
+def new_empty(
+    g: GraphLowering,
+    self: TensorValue,
+    size: Sequence[ix.Index],
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+) -> Any:
+    """Zeros, which the writes into its parts usually replace before they are stored."""
+    return full(g, size, 0, dtype or self.dtype, layout, device)
+
+
+@register_lowering(aten.empty.memory_format)
+def empty(
+    g: GraphLowering,
+    size: Sequence[ix.Index],
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+    memory_format: Any = None,
+) -> Any:
+    return full(g, size, 0, dtype or torch.get_default_dtype(), layout, device)
+
+
 # ---------------------------------------------------------------- ranges
 @register_lowering(aten.arange.start_step)
 def arange(

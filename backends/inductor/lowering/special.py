@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
-from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.ir.ops import FLOAT, HALF
 from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
 from dynamo_lite.backends.inductor.lowering.pointwise import is_nan, like
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, result_type, to_float
@@ -148,6 +148,78 @@ def logit(g: GraphLowering, self: TensorValue, eps: float | None = None) -> Any:
     return formula(g, make, self)
 
 
+@register_lowering(aten.sinc.default)
+def sinc(g: GraphLowering, self: TensorValue) -> Any:
+    def make(x: Node) -> Node:
+        product = g.ops.op("mul", like(g.ops, x, math.pi), x)
+        ratio = g.ops.op("div", g.ops.op("sin", product), product)
+        return g.ops.op("where", g.ops.op("eq", x, like(g.ops, x, 0)), like(g.ops, x, 1), ratio)
+
+    return elementwise(g, make, self, dtype=to_float(self.dtype))
+
+
+@register_lowering(aten.special_entr.default)
+def entropy(g: GraphLowering, self: TensorValue) -> Any:
+    def make(x: Node) -> Node:
+        positive = g.ops.op("mul", g.ops.op("neg", x), g.ops.op("log", x))
+        rest = g.ops.op("where", g.ops.op("eq", x, like(g.ops, x, 0)), like(g.ops, x, 0), like(g.ops, x, -math.inf))
+        result = g.ops.op("where", g.ops.op("gt", x, like(g.ops, x, 0)), positive, rest)
+        return g.ops.op("where", is_nan(g.ops, x), x, result)
+
+    return elementwise(g, make, self, dtype=to_float(self.dtype))
+
+
+def _angle(target: Any, factor: float) -> None:
+    def lower(g: GraphLowering, self: TensorValue) -> TensorValue:
+        dtype = to_float(self.dtype)
+        return elementwise(g, lambda x: g.ops.op("mul", x, like(g.ops, x, factor)), self, dtype=dtype)
+
+    register_lowering(target)(lower)
+
+
+_angle(aten.deg2rad.default, math.pi / 180)
+_angle(aten.rad2deg.default, 180 / math.pi)
+
+
+@register_lowering(aten.nextafter.default)
+def nextafter(g: GraphLowering, self: TensorValue, other: TensorValue) -> Any:
+    if result_type((self, other)) not in FLOAT:
+        return NotImplemented
+    return elementwise(g, lambda a, b: g.ops.op("nextafter", a, b), self, other)
+
+
+# ---------------------------------------------------------------- bits
+def _shift(name: str, *targets: Any) -> None:
+    """By less than nothing, or by all bits and more: nothing is left but the sign of what is shifted to the right."""
+
+    def lower(g: GraphLowering, self: Any, other: Any) -> Any:
+        dtype = result_type((self, other))
+        if dtype is torch.bool or dtype.is_floating_point:
+            return NotImplemented
+        width = 8 * dtype.itemsize
+
+        def make(a: Node, b: Node) -> Node:
+            too_far = g.ops.op("ge", b, like(g.ops, b, width))
+            if dtype.is_signed:
+                too_far = g.ops.op("or", g.ops.op("lt", b, like(g.ops, b, 0)), too_far)
+            by = g.ops.op("where", too_far, like(g.ops, b, 0), b)
+            if name == "shl" or not dtype.is_signed:
+                rest = like(g.ops, a, 0)
+            else:
+                rest = g.ops.op("shr", a, like(g.ops, a, width - 1))
+            return g.ops.op("where", too_far, rest, g.ops.op(name, a, by))
+
+        return elementwise(g, make, self, other, dtype=dtype)
+
+    register_lowering(*targets)(lower)
+
+
+_shift("shl", aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar, aten.__lshift__.Tensor,
+       aten.__lshift__.Scalar, aten.bitwise_left_shift.Scalar_Tensor)
+_shift("shr", aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar, aten.__rshift__.Tensor,
+       aten.__rshift__.Scalar, aten.bitwise_right_shift.Scalar_Tensor)
+
+
 # ---------------------------------------------------------------- activations
 @register_lowering(aten.celu.default)
 def celu(g: GraphLowering, self: TensorValue, alpha: Number = 1.0) -> Any:
@@ -156,11 +228,9 @@ def celu(g: GraphLowering, self: TensorValue, alpha: Number = 1.0) -> Any:
 
 @register_lowering(aten.log_sigmoid_forward.default)
 def log_sigmoid(g: GraphLowering, self: TensorValue) -> Any:
-    """The second result is scratch memory that only the backward reads, which computes it again."""
+    """The second result is what the backward computes with."""
     out = formula(g, lambda x: x._do("minimum", 0, x) - (-x.f("abs")).f("exp").f("log1p"), self)
-    if out is NotImplemented or g.is_read(1):
-        return NotImplemented
-    return out, TensorValue(self.shape, self.dtype, g.ops.const(0, self.dtype))
+    return out if out is NotImplemented else (out, formula(g, lambda x: (-x.f("abs")).f("exp"), self))
 
 
 @register_lowering(aten._prelu_kernel.default)

@@ -286,6 +286,16 @@ def pixel_shuffle(g: GraphLowering, self: TensorValue, upscale_factor: int) -> A
     return reshaped(g, x, (*lead, ix.floordiv(c, r * r), ix.mul(h, r), ix.mul(w, r)))
 
 
+@register_lowering(aten.pixel_unshuffle.default)
+def pixel_unshuffle(g: GraphLowering, self: TensorValue, downscale_factor: int) -> Any:
+    *lead, c, h, w = self.shape
+    r = downscale_factor
+    x = reshaped(g, self, (*lead, c, ix.floordiv(h, r), r, ix.floordiv(w, r), r))
+    n = len(lead)
+    x = permute(g, x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return reshaped(g, x, (*lead, ix.mul(c, r * r), ix.floordiv(h, r), ix.floordiv(w, r)))
+
+
 @register_lowering(aten.unfold.default, view=True)
 def unfold(g: GraphLowering, self: TensorValue, dimension: int, size: int, step: int) -> Any:
     d = wrap(dimension, self.ndim)

@@ -1,0 +1,231 @@
+"""Padding by what is there, nearest-neighbour resizing, pooling of windows that don't overlap.
+
+All of these read one element, or the elements of one window, at places that follow from the result's place. A pad is
+put together of slices (``joining.cat``), so that loops have no test of where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.joining import cat
+from dynamo_lite.backends.inductor.lowering.pointwise import like
+from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
+from dynamo_lite.backends.inductor.lowering.reduction import cast_to
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, shape_vars
+from dynamo_lite.backends.inductor.lowering.views import expand, flip, make_view, slice_
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+
+def _fixed(x: TensorValue) -> bool:
+    return all(isinstance(n, int) and n for n in x.shape)
+
+
+# ---------------------------------------------------------------- padding
+def _padded(g: GraphLowering, x: TensorValue, padding: Sequence[int], reflect: bool) -> Any:
+    """Pads the last dimensions, the last one first."""
+    if not _fixed(x) or not all(isinstance(p, int) and p >= 0 for p in padding):
+        return NotImplemented
+    out = x
+    for k in range(len(padding) // 2):
+        d = x.ndim - 1 - k
+        before, after, n = padding[2 * k], padding[2 * k + 1], x.shape[d]
+        assert isinstance(n, int)
+        parts = [out]
+        if before:
+            parts.insert(0, _edge(g, out, d, before, 1, 0, reflect))
+        if after:
+            parts.append(_edge(g, out, d, after, n - 1 - after, n - 1, reflect))
+        if len(parts) > 1:
+            out = cat(g, parts, d)
+            if out is NotImplemented:
+                return out
+    return out if out is not x else TensorValue(x.shape, x.dtype, x.node)
+
+
+def _edge(g: GraphLowering, x: TensorValue, d: int, n: int, inner: int, edge: int, reflect: bool) -> TensorValue:
+    """What stands before or after ``x``: ``n`` elements from ``inner`` on in reverse, or the edge repeated."""
+    if reflect:
+        return flip(g, slice_(g, x, d, inner, inner + n), (d,))
+    size = list(x.shape)
+    size[d] = n
+    return expand(g, slice_(g, x, d, edge, edge + 1), size)
+
+
+@register_lowering(*[getattr(aten, f"reflection_pad{rank}d").default for rank in (1, 2, 3)])
+def reflection_pad(g: GraphLowering, self: TensorValue, padding: Sequence[int]) -> Any:
+    return _padded(g, self, padding, True)
+
+
+@register_lowering(*[getattr(aten, f"replication_pad{rank}d").default for rank in (1, 2, 3)])
+def replication_pad(g: GraphLowering, self: TensorValue, padding: Sequence[int]) -> Any:
+    return _padded(g, self, padding, False)
+
+
+# ---------------------------------------------------------------- nearest neighbours
+def _source(place: ix.Index, size: int, out: int, scale: float | None, exact: bool) -> ix.Index | None:
+    """The element that eager takes for a place along one dimension, as an index; None if that is no simple one."""
+    ratio = torch.tensor(1.0 / scale if scale else size / out, dtype=torch.float32)
+    at = torch.arange(out, dtype=torch.float32)
+    taken = (((at + 0.5) if exact else at) * ratio).floor().long().clamp(max=size - 1)
+    if not exact and out == 2 * size:
+        taken = torch.arange(out) // 2
+    if size == out and torch.equal(taken, torch.arange(out)):
+        return place
+    if out % size == 0 and torch.equal(taken, torch.arange(out) // (out // size)):
+        return ix.floordiv(place, out // size)
+    step = size // out if out else 0
+    for offset in (0, step // 2):
+        if step > 1 and torch.equal(taken, torch.arange(out) * step + offset):
+            return ix.add(ix.mul(place, step), offset)
+    return None
+
+
+def _nearest(g: GraphLowering, x: TensorValue, size: Sequence[int], scales: Sequence[float | None], exact: bool) -> Any:
+    if not _fixed(x) or not all(isinstance(n, int) and n for n in size):
+        return NotImplemented
+    lead = x.ndim - len(size)
+    shape = (*x.shape[:lead], *size)
+    indices = list(shape_vars(shape))
+    for d, scale in enumerate(scales, lead):
+        before, after = x.shape[d], shape[d]
+        assert isinstance(before, int) and isinstance(after, int)
+        found = _source(indices[d], before, after, scale, exact)
+        if found is None:
+            return NotImplemented
+        indices[d] = 0 if before == 1 else found
+    return make_view(g, x, shape, indices)
+
+
+@register_lowering(aten.upsample_nearest1d.default)
+def upsample_nearest1d(
+    g: GraphLowering, self: TensorValue, output_size: Sequence[int], scales: float | None = None
+) -> Any:
+    return _nearest(g, self, output_size, (scales,), False)
+
+
+@register_lowering(aten._upsample_nearest_exact1d.default)
+def upsample_nearest_exact1d(
+    g: GraphLowering, self: TensorValue, output_size: Sequence[int], scales: float | None = None
+) -> Any:
+    return _nearest(g, self, output_size, (scales,), True)
+
+
+@register_lowering(aten.upsample_nearest2d.default)
+def upsample_nearest2d(
+    g: GraphLowering, self: TensorValue, output_size: Sequence[int], scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Any:
+    return _nearest(g, self, output_size, (scales_h, scales_w), False)
+
+
+@register_lowering(aten._upsample_nearest_exact2d.default)
+def upsample_nearest_exact2d(
+    g: GraphLowering, self: TensorValue, output_size: Sequence[int], scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Any:
+    return _nearest(g, self, output_size, (scales_h, scales_w), True)
+
+
+@register_lowering(aten.upsample_nearest2d_backward.default)
+def upsample_nearest2d_backward(
+    g: GraphLowering,
+    grad_output: TensorValue,
+    output_size: Sequence[int],
+    input_size: Sequence[int],
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Any:
+    """For whole factors: each element's gradient is the sum over the square that it was copied to."""
+    if not _fixed(grad_output) or not all(isinstance(n, int) and n for n in (*output_size, *input_size)):
+        return NotImplemented
+    factors = [out // n for out, n in zip(output_size, input_size[2:])]
+    for n, out, scale in zip(input_size[2:], output_size, (scales_h, scales_w)):
+        place = shape_vars((out,))[0]
+        if out % n or _source(place, n, out, scale, False) != ix.floordiv(place, out // n):
+            return NotImplemented
+    if factors[0] * factors[1] > MAX_WINDOW or grad_output.dtype.itemsize == 2:
+        return NotImplemented
+    return _window_sum(g, grad_output, factors, factors, input_size[2:])
+
+
+# ---------------------------------------------------------------- pooling
+# A window's elements are read one by one in the body.
+MAX_WINDOW = 16
+
+
+def _window_sum(
+    g: GraphLowering, x: TensorValue, window: Sequence[int], stride: Sequence[int], out: Sequence[int]
+) -> TensorValue:
+    """The sum of each window of the last two dimensions, in the order in which eager adds."""
+    shape = (*x.shape[:-2], *out)
+    total = None
+    for a in range(window[0]):
+        for b in range(window[1]):
+            indices = list(shape_vars(shape))
+            for d, offset in ((-2, a), (-1, b)):
+                place = ix.add(ix.mul(indices[d], stride[d]), offset)
+                indices[d] = 0 if is_size(x.shape[d], 1) else place
+            element = make_view(g, x, shape, indices).node
+            total = element if total is None else g.ops.op("add", total, element)
+    assert total is not None
+    return TensorValue(shape, x.dtype, total)
+
+
+@register_lowering(aten.avg_pool2d.default)
+def avg_pool2d(
+    g: GraphLowering,
+    self: TensorValue,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Any:
+    window = _pair(kernel_size)
+    step = _pair(stride) if stride else window
+    if not _fixed(self) or any(_pair(padding)) or ceil_mode or not self.dtype.is_floating_point:
+        return NotImplemented
+    if window[0] * window[1] > MAX_WINDOW:
+        return NotImplemented
+    out = [(n - k) // s + 1 for n, k, s in zip(self.shape[-2:], window, step)]  # type: ignore[operator]
+    wide = _window_sum(g, cast_to(g, self, opmath(self.dtype)), window, step, out)
+    divisor = divisor_override or window[0] * window[1]
+    return cast_to(g, elementwise(g, lambda t: g.ops.op("div", t, like(g.ops, t, divisor)), wide), self.dtype)
+
+
+def _pair(values: Sequence[int]) -> tuple[int, int]:
+    return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+@register_lowering(aten._adaptive_avg_pool2d.default)
+def adaptive_avg_pool2d(g: GraphLowering, self: TensorValue, output_size: Sequence[int]) -> Any:
+    """Where the windows are all of one size."""
+    if not _fixed(self) or not self.dtype.is_floating_point or not all(isinstance(n, int) and n for n in output_size):
+        return NotImplemented
+    rows, columns = self.shape[-2:]
+    assert isinstance(rows, int) and isinstance(columns, int)
+    if rows % output_size[0] or columns % output_size[1]:
+        return NotImplemented
+    window = rows // output_size[0], columns // output_size[1]
+    if window[0] * window[1] > MAX_WINDOW:
+        return NotImplemented
+    wide = _window_sum(g, cast_to(g, self, opmath(self.dtype)), window, window, output_size)
+
+    def mean(t: Node) -> Node:
+        for n in window:
+            t = g.ops.op("div", t, like(g.ops, t, n))
+        return t
+
+    return cast_to(g, elementwise(g, mean, wide), self.dtype)
