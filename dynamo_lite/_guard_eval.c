@@ -214,6 +214,25 @@ set_items_are(PyObject *obj, PyObject *expected)
     return equal;
 }
 
+/* Whether a set has these elements, in this order of iteration. */
+static int
+set_order_is(PyObject *obj, PyObject *expected)
+{
+    if (!PyAnySet_CheckExact(obj) || PySet_GET_SIZE(obj) != PyTuple_GET_SIZE(expected)) {
+        return 0;
+    }
+    PyObject *items = PySequence_Tuple(obj);
+    int equal = items == NULL ? -1 : 1;
+    for (Py_ssize_t i = 0; equal == 1 && i < PyTuple_GET_SIZE(items); i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i), *other = PyTuple_GET_ITEM(expected, i);
+        equal = item == other                    ? 1
+                : Py_TYPE(item) != Py_TYPE(other) ? 0
+                                                  : PyObject_RichCompareBool(item, other, Py_EQ);
+    }
+    Py_XDECREF(items);
+    return equal;
+}
+
 static int
 no_hooks(PyObject *obj, PyObject *names)
 {
@@ -469,6 +488,8 @@ run_check(Step *step, PyObject *const *reg)
     }
     case OP_SET_ITEMS:
         return set_items_are(src, step->obj);
+    case OP_SET_ORDER:
+        return set_order_is(src, step->obj);
     case OP_CELL_EMPTY:
         return PyCell_Check(src) && PyCell_GET(src) == NULL;
     case OP_CODE_IS:
@@ -479,6 +500,8 @@ run_check(Step *step, PyObject *const *reg)
         return guard_tensor_check(step->data, src);
     case OP_TENSOR_SLOW:
         return guard_tensor_slow_check(step->obj, src);
+    case OP_TENSOR_DATA:
+        return guard_tensor_data_is(src, step->obj);
     case OP_TENSOR_SAME:
         return src == reg[step->src2];
     case OP_NOT_SAME:

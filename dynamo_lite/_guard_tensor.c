@@ -10,6 +10,7 @@
 
 #include "_dlpack.h"
 
+enum { CPU_DEVICE = 1 }; /* DLPack's number */
 enum { FLAG_INFERENCE = 1, FLAG_CONJ = 2, FLAG_NEG = 4, N_FLAGS = 3, FLAG_EXPECTED_SHIFT = 8 };
 
 struct TensorSpec {
@@ -256,6 +257,41 @@ guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes)
         return -1;
     }
     return span_of(tensor, &a) == 1 && span_of(other, &b) == 1 && (int64_t)(b.low - a.low) == bytes;
+}
+
+/* Whether a tensor in the CPU's memory has these elements, the last dimension running fastest. */
+int
+guard_tensor_data_is(PyObject *tensor, PyObject *bytes)
+{
+    DLTensor dl;
+    if (guard_require_torch() < 0) {
+        return -1;
+    }
+    if (!PyBytes_Check(bytes) || torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    size_t size = (size_t)dl.dtype.bits * dl.dtype.lanes / 8;
+    Py_ssize_t elements = 1;
+    for (int32_t i = 0; i < dl.ndim; i++) {
+        elements *= dl.shape[i];
+    }
+    if (dl.device.device_type != CPU_DEVICE || elements * (Py_ssize_t)size != PyBytes_GET_SIZE(bytes)) {
+        return 0;
+    }
+    const char *data = (const char *)dl.data + dl.byte_offset, *expected = PyBytes_AS_STRING(bytes);
+    for (Py_ssize_t n = 0; n < elements; n++) {
+        int64_t offset = 0;
+        Py_ssize_t rest = n;
+        for (int32_t i = dl.ndim - 1; i >= 0; i--) {
+            offset += rest % dl.shape[i] * dl.strides[i];
+            rest /= dl.shape[i];
+        }
+        if (memcmp(data + offset * (int64_t)size, expected + n * (Py_ssize_t)size, size) != 0) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 /* One attribute, or the result of one method, against what is expected; sizes are compared element by element. */

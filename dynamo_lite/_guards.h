@@ -47,11 +47,13 @@
     X(DICT_HAS, "dict_has", "ro")                        \
     X(DICT_LACKS, "dict_lacks", "ro")                    \
     X(SET_ITEMS, "set_items", "ro")                      \
+    X(SET_ORDER, "set_order", "rt")                      \
     X(CELL_EMPTY, "cell_empty", "r")                     \
     X(CODE_IS, "code_is", "ro")                          \
     X(NO_HOOKS, "no_hooks", "rt")                        \
     X(TENSOR, "tensor", "r*")                            \
     X(TENSOR_SLOW, "tensor_slow", "r*")                  \
+    X(TENSOR_DATA, "tensor_data", "ro")                  \
     X(TENSOR_SAME, "tensor_same", "rr")                  \
     X(NOT_SAME, "not_same", "*")                         \
     X(DISJOINT, "disjoint", "*")                         \
@@ -119,6 +121,7 @@ PyObject *guard_tensor_class(const TensorSpec *spec);
 int guard_tensor_check(const TensorSpec *spec, PyObject *tensor);
 int guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed);
 int guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes);
+int guard_tensor_data_is(PyObject *tensor, PyObject *bytes);
 int guard_tensor_slow_check(PyObject *operands, PyObject *tensor);
 int guard_require_torch(void); /* -1 with an exception before init_torch */
 PyObject *guard_attribute_path(PyObject *root, const char *path);

@@ -46,6 +46,8 @@ Checks
     ("tensor_slow", reg, cls, dtype, device, shape, strides, requires_grad, layout)
                                              by attributes; None: any. For what DLPack can't describe (sparse, meta,
                                              quantized): there "tensor" does not hold
+    ("set_order", reg, items)                a set or frozenset that gives these elements in this order
+    ("tensor_data", reg, bytes)              a tensor in the CPU's memory with these elements
     ("tensor_same", reg, reg), ("not_same", regs)        identical objects; all different objects
     ("disjoint", regs, changed)              tensors, of which the first `changed` lie where no other one does, each
                                              counted from its first to its last element

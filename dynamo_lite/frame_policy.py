@@ -175,7 +175,7 @@ def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
     program = entry.program
     while True:
         held, at = program.check(*frame)
-        if held or steps[at][0] not in ("const", "len"):
+        if held or steps[at][0] not in ("const", "len", "tensor_data"):
             return
         yield texts[at]
         del steps[at], texts[at]

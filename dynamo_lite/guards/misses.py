@@ -122,6 +122,10 @@ def _dtype(code: int, bits: int) -> str:
     return f"another dtype of {bits} bits"
 
 
+def _data_miss(name: str, value: Any, expected: bytes) -> Miss:
+    return Miss(f"{name} had other values than {_short(value.tolist())}", "pass the numbers as Python numbers")
+
+
 def _const_miss(name: str, value: Any, expected: Any) -> Miss:
     number = type(value) in (int, float) and type(expected) in (int, float)
     return Miss(f"{name} was {_short(expected)}, is {_short(value)}", _CHANGING_NUMBER if number else "")
@@ -163,6 +167,7 @@ def _lacks_miss(name: str, value: Any, key: Any) -> Miss:
 _WORDS: dict[str, Callable[..., Miss]] = {
     "tensor": _tensor_miss,
     "const": _const_miss,
+    "tensor_data": _data_miss,
     "type_is": _type_miss,
     "is": _is_miss,
     "code_is": _code_miss,

@@ -10,6 +10,7 @@ from ..variables.functions import CellVariable, NestedFunctionVariable
 from ..variables.mappings import DictVariable
 from ..variables.sequences import ListVariable, SliceVariable, TupleVariable
 from ..variables.sets import SetVariable
+from ..variables.texts import TensorTextVariable
 from .registry import opcode
 from .translator import NULL, Translator
 
@@ -95,7 +96,9 @@ def _build_slice(tx: Translator, i: Any) -> None:
 
 @opcode("BUILD_STRING")
 def _build_string(tx: Translator, i: Any) -> None:
-    tx.push(ConstantVariable("".join(part.constant() for part in tx.pop_many(i.arg))))
+    parts = tx.pop_many(i.arg)
+    unread = next((part for part in parts if isinstance(part, TensorTextVariable)), None)
+    tx.push(unread or ConstantVariable("".join(part.constant() for part in parts)))
 
 
 @opcode("LIST_TO_TUPLE")

@@ -29,7 +29,9 @@ from ..variables.objects import InstanceDictVariable, ObjectVariable
 from ..variables.scalars import ScalarVariable
 from ..variables.sequences import ListVariable, SequenceVariable, SliceVariable, TupleVariable
 from ..variables.sets import SetVariable
+from ..variables.size_tables import known_tensor
 from ..variables.tensor import TensorVariable
+from ..variables.texts import TensorTextVariable
 from ..variables.user_keys import UserKey
 from .construction import Construction
 from .errors import Errors
@@ -404,7 +406,12 @@ class Protocols(Wrapping, Errors, Construction):
         if conversion:
             value = self.to_text(value, conversion)
         if isinstance(value, TensorVariable):
-            unsupported("tensor_formatting", f"text of a {value.describe()}")
+            known = known_tensor(self, value.fake)
+            if known is None or known.dim():
+                return TensorTextVariable(f"text of a {value.describe()}", self.root.visits - 1)
+            return ConstantVariable(self.run_python(format, known, spec))
+        if isinstance(value, TensorTextVariable):
+            return value
         if value.is_constant():
             return ConstantVariable(self.run_python(format, value.constant(), spec))
         if isinstance(value, ObjectVariable):
@@ -476,7 +483,7 @@ def _dict_text(tx: Any, value: Any, conversion: str) -> str:
 
 
 def _set_text(tx: Any, value: Any, conversion: str) -> str:
-    texts = [tx.to_text(member, conversion).constant() for member in value.ordered()]
+    texts = [tx.to_text(member, conversion).constant() for member in value.ordered(tx)]
     return "{" + ", ".join(texts) + "}" if texts else "set()"
 
 

@@ -27,6 +27,7 @@ class SetVariable(VariableTracker):
         super().__init__(source)
         self.members = members
         self.cls = cls
+        self._given = members  # replaced, never changed: while it is the same, so is the order
 
     @classmethod
     def of(cls, tx: Any, items: list[VariableTracker], python_class: type = set) -> SetVariable:
@@ -69,20 +70,23 @@ class SetVariable(VariableTracker):
     def length(self, tx: Any) -> VariableTracker:
         return ConstantVariable(len(self.members))
 
-    def ordered(self) -> list[VariableTracker]:
+    def ordered(self, tx: Any) -> list[VariableTracker]:
         """The members in the order in which the real set gives them."""
         if len(self.members) <= 1:
             return list(self.members.values())
         if self.source is not None:
-            # Equal sets may differ in order, by what they held before; no guard sees it.
-            unsupported("unsupported_iteration", f"the order of {self.source.name}, a set from outside")
+            # Equal sets may differ in order, by what they held before.
+            if self.members is not self._given:
+                unsupported("unsupported_iteration", f"the order of {self.source.name}, a changed set from outside")
+            tx.guard(self.source, "set_order", tuple(m.constant() for m in self.members.values()))
+            return list(self.members.values())
         if not all(m.is_constant() for m in self.members.values()):
             unsupported("unsupported_iteration", "the order of a set of objects")
         by_value = {m.constant(): m for m in self.members.values()}
         return [by_value[value] for value in set(list(by_value))]  # noqa: C414 - a dict would make a larger table
 
     def iterator(self, tx: Any) -> VariableTracker:
-        return SetIteratorVariable(self)
+        return SetIteratorVariable(self, self.ordered(tx))
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         return tx.hash_key(item) in self.members
@@ -135,7 +139,8 @@ class SetVariable(VariableTracker):
 
     def _discard(self, tx: Any, item: VariableTracker) -> VariableTracker:
         tx.output.effects.mutate(self)
-        self.members.pop(tx.hash_key(item), None)
+        key = tx.hash_key(item)
+        self.members = {k: m for k, m in self.members.items() if k != key}
         return ConstantVariable(None)
 
     def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
@@ -146,7 +151,7 @@ class SetVariable(VariableTracker):
     def _pop(self, tx: Any) -> VariableTracker:
         if not self.members:
             tx.raise_error(KeyError, "pop from an empty set")
-        item = self.ordered()[0]
+        item = self.ordered(tx)[0]
         self._discard(tx, item)
         return item
 
@@ -231,10 +236,10 @@ class SetIteratorVariable(VariableTracker):
 
     has_identity = True
 
-    def __init__(self, owner: SetVariable) -> None:
+    def __init__(self, owner: SetVariable, members: list[VariableTracker]) -> None:
         super().__init__()
         self.owner = owner
-        self.rest = owner.ordered()
+        self.rest = members
         self.size = len(self.rest)
 
     def python_type(self) -> type:

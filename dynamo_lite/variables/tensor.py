@@ -23,6 +23,7 @@ from .base import VariableTracker, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 
+from .size_tables import known_tensor, refuse
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
@@ -124,7 +125,10 @@ class TensorVariable(VariableTracker):
         cg.load_output(self)
 
     def truth(self, tx: Any) -> bool:
-        unsupported("data_dependent_branch", f"bool() of a {self.describe()}")
+        constant = known_tensor(tx, self.fake)
+        if constant is not None and constant.numel() == 1:
+            return bool(constant)
+        refuse(tx, "data_dependent_branch", f"bool() of a {self.describe()}", [self])
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return self is other
@@ -176,7 +180,7 @@ class TensorVariable(VariableTracker):
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         kind = _DATA_METHODS.get(name)
-        if kind is not None:
+        if kind is not None and not (kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is not None):
             return self._data_method(tx, name, kind)
         if name in _METADATA_METHODS and self.source is not None:
             unsupported("input_mutation", f"Tensor.{name} of the input {self.source.name!r}")
@@ -200,14 +204,14 @@ class TensorVariable(VariableTracker):
 
     def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
         if name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__"):
-            constant = getattr(self.fake, "constant", None)
-            if constant is not None:  # made from Python numbers in this very trace
+            constant = known_tensor(tx, self.fake)
+            if constant is not None:  # made from Python numbers in this very trace, or guarded by value
                 return tx.from_result(getattr(constant, name)(), f"Tensor.{name}()")
         if config.capture_scalar_outputs and name in NUMBER_METHODS:
             number = number_in(tx, self, name)
             if number is not None:
                 return number
-        unsupported(kind, f"Tensor.{name}()")
+        refuse(tx, kind, f"Tensor.{name}()", [self])
 
     def length(self, tx: Any) -> VariableTracker:
         if self.fake.dim() == 0:
@@ -219,6 +223,10 @@ class TensorVariable(VariableTracker):
 
     def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
         call_in_graph(tx, operator.setitem, [self, key, value], {})
+        if tx.output.examples and _are_numbers(key):
+            # Of a batch in truth, which torch indexes with; one alone would have to be known.
+            keys = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
+            return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.new_list(keys)], {})
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         unsupported("tensor_to_python", "`in` on a tensor")
@@ -329,6 +337,13 @@ def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
     output = tx.output
     if isinstance(result, torch.Tensor):
         known = output.tensor_of(result)
+    if output.fake_mode.known.needed:
+        if isinstance(result, torch.Tensor) and known_tensor(tx, result) is not None:
+            return _known_result(tx, result)
+        if type(result) is tuple and all(known_tensor(tx, r) is not None for r in result):
+            return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
+        if _has_tensor(result):
+            node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
         if known is not None:
             return known
         return output.register_tensor(TensorVariable(node, result))
@@ -343,6 +358,53 @@ def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
             else:
                 items.append(tx.from_result(element, "element of a result"))
         return tx.new_sequence(type(result), items)
+def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
+    """A result whose shape depends on known elements, as a constant of the graph: backends have no elements."""
+    known = known_tensor(tx, fake)
+    assert known is not None
+    output = tx.output
+    transposed = known.dim() == 2 and known.t().is_contiguous()
+    base = known.t() if transposed else known
+    shape, elements = tuple(base.shape), base.reshape(-1).tolist()
+    kwargs = {"dtype": known.dtype, "device": known.device}
+    with output.fake_mode:
+        flat = torch.empty(len(elements), **kwargs)
+        made = flat.reshape(shape) if transposed else fake
+    node = output.create_node(tx, "call_function", torch.tensor, (elements,), kwargs, flat, False)
+    node = output.create_node(tx, "call_method", "reshape", (node, shape), {}, made, False)
+    if transposed:
+        node = output.create_node(tx, "call_method", "t", (node,), {}, fake, False)
+    return output.register_tensor(TensorVariable(node, fake))
+
+
+def _with_known_sizes(
+    tx: Any, target: Any, node_args: tuple[Any, ...], node_kwargs: dict[str, Any], result: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a node whose result has a shape that known elements decide, so that it can do without them."""
+    if target in (torch.repeat_interleave, "repeat_interleave"):
+        dim = node_kwargs.get("dim", node_args[2] if len(node_args) > 2 else None)
+        return node_args, {**node_kwargs, "output_size": result.numel() if dim is None else result.shape[dim]}
+    if target is operator.getitem:
+        key = node_args[1] if isinstance(node_args[1], tuple) else (node_args[1],)
+        return (node_args[0], tuple(_as_indices(tx, part) for part in key)), node_kwargs
+    raise Unsupported("dynamic_output_shape", f"{_target_name(target)} with a shape that depends on elements")
+
+
+def _as_indices(tx: Any, part: Any) -> Any:
+    """A known vector of truths in an index, as the positions of the true ones."""
+    fake = _fake_of(part) if isinstance(part, fx.Node) else None
+    if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
+        return part
+    known = known_tensor(tx, fake)
+    if known is None or known.dim() != 1:
+        raise Unsupported("dynamic_output_shape", "an index of truths of several dimensions")
+    positions = known.nonzero().view(-1)
+    with tx.output.fake_mode:
+        twin = torch.empty(positions.shape, dtype=positions.dtype)
+    return tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),
+                                 {"dtype": positions.dtype, "device": positions.device}, twin, False)
+
+
     if isinstance(result, torch.Size) or result is None or _is_metadata(result):
         return tx.from_result(result, f"result of {node.target}")
     unsupported("unsupported_torch_call", f"{_target_name(node.target)} returns a {type(result).__name__}")

@@ -15,6 +15,7 @@ import torch
 from ..source import ConstSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
+from .size_tables import known_tensor, refuse
 from .tensor import TensorVariable, record
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ class TorchFunctionVariable(VariableTracker):
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
         kind = _FORBIDDEN.get(id(self.value))
-        if kind is not None:
-            unsupported(kind, self.describe())
+        if kind is not None and not _elements_known(tx, kind, args, kwargs):
+            refuse(tx, kind, self.describe(), [*args, *kwargs.values()])
         if kwargs.get("out") is not None and not isinstance(kwargs["out"], (TensorVariable, ConstantVariable)):
             unsupported("unsupported_torch_call", f"{self.describe()} with out=")
         return record(tx, "call_function", self.value, args, kwargs)
@@ -98,6 +99,13 @@ class TorchFunctionVariable(VariableTracker):
 # setter -> a function that reads the arguments that would set the present state again
 StateReader = Callable[[], tuple[Any, ...]]
 STATE: dict[Any, StateReader] = {
+def _elements_known(tx: Any, kind: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
+    """Whether a function that needs elements has them."""
+    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, TensorVariable)]
+    return kind in ("dynamic_output_shape", "tensor_to_python") and bool(tensors) and all(
+        known_tensor(tx, t.fake) is not None for t in tensors)
+
+
     torch._C._set_grad_enabled: lambda: (torch.is_grad_enabled(),),
     torch.set_autocast_cache_enabled: lambda: (torch.is_autocast_cache_enabled(),),
     torch.set_default_dtype: lambda: (torch.get_default_dtype(),),

@@ -1,0 +1,112 @@
+"""Fake tensors whose elements are known, because they come from tensors that are guarded by value.
+
+A program gets the sizes of its images as a small tensor, ``[[1, 4, 4]]``, and makes Python numbers of it. Such a size
+table is guarded by its elements where the trace needs them (``variables.size_tables``), and what is computed from size
+tables and constants alone is computed here too, beside the fake result. Invariant: the known elements of a fake tensor
+are what the program's tensor has at that point; an operation that can't be followed makes them unknown.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
+from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+# Results with more elements are not followed.
+MOST_ELEMENTS = 4096
+_DYNAMIC = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
+_aten = torch.ops.aten
+# Operations without a tensor argument whose elements follow from their arguments.
+_FACTORIES = frozenset({
+    _aten.arange.default, _aten.arange.start, _aten.arange.start_step, _aten.full.default, _aten.zeros.default,
+    _aten.ones.default, _aten.scalar_tensor.default, _aten.eye.default, _aten.linspace.default,
+})
+# What depends on how the tensor lies in memory, which the elements do not tell.
+_OF_MEMORY = frozenset({_aten.as_strided.default, _aten.as_strided_.default, _aten.set_.source_Tensor})
+_NOT_FOLLOWED = object()
+
+
+class KnownValues:
+    """The elements of fake tensors, by tensor."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        # Set when an operation has run whose result's shape, or result, depends on elements; whoever asks clears it.
+        self.needed = False
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+    def add(self, fake: torch.Tensor, value: torch.Tensor) -> None:
+        self._values[id(fake)] = (fake, value)
+
+    def of(self, fake: Any) -> torch.Tensor | None:
+        """The elements, not to be changed; None if they are unknown."""
+        found = self._values.get(id(fake))
+        return found[1] if found is not None else getattr(fake, "constant", None)
+
+    def forget(self, tensors: list[torch.Tensor]) -> None:
+        """Forgets what lies in the memory of these."""
+        if not tensors:
+            return
+        storages = {t.untyped_storage()._cdata for t in tensors}
+        for key, (fake, _) in list(self._values.items()):
+            if fake.untyped_storage()._cdata in storages:
+                del self._values[key]
+
+    def dispatch(self, mode: FakeTensorMode, raw: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Runs an operation on fake tensors by `raw`, and beside it on their elements."""
+        fakes = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, FakeTensor)]
+        value = self._evaluate(func, args, kwargs, fakes)
+        if value is _NOT_FOLLOWED:
+            self.forget(_written(func, args, kwargs))
+            return raw(mode, func, types, args, kwargs)
+        if any(tag in func.tags for tag in _DYNAMIC):
+            self.needed = True
+            result = pytree.tree_map_only(torch.Tensor, lambda t: _like(mode, t), value)
+        else:
+            result = raw(mode, func, types, args, kwargs)
+        for fake, real in zip(pytree.tree_leaves(result), pytree.tree_leaves(value)):
+            if isinstance(fake, FakeTensor) and isinstance(real, torch.Tensor):
+                self.add(fake, real)
+        return result
+
+    def _evaluate(self, func: Any, args: Any, kwargs: Any, fakes: list[Any]) -> Any:
+        """The operation's result from elements; views of known memory are views of the elements."""
+        if torch.Tag.nondeterministic_seeded in func.tags or func in _OF_MEMORY:
+            return _NOT_FOLLOWED
+        if not fakes and func not in _FACTORIES:
+            return _NOT_FOLLOWED
+        if any(self.of(f) is None for f in fakes):
+            return _NOT_FOLLOWED
+        if not all(id(t) in self._values for t in _written(func, args, kwargs)):
+            return _NOT_FOLLOWED  # a constant of the fake mode is its own business
+        args, kwargs = pytree.tree_map_only(FakeTensor, self.of, (args, kwargs))
+        if kwargs.get("device") is not None and torch.device(kwargs["device"]).type != "cpu":
+            return _NOT_FOLLOWED
+        with no_dispatch():
+            try:
+                value = func(*args, **kwargs)
+            except Exception:  # the fake mode says what is wrong
+                return _NOT_FOLLOWED
+        if any(t.numel() > MOST_ELEMENTS for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)):
+            return _NOT_FOLLOWED
+        return value
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operation changes."""
+    if not func._schema.is_mutable:
+        return []
+    given = {**{a.name: value for a, value in zip(func._schema.arguments, args)}, **kwargs}
+    written = [given.get(a.name) for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [t for t in pytree.tree_leaves(written) if isinstance(t, torch.Tensor)]
+
+
+def _like(mode: FakeTensorMode, value: torch.Tensor) -> torch.Tensor:
+    with mode:
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)

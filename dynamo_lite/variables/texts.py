@@ -1,0 +1,90 @@
+"""Texts made of tensors: the message of a check that holds, for instance, which nobody reads.
+
+A tensor's text needs its elements, so that making it breaks the graph; but only where the text is used. Invariant: any
+use breaks the graph where the text was made, before the tensor can have changed.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..exc import Unsupported
+from .base import VariableTracker
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+
+class TensorTextVariable(VariableTracker):
+    """A str that nobody has looked at.
+
+    Args:
+        detail: whose text it is.
+        visit: the root's instruction that made it.
+    """
+
+    def __init__(self, detail: str, visit: int) -> None:
+        super().__init__()
+        self.detail = detail
+        self.visit = visit
+
+    def _refuse(self) -> NoReturn:
+        raise Unsupported("tensor_formatting", self.detail, visit=self.visit)
+
+    def python_type(self) -> type:
+        return str
+
+    def describe(self) -> str:
+        return self.detail
+
+    def constant(self) -> Any:
+        self._refuse()
+
+    def hash_key(self) -> Any:
+        self._refuse()
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self is other
+
+    def contains_tensor(self) -> bool:
+        return True
+
+    def as_argument(self, tx: Any) -> Any:
+        self._refuse()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        self._refuse()
+
+    def truth(self, tx: Any) -> bool:
+        self._refuse()
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        self._refuse()
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        self._refuse()
+
+    def length(self, tx: Any) -> VariableTracker:
+        self._refuse()
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        self._refuse()
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        self._refuse()
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        self._refuse()
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        self._refuse()
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        self._refuse()
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        self._refuse()
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        self._refuse()

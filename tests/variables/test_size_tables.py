@@ -1,0 +1,136 @@
+"""Size tables, whose elements are guarded where Python numbers are made of them, and texts of tensors that nobody reads."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite import exc, log
+
+
+def compiled(fn, backend="eager", **options):
+    dynamo_lite.reset()
+    log.reset()
+    return dynamo_lite.compile(fn, backend=backend, **options)
+
+
+def positions(x, grid):
+    """What vision models do: positions from a list, lengths from products, a mask, parts of a sequence."""
+    sums = [x[: t * h * w].sum() for t, h, w in grid.tolist()]
+    ends = F.pad(torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0]).cumsum(0), (1, 0))
+    lengths = (ends[1:] - ends[:-1]).tolist()
+    mask = torch.arange(4)[None] < grid[:, 1:2]
+    return sums, ends, x[: sum(lengths)].split(lengths), mask.nonzero(), x[:4][mask[0]], ends.max().item()
+
+
+GRID = torch.tensor([[1, 2, 3], [2, 3, 4]])
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_one_graph_and_the_values_of_eager(backend):
+    fn = compiled(positions, backend, fullgraph=True)
+    x = torch.randn(30, 5)
+    for grid in (GRID, GRID.clone(), torch.tensor([[1, 1, 3], [3, 3, 3]]), GRID):
+        torch.testing.assert_close(fn(x, grid), positions(x, grid))
+    assert log.counters()["graphs"] == 2
+
+
+def test_a_table_that_changes_is_not_fixed_for_ever():
+    fn = compiled(lambda x, sizes: x[: sizes[0, 0].item()] * 2)
+    x = torch.randn(9)
+    for n in range(1, 8):
+        assert torch.equal(fn(x, torch.tensor([[n, 1]])), x[:n] * 2)
+    assert log.counters()["graphs"] <= 8 and "recompile_limit" not in log.counters()
+
+
+def test_a_changed_table_is_read_again():
+    fn = compiled(lambda x, sizes: x[: sizes[0, 1].item()] * 2)
+    x, sizes = torch.randn(9), torch.tensor([[1, 2]])
+    assert fn(x, sizes).shape == (2,)
+    sizes[0, 1] = 5
+    assert fn(x, sizes).shape == (5,)
+
+
+def test_a_table_that_the_program_changes():
+    def f(x, sizes):
+        sizes[0, 1] += 1
+        n = sizes[0, 1].item()
+        sizes.mul_(2)
+        return x[:n], x[: sizes.sum().item()]
+
+    x = torch.randn(20)
+    for fullgraph in (True, False):
+        fn = compiled(f, fullgraph=fullgraph)
+        for start in ([[1, 2]], [[1, 2]], [[2, 3]]):
+            a, b = torch.tensor(start), torch.tensor(start)
+            torch.testing.assert_close(fn(x, a), f(x, b))
+            assert torch.equal(a, b)
+
+
+def test_views_of_a_table_see_its_changes():
+    def f(x, sizes):
+        row = sizes[0]
+        first = row[0].item()
+        row[0] = 4
+        return x[:first], x[: sizes[0, 0].item()]
+
+    x = torch.randn(9)
+    fn = compiled(f, fullgraph=True)
+    torch.testing.assert_close(fn(x, torch.tensor([[2, 3]])), f(x, torch.tensor([[2, 3]])))
+
+
+def test_what_is_computed_from_other_tensors_breaks():
+    def f(x, sizes):
+        return x[: (sizes[0, 0] + x.argmax()).item()]
+
+    x = torch.arange(5.0)
+    with pytest.raises(exc.Unsupported, match="tensor_to_python"):
+        compiled(f, fullgraph=True)(x, GRID)
+    assert torch.equal(compiled(f)(x, GRID), f(x, GRID))
+
+
+def test_long_rows_are_no_sizes():
+    with pytest.raises(exc.Unsupported):
+        compiled(lambda ids: ids.tolist(), fullgraph=True)(torch.arange(16).view(2, 8))
+
+
+def test_a_message_that_nobody_reads():
+    def check(condition, message):
+        if not condition:
+            raise ValueError(message)
+
+    def f(x):
+        check(x.shape[0] > 2, f"too few: {x.sum()} of {x.shape}")
+        return x + 1
+
+    fn = compiled(f, fullgraph=True)
+    x = torch.randn(3)
+    assert torch.equal(fn(x), x + 1)
+    with pytest.raises(ValueError, match="too few: 1.0 of"):
+        compiled(f)(torch.tensor([1.0]))
+
+
+def test_a_text_that_is_read_has_the_elements_of_its_moment():
+    def f(x):
+        text = f"first {x[0]}"
+        x.add_(1)
+        return text.upper(), text, x * 2
+
+    fn = compiled(f)
+    a, b = torch.ones(2), torch.ones(2)
+    first, second = fn(a), f(b)
+    assert first[:2] == second[:2] and torch.equal(first[2], second[2]) and torch.equal(a, b)
+
+
+def test_the_order_of_a_set_from_outside():
+    kinds = {"full", "sliding", "linear"}
+
+    def f(x):
+        return {kind: x + i for i, kind in enumerate(kinds)}
+
+    fn = compiled(f, fullgraph=True)
+    x = torch.randn(2)
+    assert list(fn(x)) == list(f(x)) == list(kinds)
+    kinds.discard("full")
+    assert list(fn(x)) == list(kinds)
+    kinds.add("other")
+    assert list(fn(x)) == list(kinds) and log.counters()["graphs"] == 3
