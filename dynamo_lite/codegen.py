@@ -74,6 +74,8 @@ class Codegen:
     # -- values
     def push(self, value: VariableTracker) -> None:
         """Emits code that pushes the value."""
+        if value.holder is not None:
+            value = value.holder
         if id(value) in self._built:
             self.emit.load_fast(self._built[id(value)])
         elif isinstance(value, ConstantVariable):

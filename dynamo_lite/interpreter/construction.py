@@ -20,9 +20,17 @@ import torch
 
 from ..output_graph import OutputGraph
 from ..polyfills import REPLACEMENTS
+from ..polyfills.optimizers import Region
 from ..source import AttrSource, ConstSource, Source
 from ..variables.base import VariableTracker, realized, unsupported
-from ..variables.classes import ClassVariable, NewVariable, class_attribute_source, is_made_by_python, native_base
+from ..variables.classes import (
+    ClassVariable,
+    MadeClassVariable,
+    NewVariable,
+    class_attribute_source,
+    is_made_by_python,
+    native_base,
+)
 from ..variables.constant import ConstantVariable
 from ..variables.deques import DequeVariable
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
@@ -100,6 +108,8 @@ class Construction:
             if value.__module__.partition(".")[0] == "torch":
                 return tx.call_torch_class(value, args, kwargs)
             unsupported("unsupported_builtin", f"{value.__qualname__}()")
+        if tx.class_lookup(value, "__del__") is not None:
+            unsupported("unsupported_builtin", f"{value.__qualname__}(), an object with a finalizer")
         new = tx.class_lookup(value, "__new__")
         made: VariableTracker
         if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
@@ -329,6 +339,8 @@ class Construction:
     def class_getitem(self, cls: ClassVariable, key: VariableTracker) -> VariableTracker:
         """cls[key]."""
         tx: Any = self
+        if isinstance(cls, MadeClassVariable):
+            unsupported("class_definition", f"{cls.describe()}[...]")
         meta = tx.class_lookup(type(cls.value), "__getitem__")
         if isinstance(meta, types.FunctionType) and not isinstance(cls.value, enum.EnumMeta):
             return tx.call_class_attribute(cls, type(cls.value), "__getitem__", meta, [key], {})
@@ -475,6 +487,11 @@ def _dict_like(cls: type) -> Constructor:
 
 _CONSTRUCTORS[dict] = _dict_like(dict)
 _CONSTRUCTORS[collections.OrderedDict] = _dict_like(collections.OrderedDict)
+
+
+@constructs(torch.autograd.profiler.record_function)
+def _record_function(tx: Any, name: VariableTracker, args: VariableTracker | None = None) -> VariableTracker:
+    return tx.construct(ClassVariable(Region), [], {})
 
 
 @constructs(collections.defaultdict)

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..variables.base import MISSING
+from ..variables.base import MISSING, LazyVariable, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.functions import CellVariable
+from ..variables.objects import ObjectVariable, has_finalizer
 from .registry import opcode, refuse
 from .translator import NULL, Returned, StackMark, Translator
 
@@ -79,6 +80,9 @@ def _store_fast(tx: Translator, i: Any) -> None:
 
 @opcode("DELETE_FAST")
 def _delete_fast(tx: Translator, i: Any) -> None:
+    value = tx.locals.get(i.argval)
+    if isinstance(value, (LazyVariable, ObjectVariable)) and has_finalizer(value.value):
+        unsupported("side_effect_unsupported", f"del {i.argval}, an object with a finalizer")
     if tx.locals.pop(i.argval, None) is None:
         tx.raise_error(
             UnboundLocalError, f"cannot access local variable {i.argval!r} where it is not associated with a value"

@@ -47,6 +47,8 @@ class VariableTracker:
 
     # Whether `is` has a meaning that the program may rely on, so that it has to be built once and shared.
     has_identity: ClassVar[bool] = False
+    # Of what an instance of a subclass of a builtin holds: the instance, which is what leaves the trace.
+    holder: VariableTracker | None = None
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source

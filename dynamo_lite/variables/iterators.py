@@ -176,4 +176,15 @@ class CallIteratorVariable(IteratorVariable):
         return value
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.build_new(self, lambda: cg.call_function(iter, [self.function, self.sentinel], {}), lambda: None)
+        if self.done:
+            cg.build_new(self, lambda: cg.call_constant(finished_call_iterator, lambda: None, count=0), lambda: None)
+        else:
+            cg.build_new(self, lambda: cg.call_function(iter, [self.function, self.sentinel], {}), lambda: None)
+
+
+def finished_call_iterator() -> Any:
+    """An iterator of two-argument iter() that has come to its end."""
+    iterator = iter(int, 0)
+    next(iterator, None)
+    return iterator
+

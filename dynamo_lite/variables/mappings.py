@@ -530,7 +530,12 @@ def dict_at(
             key_variable = realized(tx, tx.wrap_at(key, key_source))
             tx.guard(key_source, "is", key)
         item_source = DictItemSource(source, key)
-        entries[tx.hash_key(key_variable)] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
+        try:
+            hashed = tx.hash_key(key_variable)
+        except tx.observed:
+            # The real dict does not hash its keys again.
+            unsupported("unsupported_value", f"{source.name}, a dict with a key that can't be hashed now")
+        entries[hashed] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
     return DictVariable(entries, source, cls, default_factory)
 
 

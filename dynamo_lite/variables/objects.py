@@ -61,6 +61,8 @@ class ObjectVariable(VariableTracker):
         self.cls = cls
         self.value = value
         self.content = content
+        if content is not None:
+            content.holder = self
         self.new_arguments: list[VariableTracker] = []
         self.exception: ExceptionState | None = None
 
@@ -146,10 +148,10 @@ class ObjectVariable(VariableTracker):
 
     def generic_getattr(self, tx: Any, name: str) -> VariableTracker | None:
         """object.__getattribute__(self, name), None where it raises AttributeError."""
-        if name == "__class__":
-            return tx.from_result(self.cls, "class")
-        if name == "__dict__":
-            return self._dict_variable(tx)
+        if name in ("__class__", "__dict__"):
+            attribute = tx.class_lookup(self.cls, name)
+            if attribute is None or isinstance(attribute, types.GetSetDescriptorType):
+                return tx.from_result(self.cls, "class") if name == "__class__" else self._dict_variable(tx)
         attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE)
         if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and hasattr(type(attribute), "__get__"):
             return self._read_descriptor(tx, name, attribute)
@@ -716,7 +718,9 @@ class _IdentityKey:
         return isinstance(other, _IdentityKey) and other.value is self.value
 
 
-# ---------------------------------------------------------------- facts about classes
+def has_finalizer(value: Any) -> bool:
+    """Whether the end of an object's life runs code of the user's."""
+    return hasattr(type(value), "__del__") and is_made_by_python(type(value))
 
 
 def _content_of(value: VariableTracker) -> VariableTracker:

@@ -498,7 +498,7 @@ class SequenceIteratorVariable(VariableTracker):
     def next(self, tx: Any) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.index >= len(self.sequence.items):
-            self.index = 1 << 62  # exhausted iterators stay so, even if the list grows
+            self.index = _EXHAUSTED  # exhausted iterators stay so, even if the list grows
             return None
         self.index += 1
         return self.sequence.item(tx, self.index - 1)
@@ -517,13 +517,24 @@ class SequenceIteratorVariable(VariableTracker):
             return
 
         def position() -> None:
-            if self.index:
+            if self.index >= _EXHAUSTED:
+                cg.call_constant_on_top(exhaust, lambda: None, count=0)
+            elif self.index:
                 cg.emit.dup()
                 cg.emit.load_attr("__setstate__")
-                cg.call_top(lambda: cg.emit.load_const(min(self.index, 1 << 60)))
+                cg.call_top(lambda: cg.emit.load_const(self.index))
                 cg.emit.pop()
 
         cg.build_new(self, make, position)
+
+
+_EXHAUSTED = 1 << 62
+
+
+def exhaust(iterator: Any) -> None:
+    """Takes all that an iterator still has, so that it stays at its end even if its container grows."""
+    for _ in iterator:
+        pass
 
 
 def started_iterator(container: Any, steps: int, backwards: bool) -> Any:
