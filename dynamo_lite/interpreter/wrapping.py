@@ -29,6 +29,7 @@ from ..variables.modules import (
     PythonModuleVariable,
     SkippedFunctionVariable,
 )
+from ..variables.optimizers import stand_in
 from ..variables.scalars import ScalarVariable
 from ..variables.sequences import (
     ListVariable,
@@ -95,6 +96,9 @@ class Wrapping:
             trusted: whether the identity of the function at the source is guarded already.
         """
         decision = decide(value)
+        optimizer_step = stand_in(self, value, source)
+        if optimizer_step is not None:
+            return optimizer_step
         if decision.rule is Rule.INLINE and has_handler(value):
             if not trusted:
                 self.guard(source, "is", value)

@@ -18,6 +18,7 @@ from torch import fx
 from .. import config
 from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
 from ..exc import Unsupported
+from ..polyfills.optimizers import METHODS as WITH_NUMBERS
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
@@ -200,6 +201,9 @@ class TensorVariable(VariableTracker):
             unsupported("unsupported_method", "hash() of a tensor")
         if name == "register_hook":
             unsupported("autograd_in_graph", "Tensor.register_hook")
+        number = kwargs.get("alpha", kwargs.get("value"))
+        if isinstance(number, TensorVariable) and not number.fake.dim() and len(kwargs) == 1 and name in WITH_NUMBERS:
+            return tx.call(tx.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
         return record(tx, "call_method", name, [self, *args], kwargs)
 
     def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
@@ -329,6 +333,10 @@ def record(
             return tx.from_result(result, f"result of {_target_name(target)}")
         unsupported("unsupported_torch_call", f"{_target_name(target)} returns a {type(result).__name__}")
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
+    if isinstance(result, list):
+        for given, fake in zip(args, fake_args):
+            if fake is result:  # an operation on a list in place
+                return given
     return wrap_result(tx, node, result)
 
 

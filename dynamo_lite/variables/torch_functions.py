@@ -92,6 +92,10 @@ class TorchFunctionVariable(VariableTracker):
             refuse(tx, kind, self.describe(), [*args, *kwargs.values()])
         if kwargs.get("out") is not None and not isinstance(kwargs["out"], (TensorVariable, ConstantVariable)):
             unsupported("unsupported_torch_call", f"{self.describe()} with out=")
+        return self.record(tx, args, kwargs)
+
+    def record(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """The call as a node of the graph."""
         return record(tx, "call_function", self.value, args, kwargs)
 
 
