@@ -7,11 +7,13 @@ ARGS   ?=
 STAMP  := $(VENV)/.installed
 TORCH  := torch==2.13.0
 
-.PHONY: help install demo test bench lint docs coverage clean
+.PHONY: help install demo test sanitize bench lint docs coverage operators clean
 
 help:
 	@echo "make demo   compile BERT-base and ResNet-18, show graphs, times and differences"
 	@echo "make test   all tests"
+	@echo "make sanitize  kernels and C extensions under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "make operators  every operator of op_db against eager: docs/operators.md"
 	@echo "make bench  the table of figures in README.md, against eager and torch.compile"
 	@echo "make lint   ruff and mypy"
 	@echo "make docs   write the pages again that are made from tables in the code"
@@ -32,6 +34,12 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+sanitize: $(STAMP)
+	.ci/sanitize $(ARGS)
+
+operators: $(STAMP)
+	$(BIN)/python benchmarks/operators.py --write docs/operators.md $(ARGS)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py $(ARGS)

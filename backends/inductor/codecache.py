@@ -168,7 +168,7 @@ def shared_library(source: str, simd_kind: str | None = None) -> Path:
     """
     flags = build_flags(simd_kind)
     command, identity = find_compiler()
-    key = library_key(source, flags, identity)
+    key = library_key(source, (*command[1:], *flags), identity)
     folder = cache_dir() / key[:2]
     path = folder / f"{key}.so"
     if _is_valid(path):

@@ -145,3 +145,9 @@ def test_a_found_library_starts_no_process(folder, monkeypatch):
 def test_the_footer_is_the_digest_of_the_rest(folder):
     data = codecache.shared_library(source(30)).read_bytes()
     assert data.endswith(hashlib.sha256(data[: -codecache._FOOTER]).hexdigest().encode())
+
+
+def test_arguments_of_the_compiler_s_command_are_part_of_the_key():
+    plain = codecache.shared_library('extern "C" int f() { return 1; }')
+    with config.patch(cpp_compiler="g++ -DUNUSED"):
+        assert codecache.shared_library('extern "C" int f() { return 1; }') != plain
