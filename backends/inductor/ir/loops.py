@@ -15,6 +15,7 @@ import dataclasses
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 
 
@@ -40,6 +41,7 @@ class LoopNest:
         kind: a key of ``ops.REDUCTIONS``, or None for a pointwise nest.
         position: for argmax and argmin, the number of an iteration over the reduced dimensions.
         origin: the operations it computes and the user's lines, for comments.
+        contraction: for a sum of products that is worth a template, what the template needs to know.
     """
 
     buffer: Buffer
@@ -50,6 +52,7 @@ class LoopNest:
     reduced: tuple[ix.Var, ...] = ()
     position: ix.Index = 0
     origin: tuple[str, ...] = ()
+    contraction: Contraction | None = None
 
     @property
     def kept(self) -> tuple[ix.Var, ...]:

@@ -14,7 +14,9 @@ from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph
 from dynamo_lite.backends.inductor.scheduler.arrange import arrange
 from dynamo_lite.backends.inductor.scheduler.build import build_kernel
-from dynamo_lite.backends.inductor.scheduler.fusion import Fuser, Group
+from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contraction
+from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
+from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
 __all__ = ["Kernel", "Schedule", "schedule"]
@@ -43,7 +45,10 @@ def schedule(lowered: LoweredGraph) -> Schedule:
         elif not needed[group.number].isdisjoint(group.writes()):
             nests += len(group.members)
             kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers)
-            steps.append(arrange(lowered.builder, kernel))
+            if group.contraction is not None:
+                steps.append(arrange_contraction(lowered.builder, kernel, group, lowered.buffers))
+            else:
+                steps.append(arrange(lowered.builder, kernel))
     return Schedule(steps, {**lowered.metrics, "nests": nests})
 
 

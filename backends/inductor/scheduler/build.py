@@ -14,7 +14,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
-from dynamo_lite.backends.inductor.scheduler.fusion import Group, Member, group_var
+from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, group_var
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
 # A value that a later stage needs is computed again if it costs at most this much, and this many loads.

@@ -4,8 +4,7 @@ Operations are taken in the graph's order and put in groups. A nest joins the gr
 reads the same buffer, if their iteration spaces fit (``space``), every value that passes between them inside the group
 is read where it was written, and no other operation has to run in between. A library call is a group of its own.
 
-A group is a list of members over one space of ``dims``, of which some are ``reduced``. A member is *full* (it runs over
-all dims) or *kept* (over those that are not reduced: what happens once per row).
+Behind a sum of products that a template computes, only what runs tile by tile may join (``contraction``).
 
 Invariant: the graph of groups has no cycle; ``ancestors`` holds, as a bit mask by group number, all groups that must
 run first.
@@ -13,16 +12,16 @@ run first.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
-from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph, Operation
-from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride, ordered_dims
-from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, combine, refine
+from dynamo_lite.backends.inductor.scheduler.contraction import accepts
+from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, make_member
+from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
+from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, refine
 
 MAX_MEMBERS = 64
 MAX_BUFFERS = 48
@@ -30,76 +29,6 @@ MAX_BUFFERS = 48
 MAX_SIBLINGS = 4
 # How many orders of a nest's loops are tried besides its own.
 MAX_ORDERS = 2
-
-
-@dataclasses.dataclass(slots=True)
-class Member:
-    """A nest in a group."""
-
-    nest: LoopNest
-    order: int
-    dims: tuple[ix.Var, ...]
-    reads: dict[str, set[ix.Index]]
-    guards: tuple[ix.Index, ...] = ()
-    full: bool = True
-
-    @property
-    def sizes(self) -> Sizes:
-        return tuple(v.size for v in self.dims)
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Group:
-    """See the module's docstring. ``operation`` is the library call, view or copy of a group that is no kernel."""
-
-    number: int
-    members: list[Member] = dataclasses.field(default_factory=list)
-    dims: Sizes = ()
-    reduced: tuple[bool, ...] = ()
-    ancestors: int = 0
-    operation: Operation | None = None
-
-    @property
-    def has_reduction(self) -> bool:
-        return any(self.reduced)
-
-    def kept_dims(self) -> Sizes:
-        return tuple(n for n, r in zip(self.dims, self.reduced) if not r)
-
-    def writes(self) -> Iterator[str]:
-        for m in self.members:
-            yield m.nest.buffer.name
-
-    def mapping(
-        self, member: Member, dims: Sizes | None = None, reduced: Sequence[bool] | None = None, full: bool | None = None
-    ) -> dict[ix.Var, ix.Index] | None:
-        """The member's variables in terms of the group's, ``x0`` and so on."""
-        dims = self.dims if dims is None else dims
-        reduced = self.reduced if reduced is None else reduced
-        full = member.full if full is None else full
-        positions = [d for d in range(len(dims)) if full or not reduced[d]]
-        parts = blocks(member.sizes, [dims[d] for d in positions])
-        if parts is None:
-            return None
-        return {
-            v: combine([group_var(positions[p], dims) for p in part], [dims[positions[p]] for p in part])
-            for v, part in zip(member.dims, parts)
-        }
-
-
-def group_var(d: int, dims: Sizes) -> ix.Index:
-    return ix.var(f"x{d}", dims[d])
-
-
-def make_member(nest: LoopNest, order: int) -> Member:
-    reads: dict[str, set[ix.Index]] = {}
-    guards: dict[ix.Index, None] = {}
-    for n in walk((nest.value,)):
-        if n.op == "load":
-            reads.setdefault(n.attr[0], set()).add(n.attr[1])
-        elif n.op == "inside":
-            guards[n.attr[0]] = None
-    return Member(nest, order, ordered_dims(nest), reads, tuple(guards))
 
 
 class Fuser:
@@ -152,7 +81,8 @@ class Fuser:
                 other.ancestors |= group.ancestors
 
     def _place(self, member: Member) -> None:
-        group = next((g for g in self._candidates(member) if self._join(g, member)), None)
+        candidates = () if member.nest.contraction is not None else self._candidates(member)
+        group = next((g for g in candidates if self._join(g, member)), None)
         if group is None:
             group = self._new_group()
             group.dims = member.sizes
@@ -182,11 +112,13 @@ class Fuser:
         own = member.dims
         for order in list(self._orders(group, member)):
             member.dims = order
-            for full in (True, False):
+            for full in (True, False) if group.contraction is None else (False,):
                 fitted = self._fit(group, member, full)
                 if fitted is None:
                     continue
                 dims, reduced = fitted
+                if group.contraction is not None and (dims != group.dims or not self._follows(group, member)):
+                    continue
                 if self._guards_stay(group, member, dims, reduced) and self._values_pass(
                     group, member, dims, reduced, full
                 ):
@@ -269,6 +201,11 @@ class Fuser:
                 if terms is None or len(terms[0]) > 1:
                     return False
         return True
+
+    @staticmethod
+    def _follows(group: Group, member: Member) -> bool:
+        """Whether the member may be computed tile by tile behind the group's sum of products."""
+        return not member.reads.keys().isdisjoint(group.writes()) and accepts(group, member)
 
     def _values_pass(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...], full: bool) -> bool:
         """Whether every element that the member reads of the group's buffers is the one written in the same

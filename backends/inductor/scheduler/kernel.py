@@ -17,6 +17,7 @@ import dataclasses
 from typing import Union
 
 from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 
@@ -55,6 +56,26 @@ class Stage:
 
 
 @dataclasses.dataclass(slots=True)
+class Tiles:
+    """How a kernel that begins with a sum of products runs: the first stage is the template's, the second is computed
+    over each of its tiles.
+
+    Attributes:
+        batch, line, lane: the loops; None for one of a single iteration. The last is the vector loop.
+        workspace: the buffer for packed operands.
+        share: whether all threads share the packed panels; if not, ``slots`` threads pack their own.
+    """
+
+    contraction: Contraction
+    batch: ix.Var | None
+    line: ix.Var | None
+    lane: ix.Var
+    workspace: str
+    share: bool
+    slots: int
+
+
+@dataclasses.dataclass(slots=True)
 class Kernel:
     """See the module's docstring.
 
@@ -64,6 +85,7 @@ class Kernel:
         vector_outer: whether the last outer loop is the vector loop; the inner ones are then serial.
         scratch: rows that live in the kernel only, by name.
         origin: the operations computed, for comments.
+        tiles: for a kernel that begins with a sum of products, how it runs.
     """
 
     outer: tuple[ix.Var, ...]
@@ -74,6 +96,7 @@ class Kernel:
     scratch: dict[str, Buffer]
     origin: tuple[str, ...]
     inplace: tuple[tuple[str, str], ...] = ()
+    tiles: Tiles | None = None
 
     @property
     def inner(self) -> tuple[ix.Var, ...]:

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, contraction_header
 from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
@@ -34,7 +35,7 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
     functions: set[str] = set()
     symbols = []
     for kernel in kernels:
-        writer = CppKernel(kernel, _SYMBOL, simd)
+        writer = (CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, simd)
         text = writer.write()
         functions |= writer.functions
         name = names.setdefault(text, f"kernel{len(names)}")
@@ -42,7 +43,10 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
         comments.setdefault(name, {}).update(dict.fromkeys(kernel.origin))
     if not kernels:
         return "", []
-    parts = [header(), declarations(functions, simd)]
+    parts = [header()]
+    if any(kernel.tiles is not None for kernel in kernels):
+        parts.append(contraction_header())
+    parts.append(declarations(functions, simd))
     for text, name in zip(share(list(names)), names.values()):
         parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
     return "".join(parts), symbols

@@ -1,0 +1,112 @@
+"""Sums of products: matrix products and convolutions, as a template reads them.
+
+Such a nest is an ordinary reduction (``value = a * b``, ``kind = "sum"``), and a ``Contraction`` says beside it how to
+compute it fast: a *left* operand, of which single elements are spread over a vector, times a *right* one, of which
+vectors are read, panel after panel of columns that are packed first. A tile of results is then handed to whatever is
+fused behind it.
+
+Invariant: the nest's dims are ``batch``, then those of the result in the order of its memory, then the reduced ones;
+without ``transposed`` the result's last dims are the right operand's, with it they are the left operand's. Everything
+is float32, all sizes are ints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Union
+
+from dynamo_lite.backends.inductor.ir import index as ix
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Matrix:
+    """Elements ``buffer[offset + batch + line * i + depth * k]``.
+
+    Attributes:
+        batch: a stride for each batch dim.
+        line: the stride from one row of the left operand, or one column of the right one, to the next.
+        depth: the stride along what is summed.
+    """
+
+    buffer: str
+    offset: int
+    batch: tuple[int, ...]
+    line: int
+    depth: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Patches:
+    """The right operand of a convolution: column ``(oh, ow)`` holds, channel by channel, what the kernel sees there.
+
+    Attributes:
+        batch: a stride for each batch dim.
+        channels, height, width: of the input (of one group), which is contiguous.
+        out_height, out_width: of the result.
+        kernel, stride, padding, dilation: each (vertical, horizontal).
+    """
+
+    buffer: str
+    offset: int
+    batch: tuple[int, ...]
+    channels: int
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    def phases(self) -> tuple[int, int]:
+        """Rows and columns of the padded input fall into so many classes, each copied to a plane of its own, so that
+        neighbouring results read neighbouring elements."""
+        return self.stride
+
+    def plane(self) -> tuple[int, int]:
+        """Rows and columns of one class's plane."""
+        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
+        return self.out_height + (kh - 1) * dh // sh, self.out_width + (kw - 1) * dw // sw
+
+    def plane_elements(self) -> int:
+        """Elements of all planes of one batch."""
+        (sh, sw), (h, w) = self.phases(), self.plane()
+        return self.channels * sh * sw * h * w
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Contraction:
+    """See the module's docstring.
+
+    Attributes:
+        batch, rows, columns: the nest's kept variables: of the batch, of the left operand, of the right one.
+        depth: how many products are summed.
+        left, right: the operands.
+        transposed: whether the rows are contiguous in the result.
+    """
+
+    batch: tuple[ix.Var, ...]
+    rows: tuple[ix.Var, ...]
+    columns: tuple[ix.Var, ...]
+    depth: int
+    left: Matrix
+    right: Union[Matrix, Patches]
+    transposed: bool
+
+    @property
+    def lanes(self) -> tuple[ix.Var, ...]:
+        """The variables along which results are stored vector by vector."""
+        return self.rows if self.transposed else self.columns
+
+    @property
+    def lines(self) -> tuple[ix.Var, ...]:
+        """The others, but for the batch."""
+        return self.columns if self.transposed else self.rows
+
+
+def volume(variables: tuple[ix.Var, ...]) -> int:
+    """How many values the variables take together."""
+    n = ix.product(v.size for v in variables)
+    assert isinstance(n, int)
+    return n

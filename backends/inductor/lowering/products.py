@@ -1,0 +1,229 @@
+"""Matrix products as loops that a template computes, so that what follows is computed on the tiles.
+
+Only float32 of fixed sizes, of a size that is worth the packing; the rest is the library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix
+from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.lowering.pointwise import like
+from dynamo_lite.backends.inductor.lowering.promotion import elementwise
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import (
+    Number,
+    Shape,
+    TensorValue,
+    dim_var,
+    loop_vars,
+    shape_vars,
+)
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+# Fewer lines than this leave most of a vector idle, or most of a tile.
+MIN_LINES = 8
+MIN_DEPTH = 8
+
+
+class _Operand:
+    """A tensor in memory: buffer, offset and int strides."""
+
+    def __init__(self, g: GraphLowering, x: TensorValue):
+        g.realize(x)
+        layout = g.layout_of(x)
+        if layout is None or not _ints((*layout[1], layout[2])):
+            g.realize(x, fresh=True)
+            layout = g.layout_of(x)
+        assert layout is not None
+        self.buffer, self.stride, self.offset = layout[0], tuple(map(int, layout[1])), int(layout[2])  # type: ignore[arg-type]
+        self.shape = tuple(map(int, x.shape))  # type: ignore[arg-type]
+
+    def flat(self, first: int, last: int) -> int | None:
+        """The stride of dims ``first`` to ``last`` (not included) as one, if they are that."""
+        step: int | None = None
+        extent = 1
+        for n, s in reversed(list(zip(self.shape[first:last], self.stride[first:last]))):
+            if n == 1:
+                continue
+            if step is None:
+                step = s
+            elif s != step * extent:
+                return None
+            extent *= n
+        return step if step is not None else 1
+
+
+def _ints(values: Sequence[Any]) -> bool:
+    return all(isinstance(v, int) for v in values)
+
+
+def suits(*tensors: TensorValue) -> bool:
+    """Whether tensors are of the kind that the template takes."""
+    return all(
+        t.dtype is torch.float32 and t.device.type == "cpu" and _ints(t.shape) and 0 not in t.shape for t in tensors
+    )
+
+
+def emit_product(
+    g: GraphLowering,
+    shape: Shape,
+    contraction: Contraction,
+    a: Any,
+    b: Any,
+    reduced: tuple[ix.Var, ...],
+) -> TensorValue:
+    """The nest of a sum of products, in memory. ``a`` and ``b`` are the nodes that are multiplied; the result is
+    contiguous."""
+    stride = ix.contiguous_strides(shape)
+    buffer = g.new_buffer(shape, stride, torch.float32, torch.device("cpu"))
+    variables = shape_vars(shape)
+    index = buffer.load_index(variables)
+    value = g.ops.op("mul", a, b)
+    g.emit(
+        LoopNest(
+            buffer,
+            (*loop_vars(variables), *reduced),
+            value,
+            index,
+            "sum",
+            reduced,
+            origin=g.origin,
+            contraction=contraction,
+        )
+    )
+    return TensorValue(shape, torch.float32, g.ops.load(buffer.name, index, torch.float32), stride)
+
+
+def _product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> TensorValue | None:
+    """``x @ y`` with ``batch`` leading dims in common: x is (batch, lines..., k), y is (batch, k, n). None: not for the
+    template."""
+    if not suits(x, y):
+        return None
+    sizes = [int(n) for n in x.shape]  # type: ignore[arg-type]
+    depth, columns = sizes[-1], int(y.shape[-1])  # type: ignore[arg-type]
+    lines = 1
+    for n in sizes[batch:-1]:
+        lines *= n
+    if min(lines, columns) < MIN_LINES or depth < MIN_DEPTH:
+        return None
+    left, right = _Operand(g, x), _Operand(g, y)
+    line = left.flat(batch, x.ndim - 1)
+    if line is None:
+        left = _Operand(g, _copied(g, x))
+        line = left.flat(batch, x.ndim - 1)
+        assert line is not None
+    shape = (*x.shape[:-1], y.shape[-1])
+    variables = shape_vars(shape)
+    k = dim_var(len(shape), depth)
+    a = g.ops.load(left.buffer, ix.add(ix.dot((*variables[:-1], k), left.stride), left.offset), torch.float32)
+    b = g.ops.load(
+        right.buffer,
+        ix.add(ix.dot((*variables[:batch], k, variables[-1]), right.stride), right.offset),
+        torch.float32,
+    )
+    batches, rows, last = (loop_vars(v) for v in (variables[:batch], variables[batch:-1], variables[-1:]))
+    outer = [tuple(s for n, s in zip(o.shape[:batch], o.stride[:batch]) if n != 1) for o in (left, right)]
+    first = Matrix(left.buffer, left.offset, outer[0], line, left.stride[-1])
+    second = Matrix(right.buffer, right.offset, outer[1], right.stride[-1], right.stride[-2])
+    if second.line == 1:
+        contraction = Contraction(batches, rows, last, depth, first, second, False)
+    elif second.depth == 1 and 1 in (first.line, first.depth):
+        # The second factor's columns lie in memory (the weights of a linear layer): they are what is streamed.
+        contraction = Contraction(batches, last, rows, depth, second, first, True)
+    elif second.depth == 1:
+        contraction = Contraction(batches, rows, last, depth, first, second, False)
+    else:
+        return None
+    return emit_product(g, shape, contraction, a, b, loop_vars((k,)))
+
+
+def _copied(g: GraphLowering, x: TensorValue) -> TensorValue:
+    copy = TensorValue(x.shape, x.dtype, x.node, ix.contiguous_strides(x.shape), x.device)
+    g.realize(copy, fresh=True)
+    return copy
+
+
+def _transposed(g: GraphLowering, x: TensorValue) -> TensorValue:
+    """``x`` with its last two dims exchanged, without moving data."""
+    g.realize(x)
+    shape = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+    variables = shape_vars(shape)
+    old = shape_vars(x.shape)
+    mapping = {}
+    for mine, theirs in ((old[-1], variables[-2]), (old[-2], variables[-1])):
+        for v in ix.free_vars(mine):
+            mapping[v] = theirs
+    stride = x.stride
+    assert stride is not None
+    return TensorValue(
+        shape, x.dtype, g.ops.substitute(x.node, mapping), (*stride[:-2], stride[-1], stride[-2]), x.device
+    )
+
+
+def _plus(g: GraphLowering, x: TensorValue, bias: TensorValue | None) -> TensorValue:
+    return x if bias is None else elementwise(g, lambda a, b: g.ops.op("add", a, b), x, bias)
+
+
+@register_lowering(aten.linear.default)
+def linear(g: GraphLowering, input: TensorValue, weight: TensorValue, bias: TensorValue | None = None) -> Any:
+    if input.ndim < 2 or weight.ndim != 2 or (bias is not None and bias.ndim != 1):
+        return NotImplemented
+    if not suits(input, weight, *([] if bias is None else [bias])):
+        return NotImplemented
+    out = _product(g, input, _transposed(g, weight), 0)
+    return NotImplemented if out is None else _plus(g, out, bias)
+
+
+@register_lowering(aten.mm.default)
+def mm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
+    out = _product(g, self, mat2, 0)
+    return NotImplemented if out is None else out
+
+
+@register_lowering(aten.bmm.default)
+def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
+    out = _product(g, self, mat2, 1)
+    return NotImplemented if out is None else out
+
+
+def _scaled_sum(
+    g: GraphLowering, self: TensorValue, product: TensorValue | None, beta: Number, alpha: Number
+) -> Any:
+    """``beta * self + alpha * product``; with ``beta`` 0 what ``self`` holds does not matter, NaN included."""
+    if product is None:
+        return NotImplemented
+    if alpha != 1:
+        product = elementwise(g, lambda a: g.ops.op("mul", a, like(g.ops, a, alpha)), product)
+    if beta == 0:
+        return product
+    if beta != 1:
+        self = elementwise(g, lambda a: g.ops.op("mul", a, like(g.ops, a, beta)), self)
+    return _plus(g, product, self)
+
+
+@register_lowering(aten.addmm.default)
+def addmm(
+    g: GraphLowering, self: TensorValue, mat1: TensorValue, mat2: TensorValue, beta: Number = 1, alpha: Number = 1
+) -> Any:
+    if not suits(self):
+        return NotImplemented
+    return _scaled_sum(g, self, _product(g, mat1, mat2, 0), beta, alpha)
+
+
+@register_lowering(aten.baddbmm.default)
+def baddbmm(
+    g: GraphLowering, self: TensorValue, batch1: TensorValue, batch2: TensorValue, beta: Number = 1, alpha: Number = 1
+) -> Any:
+    if not suits(self):
+        return NotImplemented
+    return _scaled_sum(g, self, _product(g, batch1, batch2, 1), beta, alpha)

@@ -1,0 +1,112 @@
+"""Matrix products by the template: values against eager in double, fusion behind them, odd sizes and strides."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+
+R = torch.randn
+
+
+def check(fn, *args, kernels=None, library=0):
+    """``fn`` compiled is as near to the result in double as eager is, has eager's strides, and takes so many kernels."""
+    torch.manual_seed(0)
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    with torch.no_grad():
+        got, want = dynamo_lite.compile(fn)(*args), fn(*args)
+        exact = fn(*[a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args])
+    assert got.stride() == want.stride() and got.dtype is want.dtype
+    error, theirs = ((x - exact).abs().max().item() for x in (got, want))
+    assert error <= 3 * theirs + 1e-6, (error, theirs)
+    metrics = dynamo_lite.metrics()
+    assert sum(metrics["library_calls"].values()) == library, metrics["library_calls"]
+    if kernels is not None:
+        assert metrics["kernels"] == kernels
+
+
+@pytest.mark.parametrize("simd", ["avx512", "avx2", "scalar"])
+@pytest.mark.parametrize("m,k,n", [(128, 768, 96), (13, 50, 77), (8, 9, 8), (200, 1500, 64), (65, 33, 49), (48, 64, 6)])
+def test_linear_at_odd_sizes(simd, m, k, n):
+    with dynamo_lite.config.patch(cpp_simd=simd):
+        check(lambda x, w, b: F.gelu(F.linear(x, w, b)), R(m, k), R(n, k), R(n), kernels=1 if n >= 8 else None,
+              library=n < 8)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_results_do_not_depend_on_the_number_of_threads(threads):
+    x, w, b = R(130, 300), R(250, 300), R(250)
+    compiled = dynamo_lite.compile(lambda x, w, b: F.linear(x, w, b).relu())
+    with torch.no_grad():
+        before = torch.get_num_threads()
+        want = compiled(x, w, b)
+        try:
+            torch.set_num_threads(threads)
+            assert torch.equal(compiled(x, w, b), want)
+        finally:
+            torch.set_num_threads(before)
+
+
+PRODUCTS = {
+    "linear of three dims, gelu": (lambda x, w, b: F.gelu(F.linear(x, w, b)) + 1, R(2, 64, 70), R(30, 70), R(30)),
+    "residual": (lambda x, w, b, y: F.linear(x, w, b) + y, R(2, 64, 68), R(68, 68), R(68), R(2, 64, 68)),
+    "residual that is also multiplied": (lambda x, w: F.linear(x, w) + x, R(2, 64, 68), R(68, 68)),
+    "mm": (lambda x, y: (x @ y).relu(), R(100, 70), R(70, 90)),
+    "mm, first transposed": (lambda x, y: x.t() @ y, R(70, 100), R(70, 90)),
+    "mm, second transposed": (lambda x, y: x @ y.t(), R(100, 70), R(90, 70)),
+    "mm, both transposed": (lambda x, y: x.t() @ y.t(), R(70, 100), R(90, 70)),
+    "bmm": (lambda x, y: torch.bmm(x, y) * 2, R(5, 30, 70), R(5, 70, 33)),
+    "bmm, transposed": (lambda x, y: torch.bmm(x, y.transpose(1, 2)) * 2, R(5, 30, 70), R(5, 33, 70)),
+    "bmm, one for all": (lambda x, y: torch.bmm(x, y.expand(5, 70, 33)), R(5, 30, 70), R(70, 33)),
+    "addmm": (lambda a, x, y: torch.addmm(a, x, y, beta=0.5, alpha=2), R(90), R(100, 70), R(70, 90)),
+    "addmm, transposed": (lambda a, x, y: torch.addmm(a, x, y.t()), R(90), R(100, 70), R(90, 70)),
+    "every other column": (lambda x, w: F.linear(x[:, ::2], w), R(128, 90), R(64, 45)),
+    "slices": (lambda x, w: F.linear(x[:, 3:40], w[:, 3:40]), R(128, 90), R(64, 45)),
+    "into heads": (lambda x, w: F.linear(x, w).view(2, 64, 3, 20).transpose(1, 2) + 1, R(2, 64, 68), R(60, 68)),
+    "into heads, contiguous": (
+        lambda x, w: F.linear(x, w).view(2, 64, 3, 20).transpose(1, 2).contiguous(), R(2, 64, 68), R(60, 68)),
+    "gated": (lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), R(64, 52), R(130, 52), R(130, 52)),
+    "by column": (lambda x, w, v: F.linear(x, w) * v, R(64, 52), R(130, 52), R(64, 1)),
+    "a sum over the result": (lambda x, w: F.linear(x, w).sum(-1), R(64, 52), R(130, 52)),
+    "used twice": (lambda x, w: F.linear(x, w).exp() + F.linear(x, w).softmax(-1), R(64, 52), R(130, 52) / 50),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name):
+    check(*PRODUCTS[name])
+
+
+def test_beta_zero_ignores_what_it_scales():
+    nan = torch.full((5, 30, 33), float("nan"))
+    check(lambda a, x, y: torch.baddbmm(a, x, y, beta=0, alpha=0.1), nan, R(5, 30, 70), R(5, 70, 33))
+
+
+def test_what_follows_is_computed_on_the_tiles():
+    check(lambda x, w, b, y: F.gelu(F.linear(x, w, b)) * 0.5 + y, R(64, 70), R(90, 70), R(90), R(64, 90), kernels=1)
+    check(lambda x, w: F.linear(x, w).softmax(-1), R(64, 70), R(90, 70), kernels=2)
+
+
+def test_a_changed_weight_is_seen():
+    linear = torch.nn.Linear(40, 30)
+    compiled = dynamo_lite.compile(linear)
+    x = R(20, 40)
+    with torch.no_grad():
+        compiled(x)
+        linear.weight.data[3, 5] += 1.0  # no version counter sees this
+        linear.weight.detach().numpy()[7, 2] = 5.0
+        assert torch.allclose(compiled(x), linear(x), atol=1e-5)
+
+
+def test_nothing_to_multiply():
+    for m, k, n in ((0, 20, 30), (20, 0, 30), (20, 30, 0), (1, 1, 1), (3, 2, 1)):
+        x, w = R(m, k), R(n, k)
+        assert torch.equal(dynamo_lite.compile(lambda x, w: F.linear(x, w) + 1)(x, w), F.linear(x, w) + 1)
+
+
+def test_infinities_and_nans_stay_where_they_are():
+    x, w = R(64, 70), R(90, 70)
+    x[3, 4], x[5, 6] = float("inf"), float("nan")
+    with torch.no_grad():
+        got, want = dynamo_lite.compile(lambda x, w: F.linear(x, w) + 0.0)(x, w), F.linear(x, w)
+    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf())
