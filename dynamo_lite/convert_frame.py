@@ -319,7 +319,8 @@ class _FrameCompiler:
             self._report_break()
         elif finished is None and not output.effects.has_changes() and returned is not None and not changes:
             if not output.operations:
-                return self._run_original(tx, state)
+                # All that it calls has been evaluated with it, so there is nothing to look up.
+                return self._run_original(tx, state, hooked=False)
         graph, inputs = finished if finished is not None else (None, [])
         compiled = self._call_backend(graph, inputs) if graph is not None else None
         put_back = self._to_put_back(output, inputs, compiled)
@@ -341,11 +342,11 @@ class _FrameCompiler:
         # A call's parts run as one: KW_NAMES and PRECALL changed nothing on the stack.
         return index - (original_index - start_of)
 
-    def _run_original(self, tx: Translator, state: tuple[Any, ...]) -> GuardedCode:
-        """An entry that says: with these guards there is nothing to compile."""
+    def _run_original(self, tx: Translator, state: tuple[Any, ...], hooked: bool = True) -> GuardedCode:
+        """An entry that says: with these guards there is nothing to compile, but perhaps in what it calls (`hooked`)."""
         program, texts = build_program(tx.output.guards.all(), state, [])
         artifact = Artifact(tx.output.guards.all(), texts, None, log.current_frame(), self.changing)
-        return GuardedCode(program, None, True, extra=artifact)
+        return GuardedCode(program, None, hooked, extra=artifact)
 
     def _call_backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         log.count("graphs")

@@ -74,7 +74,7 @@ class TraceFakeMode(FakeTensorMode):
         self.static_shapes = shape_env is None
         self.allow_scalar_outputs = False
         self._allow_unsafe_data_ptr_access = False
-        self.allow_meta = False
+        self.allow_meta = True
         self.cache_enabled = True
         self.cache_crosscheck_enabled = False
         self.allow_non_fake_inputs = False

@@ -198,3 +198,54 @@ class CheckpointCall(GraphCall):
 
     def checks(self) -> list[Callable[[], None]]:
         return checks_in(self.body)
+
+
+class TransformCall(GraphCall):
+    """A transform of ``torch.func`` applied to a function and called: with tensors, gives a tuple of tensors.
+
+    Args:
+        name: what the node is called.
+        transform: torch's function; None calls the function itself.
+        body: the function, from the tensors that are transformed, then others, to a tuple of tensors.
+        options: of the transform.
+        differentiated: how many tensors are transformed, for those that differentiate.
+    """
+
+    def __init__(
+        self, name: str, transform: Any, body: fx.GraphModule, options: dict[str, Any], differentiated: int = 0
+    ) -> None:
+        super().__init__(name)
+        self.transform = transform
+        self.body = body
+        self.options = options
+        self.differentiated = differentiated
+
+    def checks(self) -> list[Callable[[], None]]:
+        return checks_in(self.body)
+
+    def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        function, n = self.body.forward, self.differentiated
+        chosen = tuple(range(n))
+        if self.transform is None:
+            return function(*args)  # type: ignore[no-any-return]
+        if self.transform is torch.vmap:
+            return torch.vmap(function, **self.options)(*args)  # type: ignore[no-any-return]
+        if self.transform is torch.func.grad_and_value:
+
+            def first_and_rest(*inputs: torch.Tensor) -> Any:
+                value, *aux = function(*inputs)
+                return value, tuple(aux)
+
+            grads, (value, aux) = torch.func.grad_and_value(first_and_rest, argnums=chosen, has_aux=True)(*args)
+            return (*grads, value, *aux)
+        if self.transform is torch.func.jvp:
+            primals, tangents, rest = args[:n], args[n : 2 * n], args[2 * n :]
+            made, derivatives = torch.func.jvp(lambda *inputs: function(*inputs, *rest), primals, tangents)
+            return (*made, *derivatives)
+        if self.transform is torch.func.vjp:
+            count = len(args) - len(self.body.graph.find_nodes(op="placeholder"))
+            cotangents, primals, rest = args[:count], args[count : count + n], args[count + n :]
+            _, pullback = torch.func.vjp(lambda *inputs: function(*inputs, *rest), *primals)
+            return pullback(cotangents)  # type: ignore[no-any-return]
+        made = self.transform(lambda *inputs: function(*inputs)[0], argnums=chosen)(*args)
+        return made[0] if self.transform is torch.func.hessian else made  # type: ignore[no-any-return]

@@ -65,6 +65,7 @@ class OutputGraph:
         self.state_at_entry = state_now()
         self.open_modes: list[InferenceModeVariable] = []
         self.operations = 0
+        self.examples = 0  # how many transforms show one example in place of a batch
         self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
         self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
         self._line_texts: dict[tuple[types.CodeType, int], str] = {}

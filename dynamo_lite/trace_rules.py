@@ -72,6 +72,7 @@ MODULES: dict[str, Decision] = {
     # ... and what acts on torch itself is called.
     "torch.autograd": _skip("autograd_in_graph", "it belongs to the autograd engine"),
     "torch._functorch": _skip("functorch", "it runs under a functorch level"),
+    "torch._functorch.functional_call": _INLINE,
     "torch.func": _skip("functorch", "it runs under a functorch level"),
     "torch._higher_order_ops": _skip("unsupported_torch_call", "a higher-order operator"),
     "torch.distributed": _skip("distributed", "processes have to meet at it"),
@@ -159,6 +160,10 @@ FUNCTIONS: dict[Any, Decision] = {
     torch.save: _GRAPH,
     torch.load: _GRAPH,
     torch.vmap: _GRAPH,
+    **dict.fromkeys((
+        torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
+        torch.func.jvp, torch.func.vjp, torch.func.linearize, torch.func.functionalize,
+    ), _GRAPH),
     torch.set_default_device: _GRAPH,
     torch.set_float32_matmul_precision: _GRAPH,
     torch.set_default_tensor_type: _GRAPH,

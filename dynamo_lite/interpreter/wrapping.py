@@ -41,6 +41,7 @@ from ..variables.sequences import (
 )
 from ..variables.sets import SetVariable
 from ..variables.torch_functions import TorchFunctionVariable, is_torch_builtin
+from ..variables.transforms import made_before
 
 _BUILTIN_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
@@ -95,6 +96,9 @@ class Wrapping:
         Args:
             trusted: whether the identity of the function at the source is guarded already.
         """
+        transformed = made_before(self, value, source)
+        if transformed is not None:
+            return transformed
         decision = decide(value)
         optimizer_step = stand_in(self, value, source)
         if optimizer_step is not None:

@@ -23,8 +23,8 @@ from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
-
 from .size_tables import known_tensor, refuse
+
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
@@ -223,14 +223,14 @@ class TensorVariable(VariableTracker):
         return ConstantVariable(self.fake.shape[0])
 
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return call_in_graph(tx, operator.getitem, [self, key], {})
-
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
-        call_in_graph(tx, operator.setitem, [self, key, value], {})
         if tx.output.examples and _are_numbers(key):
             # Of a batch in truth, which torch indexes with; one alone would have to be known.
             keys = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
             return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.new_list(keys)], {})
+        return call_in_graph(tx, operator.getitem, [self, key], {})
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        call_in_graph(tx, operator.setitem, [self, key, value], {})
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         unsupported("tensor_to_python", "`in` on a tensor")
@@ -290,6 +290,17 @@ class TensorMethodVariable(VariableTracker):
 _GETSETS = (type(torch.Tensor.requires_grad), property)
 
 
+def _are_numbers(key: VariableTracker) -> bool:
+    """Whether an index is one or several tensors without dimensions."""
+    items = getattr(key, "items", None)
+    if isinstance(items, list) and items:
+        return all(isinstance(item, TensorVariable) and _are_numbers(item) for item in items)
+    return isinstance(key, TensorVariable) and not key.fake.dim() and key.fake.dtype in _INDEX_TYPES
+
+
+_INDEX_TYPES = (torch.int64, torch.int32)
+
+
 def _known(source: Source | None) -> Source:
     assert source is not None
     return source
@@ -326,6 +337,13 @@ def record(
         result, impure = run_with_numbers(tx, op, target, fake_args, fake_kwargs)
     else:
         result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+    if output.fake_mode.known.needed:
+        if isinstance(result, torch.Tensor) and known_tensor(tx, result) is not None:
+            return _known_result(tx, result)
+        if type(result) is tuple and all(known_tensor(tx, r) is not None for r in result):
+            return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
+        if _has_tensor(result):
+            node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
     if target in _LAYOUT_QUESTIONS:
         output.layout_questions += 1
     if not impure and not _has_tensor(result):
@@ -340,32 +358,6 @@ def record(
     return wrap_result(tx, node, result)
 
 
-def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
-    """The tracker of a node's result, a tensor or a structure of tensors."""
-    output = tx.output
-    if isinstance(result, torch.Tensor):
-        known = output.tensor_of(result)
-    if output.fake_mode.known.needed:
-        if isinstance(result, torch.Tensor) and known_tensor(tx, result) is not None:
-            return _known_result(tx, result)
-        if type(result) is tuple and all(known_tensor(tx, r) is not None for r in result):
-            return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
-        if _has_tensor(result):
-            node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
-        if known is not None:
-            return known
-        return output.register_tensor(TensorVariable(node, result))
-    if isinstance(result, (tuple, list)):
-        items = []
-        for index, element in enumerate(result):
-            if isinstance(element, torch.Tensor) and output.tensor_of(element) is not None:
-                items.append(output.tensor_of(element))
-            elif isinstance(element, (torch.Tensor, tuple, list)):
-                child = output.create_node(tx, "call_function", operator.getitem, (node, index), {}, element, False)
-                items.append(wrap_result(tx, child, element))
-            else:
-                items.append(tx.from_result(element, "element of a result"))
-        return tx.new_sequence(type(result), items)
 def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     """A result whose shape depends on known elements, as a constant of the graph: backends have no elements."""
     known = known_tensor(tx, fake)
@@ -413,6 +405,25 @@ def _as_indices(tx: Any, part: Any) -> Any:
                                  {"dtype": positions.dtype, "device": positions.device}, twin, False)
 
 
+def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
+    """The tracker of a node's result, a tensor or a structure of tensors."""
+    output = tx.output
+    if isinstance(result, torch.Tensor):
+        known = output.tensor_of(result)
+        if known is not None:
+            return known
+        return output.register_tensor(TensorVariable(node, result))
+    if isinstance(result, (tuple, list)):
+        items = []
+        for index, element in enumerate(result):
+            if isinstance(element, torch.Tensor) and output.tensor_of(element) is not None:
+                items.append(output.tensor_of(element))
+            elif isinstance(element, (torch.Tensor, tuple, list)):
+                child = output.create_node(tx, "call_function", operator.getitem, (node, index), {}, element, False)
+                items.append(wrap_result(tx, child, element))
+            else:
+                items.append(tx.from_result(element, "element of a result"))
+        return tx.new_sequence(type(result), items)
     if isinstance(result, torch.Size) or result is None or _is_metadata(result):
         return tx.from_result(result, f"result of {node.target}")
     unsupported("unsupported_torch_call", f"{_target_name(node.target)} returns a {type(result).__name__}")

@@ -99,10 +99,6 @@ class TorchFunctionVariable(VariableTracker):
         return record(tx, "call_function", self.value, args, kwargs)
 
 
-# ---------------------------------------------------------------- torch's global state
-# setter -> a function that reads the arguments that would set the present state again
-StateReader = Callable[[], tuple[Any, ...]]
-STATE: dict[Any, StateReader] = {
 def _elements_known(tx: Any, kind: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
     """Whether a function that needs elements has them."""
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, TensorVariable)]
@@ -110,6 +106,10 @@ def _elements_known(tx: Any, kind: str, args: list[VariableTracker], kwargs: dic
         known_tensor(tx, t.fake) is not None for t in tensors)
 
 
+# ---------------------------------------------------------------- torch's global state
+# setter -> a function that reads the arguments that would set the present state again
+StateReader = Callable[[], tuple[Any, ...]]
+STATE: dict[Any, StateReader] = {
     torch._C._set_grad_enabled: lambda: (torch.is_grad_enabled(),),
     torch.set_autocast_cache_enabled: lambda: (torch.is_autocast_cache_enabled(),),
     torch.set_default_dtype: lambda: (torch.get_default_dtype(),),
@@ -269,9 +269,8 @@ forbid("dynamic_output_shape", torch.nonzero, torch.unique, torch.unique_consecu
 forbid("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero)
 forbid("input_output", torch.save, torch.load)
 forbid("numpy_conversion", torch.from_numpy, torch.frombuffer, torch.asarray)
-forbid("functorch", torch.func.vmap, torch.func.grad, torch.func.jacrev, torch.func.jacfwd, torch.func.vjp,
-    torch.func.jvp,
-       torch.func.functional_call, torch.func.hessian, torch.vmap)
+forbid("functorch", torch.func.linearize, torch.func.functionalize, torch.func.stack_module_state)
+
 
 
 # ---------------------------------------------------------------- wrapping

@@ -1,0 +1,167 @@
+"""``torch.vmap`` and ``torch.func``: one graph, eager's values and gradients."""
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import func, nn
+
+import dynamo_lite
+
+BACKENDS = ["eager", "inductor_lite"]
+torch.manual_seed(0)
+NET = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
+W = torch.randn(3, requires_grad=True)
+
+
+@torch.vmap
+def decorated(v):
+    return v.sum() + v
+
+
+gradient_of_square = func.grad(lambda v: (v**2).sum())
+
+
+def loss(parameters, x, y):
+    return ((func.functional_call(NET, parameters, (x,)) - y) ** 2).mean()
+
+
+def per_sample(x):
+    parameters = {name: p.detach() for name, p in NET.named_parameters()}
+    grads = torch.vmap(func.grad(loss), in_dims=(None, 0, 0))(parameters, x, x * 2)
+    return grads["0.weight"].sum((1, 2)) + grads["2.bias"].sum(1)
+
+
+def called_with_parameters(x):
+    return func.functional_call(NET, {name: p * 2 for name, p in NET.named_parameters()}, (x,)) + NET(x)
+
+
+def two_gradients(x):
+    (a, b), value = func.grad_and_value(lambda a, b: (a * b).sin().sum(), argnums=(0, 1))(x, x * 2)
+    return a + b * value
+
+
+def with_aux(x):
+    g, (a, b) = func.grad(lambda v: ((v**2).sum(), (v.sin(), v.cos())), has_aux=True)(x)
+    return g * a + b
+
+
+def pullback(x):
+    y, pull = func.vjp(lambda a, b: (a * b).sin(), x, x + 1)
+    a, b = pull(torch.ones_like(y))
+    return y + a * b
+
+
+def pushforward(x):
+    y, t = func.jvp(lambda a: a.sin() * W, (x,), (torch.ones_like(x),))
+    return y + t
+
+
+def effect_once(x):
+    seen: list = []
+    y = torch.vmap(lambda v: (seen.append(tuple(v.shape)), v * 2)[1])(x)
+    return y + len(seen)
+
+
+def nested_structures(x):
+    out = torch.vmap(lambda a, b: {"s": a + b, "p": (a * b, a)}, in_dims=(1, 0), out_dims=1)(x, x.t())
+    return out["p"][0] + out["s"]
+
+
+PROGRAMS = {
+    "vmap": lambda x: torch.vmap(lambda v: v.sum() * v)(x + 1),
+    "vmap_closure": lambda x: torch.vmap(lambda v: (v * W).sum())(x),
+    "vmap_builtin": lambda x: torch.vmap(torch.dot, in_dims=(0, None))(x, W),
+    "vmap_structures": nested_structures,
+    "vmap_of_vmap": lambda x: torch.vmap(torch.vmap(torch.mul, in_dims=(None, 0)), in_dims=(0, None))(x[:, 0], x[0]),
+    "vmap_random": lambda x: torch.vmap(lambda v: v + torch.rand(3), randomness="different")(x),
+    "vmap_index": lambda x: torch.vmap(lambda i, j: x[i] * x[i, j])(torch.arange(2), torch.arange(2)),
+    "vmap_keywords": lambda x: torch.vmap(lambda v, *, s: v * s)(x, s=x * 2),
+    "vmap_effect": effect_once,
+    "decorated": lambda x: decorated(x),
+    "grad": lambda x: func.grad(lambda v: (v**2).sum())(x) + 1,
+    "grad_made_before": lambda x: gradient_of_square(x) + 1,
+    "grad_closure": lambda x: func.grad(lambda v: (v * W).sin().sum())(x) + 1,
+    "grad_of_grad": lambda x: func.grad(lambda z: func.grad(lambda v: (v**3).sum())(z).sum())(x),
+    "two_gradients": two_gradients,
+    "aux": with_aux,
+    "vjp": pullback,
+    "jvp": pushforward,
+    "jacrev": lambda x: func.jacrev(lambda v: v.sin() * W)(x[0]),
+    "jacfwd": lambda x: func.jacfwd(lambda v: v.sin() * W)(x[0]),
+    "hessian": lambda x: func.hessian(lambda v: v.sin().sum())(x[0].detach()),
+    "functional_call": called_with_parameters,
+    "per_sample_gradients": per_sample,
+}
+
+
+def run(function):
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, requires_grad=True)
+    leaves = [x, W, *NET.parameters()]
+    for leaf in leaves:
+        leaf.grad = None
+    y = function(x)
+    if y.requires_grad:
+        y.sum().backward()
+    return [y.detach(), *[leaf.grad for leaf in leaves], torch.rand(2)]
+
+
+def check(function, compiled):
+    for got, want in zip(run(compiled), run(function), strict=True):
+        assert (got is None) == (want is None)
+        if got is not None:
+            torch.testing.assert_close(got, want)
+            assert got.stride() == want.stride()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph(name, backend):
+    program = PROGRAMS[name]
+
+    def function(x):
+        return program(x)
+
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    check(function, compiled)
+    with dynamo_lite.config.patch(error_on_recompile=True):
+        check(function, compiled)
+
+
+BREAKING = {
+    "print": (lambda x: torch.vmap(lambda v: (print(end=""), v * 2)[1])(x) + 1, "print"),
+    "data": (lambda x: func.grad(lambda v: (v * float(v.detach().sum() > 0)).sum())(x) + 1, "float|item"),
+    "chunks": (lambda x: torch.vmap(lambda v: v * 2, chunk_size=1)(x) + 1, "several times"),
+    "functionalize": (lambda x: func.functionalize(lambda v: v.add_(1))(x.detach() + 1) + 1, "functorch"),
+}
+
+
+@pytest.mark.parametrize("name", BREAKING)
+def test_breaks_with_a_reason(name):
+    program, reason = BREAKING[name]
+
+    def function(x):
+        return program(x)
+
+    with pytest.raises(dynamo_lite.exc.Unsupported, match=reason):
+        run(dynamo_lite.compile(function, backend="eager", fullgraph=True))
+    check(function, dynamo_lite.compile(function, backend="eager"))
+
+
+def test_what_eager_refuses():
+    """An error of the transform is raised as in eager."""
+
+    def function(x):
+        return torch.vmap(lambda v: v + torch.rand(3))(x)
+
+    for compiled in (function, dynamo_lite.compile(function, backend="eager")):
+        with pytest.raises(RuntimeError, match="randomness"):
+            compiled(torch.ones(2, 3))
+
+
+def test_a_transformed_function_leaves_the_frame():
+    def function(x):
+        return func.grad(lambda v: (v * x).sum()), x + 1
+
+    g, _ = dynamo_lite.compile(function, backend="eager")(torch.tensor([2.0]))
+    assert g(torch.ones(1)).item() == 2
