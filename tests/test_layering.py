@@ -35,6 +35,7 @@ LAYERS = [
 BACKEND_LAYERS = [
     "metrics", "registry", "eager",
     "aot",
+    "inductor.random",
     "inductor.program",
     "inductor.ir",
     "inductor.lowering",
