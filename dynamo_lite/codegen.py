@@ -22,6 +22,7 @@ from .variables.scalars import ScalarVariable
 from .variables.sequences import ListVariable
 from .variables.sets import SetVariable
 from .variables.tensor import TensorVariable
+from .variables.user_keys import check_rebuildable
 
 INPUTS = ".inputs"
 OUTPUTS = ".outputs"
@@ -217,11 +218,18 @@ class Codegen:
             self.emit.build_tuple(len(members))
         else:
             assert isinstance(value, DictVariable)
-            for key, item in value.items.values():
+            changes = value.changes()
+            if changes is None:
+                check_rebuildable(value.items, "a dict")
+            removed, stored = changes if changes is not None else ([], list(value.items.values()))
+            self.push_all(removed)
+            self.emit.build_tuple(len(removed))
+            for key, item in stored:
                 self.push(key)
                 self.push(item)
                 self.emit.build_tuple(2)
-            self.emit.build_tuple(len(value.items))
+            self.emit.build_tuple(len(stored))
+            self.emit.build_tuple(2)
         name = self.emit.temporary()
         self.emit.store_fast(name)
         return name
@@ -229,6 +237,8 @@ class Codegen:
     def replace_contents(self, value: VariableTracker, held: str) -> None:
         """Gives a container from outside its new contents, past any method of a subclass."""
         function = {ListVariable: replace_list, SetVariable: replace_set, DictVariable: replace_dict}[_kind(value)]
+        if isinstance(value, DictVariable) and value.changes() is not None:
+            function = change_dict
         if isinstance(value, GrowingListVariable) and value.only_grows:
             function = list.extend
 
@@ -291,11 +301,24 @@ def replace_set(target: set[Any], items: tuple[Any, ...]) -> None:
     set.update(target, items)
 
 
-def replace_dict(target: dict[Any, Any], items: tuple[tuple[Any, Any], ...]) -> None:
-    """Makes `items` the entries of a dict, in this order."""
+_Entries = tuple[tuple[Any, Any], ...]
+
+
+def replace_dict(target: dict[Any, Any], change: tuple[tuple[Any, ...], _Entries]) -> None:
+    """Makes these the entries of a dict, in this order."""
     base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
     base.clear(target)
-    for key, value in items:
+    for key, value in change[1]:
+        base.__setitem__(target, key, value)
+
+
+def change_dict(target: dict[Any, Any], change: tuple[tuple[Any, ...], _Entries]) -> None:
+    """Deletes and stores entries of a dict."""
+    base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
+    removed, stored = change
+    for key in removed:
+        base.__delitem__(target, key)
+    for key, value in stored:
         base.__setitem__(target, key, value)
 
 

@@ -81,7 +81,8 @@ def _store_fast(tx: Translator, i: Any) -> None:
 @opcode("DELETE_FAST")
 def _delete_fast(tx: Translator, i: Any) -> None:
     value = tx.locals.get(i.argval)
-    if isinstance(value, (LazyVariable, ObjectVariable)) and has_finalizer(value.value):
+    ours = i.argval.startswith("___")  # a parameter of a resume function: what it held lies on the stack by now
+    if not ours and isinstance(value, (LazyVariable, ObjectVariable)) and has_finalizer(value.value):
         unsupported("side_effect_unsupported", f"del {i.argval}, an object with a finalizer")
     if tx.locals.pop(i.argval, None) is None:
         tx.raise_error(

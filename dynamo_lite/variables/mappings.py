@@ -17,7 +17,7 @@ from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
 from .sequences import SequenceVariable, TupleVariable, started_iterator
 from .sets import SetVariable
-from .user_keys import check_rebuildable
+from .user_keys import UserKey, check_rebuildable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -50,6 +50,7 @@ class DictVariable(VariableTracker):
         super().__init__(source)
         self._entries = items
         self.structure = 0  # counts changes of which keys there are
+        self._initial = {h: key for h, (key, _) in items.items()} if source is not None else {}
         self._guard_keys = guard_keys
         self.cls = cls
         self.default_factory = default_factory
@@ -61,6 +62,26 @@ class DictVariable(VariableTracker):
             guard, self._guard_keys = self._guard_keys, None
             guard()
         return self._entries
+
+    def changes(self) -> tuple[list[VariableTracker], list[tuple[VariableTracker, VariableTracker]]] | None:
+        """The keys to delete from the real dict and the entries to store in it, so that it becomes this one.
+
+        None where that would not give the order of its keys. No other key is hashed again.
+        """
+        now = {_mark(hashed): entry for hashed, entry in self.items.items()}
+        before = {_mark(hashed): key for hashed, key in self._initial.items()}
+        kept = [mark for mark in before if mark in now]
+        if list(now)[: len(kept)] != kept:
+            return None
+        removed = [key for mark, key in before.items() if mark not in now]
+        stored = [(key, value) for mark, (key, value) in now.items() if mark not in before or self._is_new(key, value)]
+        return removed, stored
+
+    def _is_new(self, key: VariableTracker, value: VariableTracker) -> bool:
+        """Whether a value is another one than the real dict has under the key."""
+        if value.source is None or self.source is None or not isinstance(value.source, DictItemSource):
+            return True
+        return value.source.base != self.source or not _is_key(key, value.source.item)
 
     def _entry(self, tx: Any, key: VariableTracker) -> tuple[Any, tuple[VariableTracker, VariableTracker] | None]:
         """The hash key and the entry under a key; relies on this key alone where that is possible."""
@@ -336,6 +357,17 @@ class DictVariable(VariableTracker):
             cg.emit.swap(2)
             cg.push(key)
             cg.emit.store_subscr()
+
+
+def _mark(hashed: Any) -> Any:
+    """What tells keys apart without asking the user's code."""
+    return ("user's", id(hashed)) if isinstance(hashed, UserKey) else hashed
+
+
+def _is_key(key: VariableTracker, item: Any) -> bool:
+    if key.is_constant():
+        return type(key.constant()) is type(item) and bool(key.constant() == item)
+    return getattr(key, "value", None) is item
 
 
 class MappingProxyVariable(DictVariable):
