@@ -498,7 +498,7 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     }
     PyObject *result;
     if (entry->code == NULL) {
-        result = eval_plain(tstate, frame, 0);
+        result = entry->needs_hook ? eval_plain(tstate, frame, 0) : eval_unhooked(thread, tstate, frame);
     }
     else {
         result = run_guarded(thread, hook, entry, function, &guard_frame, &inputs, frame_owned_arguments(frame));

@@ -343,7 +343,7 @@ class _FrameCompiler:
         return index - (original_index - start_of)
 
     def _run_original(self, tx: Translator, state: tuple[Any, ...], hooked: bool = True) -> GuardedCode:
-        """An entry that says: with these guards there is nothing to compile, but perhaps in what it calls (`hooked`)."""
+        """An entry that says: there is nothing to compile; `hooked`: perhaps there is in what it calls."""
         program, texts = build_program(tx.output.guards.all(), state, [])
         artifact = Artifact(tx.output.guards.all(), texts, None, log.current_frame(), self.changing)
         return GuardedCode(program, None, hooked, extra=artifact)

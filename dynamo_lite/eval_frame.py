@@ -11,7 +11,9 @@ import copy
 import functools
 import gc
 import importlib
+import inspect
 import itertools
+import traceback
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +23,7 @@ import torch
 import torch.utils.checkpoint
 from torch.nn.parameter import is_lazy
 
-from . import _eval_frame, config, convert_frame, exc, log, trace_rules
+from . import _eval_frame, config, convert_frame, exc, frame_policy, log, trace_rules
 from .backends import lookup_backend
 from .bytecode.code_map import CodeMap
 from .polyfills import call_module
@@ -85,7 +87,20 @@ def compile(
         return CompiledModule(model, hook)
     if isinstance(model, type):
         raise TypeError("compile a class's instances or methods, not the class itself")
-    return _wrap_callable(model, hook)
+    return _wrap_callable(model, hook, fullgraph)
+
+
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def _refusal(code: types.CodeType) -> Callable[..., Any]:
+    """What a generator function is when a whole graph was asked for."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        place = traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_qualname, lookup_line=False)
+        raise exc.Unsupported("generator_frame", f"{code.co_qualname}()", user_stack=[place])
+
+    return refuse
 
 
 def innermost(model: Any) -> Any:
@@ -99,9 +114,13 @@ def innermost(model: Any) -> Any:
             return model
 
 
-def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None) -> Any:
-    compiled = _eval_frame.CompiledFunction(model, hook)
+def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool = False) -> Any:
     code = code_of(model)
+    if hook is not None and code is not None and code.co_flags & _SUSPENDS:
+        if whole:
+            return functools.wraps(model)(_refusal(code))
+        frame_policy.note_skipped(code, "a generator or coroutine, whose frame its caller suspends and resumes")
+    compiled = _eval_frame.CompiledFunction(model, hook)
     if hook is not None and code is not None and hook.roots is not None:
         hook.roots.set(code, True)
     with contextlib.suppress(AttributeError):

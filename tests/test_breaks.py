@@ -261,3 +261,37 @@ def test_a_fault_of_ours_breaks_the_graph_and_says_so(monkeypatch, caplog):
         assert "pair = (y, y)" in text and "IndexError: a fault" in text
         with pytest.raises(exc.Unsupported, match="internal_error"):
             compiled(f, fullgraph=True)(torch.ones(2))
+
+
+# ---------------------------------------------------------------- whole graphs
+def without_tensors(d):
+    return {k: sorted(v) for k, v in d.items()}
+
+
+def test_a_whole_graph_of_nothing_runs_plainly_with_all_that_it_calls():
+    compiled = dynamo_lite.compile(without_tensors, backend="eager", fullgraph=True)
+    assert compiled({"a": [2, 1]}) == compiled({"a": [2, 1]}) == {"a": [1, 2]}
+
+
+def generator(x):
+    yield x + 1
+
+
+async def coroutine(x):
+    return x + 1
+
+
+@pytest.mark.parametrize("fn", [generator, coroutine])
+def test_what_suspends_is_no_whole_graph(fn):
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    assert compiled.__name__ == fn.__name__
+    with pytest.raises(exc.Unsupported) as error:
+        compiled(torch.ones(1))
+    assert error.value.kind == "generator_frame" and "test_breaks.py" in str(error.value)
+
+
+def test_a_generator_that_is_compiled_is_said_to_be_skipped(caplog):
+    caplog.set_level("INFO", "dynamo_lite.skipped_frames")
+    compiled = dynamo_lite.compile(generator, backend="eager")
+    assert [t.item() for t in compiled(torch.ones(1))] == [2]
+    assert "a generator or coroutine" in caplog.text and "generator (" in caplog.text

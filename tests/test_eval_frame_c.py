@@ -215,12 +215,14 @@ def test_no_more_entries():
 
 
 def test_guards_without_code_run_the_frame():
-    h = Hook(
-        {"two": lambda *a: E.GuardedCode(ANY, None, False), "one": entry("def guarded(x, inputs): return 'guarded'")}
-    )
-    f = h.compile(two)
-    assert f(1) == f(1) == "guarded" and h.asked == ["two", "one"]
-    assert E.entries(two.__code__)[0].hits >= 1 and E.entries(two.__code__)[0].code is None
+    for needs_hook in (True, False):
+        two_entry = lambda *a, needs_hook=needs_hook: E.GuardedCode(ANY, None, needs_hook)
+        h = Hook({"two": two_entry, "one": entry("def guarded(x, inputs): return 'guarded'")})
+        f = h.compile(two)
+        result = "guarded" if needs_hook else ("plain", 1)
+        assert f(1) == f(1) == result and h.asked == ["two", "one"][: 1 + needs_hook]
+        known = E.entries(two.__code__, h.hook)
+        assert known[0].hits >= 1 and known[0].code is None
 
 
 def test_invalidate():
