@@ -65,6 +65,8 @@ CLOSE = {
     torch.float32: (2e-5, 1e-5), torch.float64: (1e-11, 1e-11), torch.bfloat16: (2e-2, 1e-2),
     torch.float16: (3e-3, 1e-3), torch.complex64: (2e-5, 1e-5), torch.complex128: (1e-11, 1e-11),
 }
+# Eager's vectorized loops round these once in 16 bits, its loops for the last few elements twice.
+UNEVEN = {"add", "sub", "rsub"}
 FORMS = ("forward", "gradient", "in-place", "out")
 FAILING = ("wrong", "error", "crash")
 RANKING = ("generated", "library", "partly eager", "wrong", "error", "crash")
@@ -89,6 +91,16 @@ class Program:
     fn: Callable[..., Any]
     tensors: list[torch.Tensor]
     exact: bool
+
+    def wide(self) -> Program:
+        """The same in double precision: what eager's results and ours are both measured by, where they differ."""
+        def widened(t: torch.Tensor) -> torch.Tensor:
+            if not (t.is_floating_point() or t.is_complex()):
+                return t
+            dtype = torch.complex128 if t.is_complex() else torch.float64
+            return t.detach().to(dtype).requires_grad_(t.requires_grad)
+
+        return Program(self.fn, [widened(t) for t in self.tensors], self.exact)
 
 
 # ---------------------------------------------------------------- samples as source
@@ -167,7 +179,9 @@ def is_sparse(sample: Any) -> bool:
 def prepare(op: Any, samples: list[Any], form: str) -> Program | None:
     """The samples' calls as one function; None if eager refuses them all."""
     writer = Writer()
-    exact = op.name in EXACT
+    half = any(isinstance(x, torch.Tensor) and x.dtype in (torch.bfloat16, torch.float16)
+               for s in samples for x in pytree.tree_leaves((s.input, s.args)))
+    exact = op.name in EXACT and not (half and op.name in UNEVEN)
     for sample in samples:
         fn = op.get_inplace() if form == "in-place" else op.op
         outs = None
@@ -264,6 +278,22 @@ def difference(op: Any, exact: bool, want: Any, got: Any) -> str:
     return ""
 
 
+def as_accurate(program: Program, gradient: bool, want: list[Any], got: list[Any], differs: list[str]) -> list[str]:
+    """The differences that remain when a result as close to double precision's as eager's is as good."""
+    try:
+        wide = run(program.wide(), program.fn, gradient)[0]
+    except Exception:
+        return differs  # not defined in double precision
+    left = []
+    for text, a, b, w in zip(differs, want, got, wide):
+        if text.startswith("values differ") and isinstance(w, torch.Tensor) and w.shape == a.shape:
+            errors = [(x.detach().to(w.dtype) - w.detach()).abs() for x in (a, b)]
+            if bool((errors[1] <= 2 * errors[0].max()).all()):
+                text = ""
+        left.append(text)
+    return left
+
+
 class Reasons(logging.Handler):
     """Collects what the logs of graph breaks and fall-backs say."""
 
@@ -294,7 +324,10 @@ def check(op: Any, program: Program, form: str, reasons: Reasons) -> tuple[str, 
         got = run(program, dynamo_lite.compile(program.fn), gradient)
     except Exception as e:
         return "error", f"{type(e).__name__}: {' '.join(str(e).split())[:200]}", ()
-    differs = [difference(op, program.exact and not gradient, a, b) for a, b in zip(want[0], got[0])]
+    exact = program.exact and not gradient
+    differs = [difference(op, exact, a, b) for a, b in zip(want[0], got[0])]
+    if not exact and any(d.startswith("values differ") for d in differs):
+        differs = as_accurate(program, gradient, want[0], got[0], differs)
     if len(want[0]) != len(got[0]):
         differs.append("another number of results")
     differs += [d and f"argument afterwards: {d}" for d in (

@@ -83,7 +83,9 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
             break
     else:
         base = ValueOutput(values.index(root))
-    if tracked is root:
+    # Of a dimension with no second element the value may have another stride than the tensor that was written.
+    exact = isinstance(base, InputOutput) or values.nodes[base.index].meta["val"].stride() == root.fake.stride()
+    if tracked is root and exact:
         return base
     fake, origin = tracked.fake, root.fake
     plain = fake.dtype == origin.dtype and fake.is_conj() == origin.is_conj() and fake.is_neg() == origin.is_neg()

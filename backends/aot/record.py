@@ -305,7 +305,7 @@ class Recorder(TorchDispatchMode):
         return tuple(returned) if returned else None
 
     def _write(self, target: torch.Tensor, value: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
-        if target.shape != value.shape and kwargs.get("out") is not None:
+        if target.shape != value.shape and any(a.is_out for a in func._schema.arguments):
             # An `out` tensor is resized to fit. Its memory is then its own.
             if self._is_input(target):
                 raise CannotFunctionalize(f"{func} resizes an input")

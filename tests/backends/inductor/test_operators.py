@@ -70,3 +70,21 @@ def test_out(fn, shape):
     fn(want)
     assert dynamo_lite.compile(fn)(got) is got
     assert torch.equal(got, want)
+
+
+def test_strides_of_what_is_written_in_place():
+    x = torch.ones(1, 1).as_strided((1, 1), (2, 2))
+    check(lambda x, y: x.clone().addr_(y, y), x, torch.ones(1))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, out: torch.msort(x, out=out), lambda x, out: F.logsigmoid(x),
+    lambda x, out: torch.linalg.inv(x, out=out), lambda x, out: torch.polygamma(1, x, out=out)])
+def test_out_of_operators_that_resize_memory_of_their_own(fn):
+    torch.manual_seed(0)
+    x = torch.rand(3, 3) + torch.eye(3)
+    out, other = torch.empty(3, 3), torch.empty(3, 3)
+    want = fn(x, out)
+    got = dynamo_lite.compile(fn)(x, other)
+    torch.testing.assert_close(got, want)
+    assert not dynamo_lite.metrics()["fallbacks"]
