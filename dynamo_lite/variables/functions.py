@@ -24,13 +24,14 @@ from ..source import (
     Source,
 )
 from .base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
+from .binding import VARARGS, VARKEYWORDS, bind_arguments
 from .constant import ConstantVariable
 from .mappings import DictVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
-VARARGS, VARKEYWORDS, GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x04, 0x08, 0x20, 0x80, 0x200
+GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x200
 # inspect.CO_ITERABLE_COROUTINE
 _NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
 
@@ -167,44 +168,8 @@ class BaseFunctionVariable(CallableVariable):
     def bind(
         self, tx: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> dict[str, VariableTracker]:
-        """The parameters' values for a call; TypeError as CPython raises it (Objects/call.c, initialize_locals)."""
-        code = self.code()
-        name = self.function_name()
-        npos, nkw = code.co_argcount, code.co_kwonlyargcount
-        names = code.co_varnames
-        positional, keyword_only = names[:npos], names[npos : npos + nkw]
-        bound: dict[str, VariableTracker] = dict(zip(positional, args))
-        extra = list(args[npos:])
-        rest = dict(kwargs)
-        for key in kwargs:
-            if key in keyword_only or key in positional[code.co_posonlyargcount :]:
-                if key in bound:
-                    tx.raise_error(TypeError, f"{name}() got multiple values for argument {key!r}")
-                bound[key] = rest.pop(key)
-        if len(bound) < npos + nkw:
-            defaults = self.defaults(tx)
-            for parameter, default in zip(positional[npos - len(defaults) :] if defaults else (), defaults):
-                bound.setdefault(parameter, default)
-            if nkw:
-                keyword_defaults = self.keyword_defaults(tx)
-                for parameter in keyword_only:
-                    if parameter not in bound and parameter in keyword_defaults:
-                        bound[parameter] = keyword_defaults[parameter]
-            missing = [p for p in (*positional, *keyword_only) if p not in bound]
-            if missing:
-                quoted = ", ".join(map(repr, missing))
-                tx.raise_error(TypeError, f"{name}() missing {len(missing)} required argument(s): {quoted}")
-        slot = npos + nkw
-        if code.co_flags & VARARGS:
-            bound[names[slot]] = tx.new_tuple(extra)
-            slot += 1
-        elif extra:
-            tx.raise_error(TypeError, f"{name}() takes {npos} positional arguments but {len(args)} were given")
-        if code.co_flags & VARKEYWORDS:
-            bound[names[slot]] = tx.new_dict({ConstantVariable(k): v for k, v in rest.items()})
-        elif rest:
-            tx.raise_error(TypeError, f"{name}() got an unexpected keyword argument {next(iter(rest))!r}")
-        return bound
+        """The parameters' values for a call."""
+        return bind_arguments(tx, self, args, kwargs)
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.inline(self, args, kwargs)
@@ -371,6 +336,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
         if name == "__defaults__":
             return tx.new_tuple(list(self._defaults)) if self._defaults else ConstantVariable(None)
         if name == "__kwdefaults__":
+            if not self._keyword_defaults:
+                return ConstantVariable(None)
             return tx.new_dict({ConstantVariable(k): v for k, v in self._keyword_defaults.items()})
         if name == "__annotations__":
             return self.annotations or tx.new_dict({})
