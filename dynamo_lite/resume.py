@@ -209,8 +209,8 @@ def emit_break(
     Gives the resume code objects that the break may go on in.
     """
     code, index = origin(code, break_start(code, index))
-    # They must neither be seen by instruction k nor keep alive what the program lets go of.
-    for name in sorted(e.local_names().union(parameters).difference(code.co_varnames)):
+    # They must neither be seen by instruction k nor keep alive what the program lets go of; but for what super() reads.
+    for name in sorted(e.local_names().union(parameters).difference(code.co_varnames, {_FIRST_ARGUMENT})):
         e.unbind_fast(name)
     emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, inline_tail)
     return emission.emit(frozenset(bound), frozenset(uncertain))
