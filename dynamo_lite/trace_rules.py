@@ -83,6 +83,7 @@ MODULES: dict[str, Decision] = {
     "torch.compiler": _skip("call_skipped", "it belongs to torch.compile"),
     "torch.library": _skip("unsupported_torch_call", "it registers operators"),
     "torch._library": _skip("unsupported_torch_call", "it runs custom operators"),
+    "torch._library.custom_ops": _INLINE,
     "torch.profiler": _skip("unsupported_torch_call", "it records the program while it runs"),
     "torch.utils.data": _skip("input_output", "it loads data"),
     "torch.utils.checkpoint": _INLINE,

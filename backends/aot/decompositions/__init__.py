@@ -10,9 +10,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from dynamo_lite.backends.aot.decompositions import convolution, foreach, losses, masks, normalization
 
 REQUIRED: dict[Any, Callable[..., Any]] = {**foreach.table(), **normalization.REQUIRED}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
     **REQUIRED, **normalization.FOR_KERNELS, **convolution.FOR_KERNELS, **masks.FOR_KERNELS,
     **losses.FOR_KERNELS}
+
+
+def register_decomposition(target: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: a function of the operator's arguments that computes it by torch operations, which then join kernels.
+
+    It holds from the next compile on. ``NotImplemented`` leaves a case to the operator itself.
+
+    Args:
+        target: an ``OpOverload``, or what ``torch.library.custom_op`` returned.
+    """
+    if isinstance(target, torch.library.CustomOpDef):
+        target = target._opoverload
+    if not isinstance(target, torch._ops.OpOverload):
+        raise TypeError(f"a decomposition is registered for an OpOverload, not {target!r}")
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        FOR_KERNELS[target] = fn
+        return fn
+
+    return register

@@ -96,7 +96,11 @@ class _Math:
 
 
 def formula(g: GraphLowering, fn: Callable[..., _Math], *operands: TensorValue) -> Any:
-    """An elementwise operator of floating-point operands, from a formula on ``_Math``."""
+    """An elementwise operator of floating-point operands, from a formula on their elements.
+
+    ``fn`` gets an expression for each operand: it may be added, multiplied, compared with others and with numbers;
+    ``x.f("exp")`` is a function of it (``ir.ops`` lists them), ``(x > 0).select(a, b)`` a choice.
+    """
     if not all(x.dtype.is_floating_point for x in operands):
         return NotImplemented
     return elementwise(g, lambda *nodes: fn(*[_Math(g, n) for n in nodes]).node, *operands)

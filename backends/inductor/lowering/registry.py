@@ -31,16 +31,33 @@ LOWERINGS: dict[Any, Lowering] = {}
 
 
 def register_lowering(*targets: Any, view: bool = False) -> Callable[[F], F]:
-    """Decorator: ``fn`` lowers each of ``targets`` (``OpOverload``s, custom ones too). The latest registration
-    holds."""
+    """Decorator: ``fn`` lowers each of ``targets``. The latest registration holds, from the next compile on.
+
+    Args:
+        targets: ``OpOverload``s such as ``torch.ops.aten.add.Tensor``; for operators of your own also what
+            ``torch.library.custom_op`` returned, or ``torch.ops.mylib.op`` if it has one overload.
+        view: the result is another look at the first argument's elements.
+    """
 
     def register(fn: F) -> F:
-        for target in targets:
+        for target in map(overload_of, targets):
             _check_parameters(target, fn)
             LOWERINGS[target] = Lowering(target, fn, view)
         return fn
 
     return register
+
+
+def overload_of(target: Any) -> Any:
+    """The overload meant by an operator, however it was named."""
+    if isinstance(target, torch.library.CustomOpDef):
+        return target._opoverload
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        overloads = target.overloads()
+        if len(overloads) != 1:
+            raise TypeError(f"{target} has the overloads {', '.join(overloads)}: name one")
+        return getattr(target, overloads[0])
+    return target
 
 
 def _check_parameters(target: Any, fn: Callable[..., Any]) -> None:
