@@ -16,6 +16,7 @@ from .guards import GuardSet
 from .source import Source
 from .variables.base import MISSING, VariableTracker, realized
 from .variables.functions import CellVariable
+from .variables.later import LaterCall
 from .variables.mappings import DictVariable
 from .variables.sequences import ListVariable
 from .variables.sets import SetVariable
@@ -36,6 +37,7 @@ class SideEffects:
         self._globals: dict[int, tuple[dict[str, Any], Source, dict[str, Any]]] = {}
         self._raised: dict[int, tuple[VariableTracker, int]] = {}
         self._touched: list[VariableTracker | None] = []
+        self.calls: list[LaterCall] = []
         self.epoch = 0
 
     # -- identity
@@ -109,6 +111,12 @@ class SideEffects:
         if value is not MISSING or tracker.source is not None:
             written[name] = value
 
+    def add_call(self, call: LaterCall) -> None:
+        """Announces a call that generated code makes after the graph."""
+        self.epoch += 1
+        self._touched.append(None)
+        self.calls.append(call)
+
     # -- exceptions
     def note_raised(self, tracker: VariableTracker, visit: int) -> None:
         """Remembers that the root's n-th instruction raised an exception, which therefore has a traceback."""
@@ -148,7 +156,7 @@ class SideEffects:
     # -- replay
     def has_changes(self) -> bool:
         """Whether generated code has anything to replay."""
-        return bool(self._mutated or self._globals or any(t.source is not None for t, _ in self._attributes.values()))
+        return bool(self.calls or self._mutated or self._globals or any(t.source is not None for t, _ in self._attributes.values()))
 
     def changed_names(self) -> list[str]:
         """What generated code changes outside of the function, in the user's names."""
@@ -185,6 +193,8 @@ class SideEffects:
             stores.append(self._prepare_globals(cg, space, source, written))
         for store in stores:
             store()
+        for call in self.calls:
+            call.emit(cg)
 
     def _prepare_contents(self, cg: Codegen, tracker: VariableTracker) -> Any:
         if isinstance(tracker, CellVariable):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import logging
 import os
 import sys
 import types
@@ -30,6 +31,8 @@ class Rule(enum.Enum):
     SKIP = "called in plain Python"
     CONSTANT = "called once, while compiling"
     FOLD = "computed while compiling, from constants"
+    LATER = "called after the graph, if its arguments are known"
+    ASKED = "asked while compiling, and by a guard at every call"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +163,14 @@ FUNCTIONS: dict[Any, Decision] = {
     torch.manual_seed: _GRAPH,
     torch.save: _GRAPH,
     torch.load: _GRAPH,
+    **dict.fromkeys((
+        logging.Logger.debug, logging.Logger.info, logging.Logger.warning, logging.Logger.error,
+        logging.Logger.critical, logging.Logger.log, logging.debug, logging.info, logging.warning, logging.error,
+        logging.critical, logging.log,
+    ), Decision(Rule.LATER, "print_or_log", "it logs")),
+    **dict.fromkeys((
+        logging.Logger.isEnabledFor, logging.Logger.getEffectiveLevel, logging.Logger.hasHandlers,
+    ), Decision(Rule.ASKED, "print_or_log", "logging")),
     torch.vmap: _GRAPH,
     **dict.fromkeys((
         torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,

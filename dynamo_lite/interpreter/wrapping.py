@@ -21,6 +21,7 @@ from ..variables.cached import CachedFunctionVariable
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
+from ..variables.later import AskedFunctionVariable, LaterFunctionVariable
 from ..variables.mappings import DictVariable
 from ..variables.modules import (
     ConstantCallVariable,
@@ -119,6 +120,10 @@ class Wrapping:
             return TorchFunctionVariable(value, source)
         if decision.rule is Rule.FOLD:
             return FoldedFunctionVariable(value, decision.kind, decision.reason, source)
+        if decision.rule is Rule.LATER:
+            return LaterFunctionVariable(value, decision.kind, decision.reason, source)
+        if decision.rule is Rule.ASKED:
+            return AskedFunctionVariable(value, decision.kind, decision.reason, source)
         if decision.rule is Rule.CONSTANT:
             return ConstantCallVariable(value, source)
         return SkippedFunctionVariable(value, decision.kind, decision.reason, source)

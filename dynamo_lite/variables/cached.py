@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..source import Source
 from .base import VariableTracker, unsupported, wraps_type
 from .constant import is_constant_value
+from .later import call_later
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -56,7 +57,16 @@ class CachedFunctionVariable(VariableTracker):
             if is_constant_value(result):
                 tx.guard_result(self.value, plain, result)
                 return tx.from_result(result, self.describe())
-        return tx.call(tx.library_function(self.value.__wrapped__), args, kwargs)
+        calls = tx.output.effects.calls
+        begun = len(calls)
+        result = tx.call(tx.library_function(self.value.__wrapped__), args, kwargs)
+        if len(calls) > begun:
+            # It logs, and does so once for these arguments: the cache decides about that when it is called.
+            if not (result.is_constant() and result.constant() is None):
+                unsupported("print_or_log", f"{self.describe()} logs and returns something")
+            del calls[begun:]
+            call_later(tx, self.value, args, kwargs)
+        return result
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         if name in ("cache_info", "cache_clear", "cache_parameters"):

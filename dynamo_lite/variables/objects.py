@@ -187,6 +187,8 @@ class ObjectVariable(VariableTracker):
             if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
                 return tx.exception_attribute(self, name)
             return self._read_slot(tx, name, attribute)
+        if isinstance(attribute, functools._lru_cache_wrapper):
+            return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
         if isinstance(attribute, functools.cached_property):
             value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
             tx.output.effects.store_attr(self, name, value)

@@ -20,7 +20,7 @@ from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENS
 from ..exc import Unsupported
 from ..polyfills.optimizers import METHODS as WITH_NUMBERS
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
-from .base import VariableTracker, unsupported, wraps_if, wraps_type
+from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_tensor, refuse
@@ -54,7 +54,6 @@ _DATA_METHODS = {
     "storage_offset": "data_ptr", "_typed_storage": "data_ptr", "typed_storage": "data_ptr",
     "backward": "autograd_in_graph", "register_hook": "autograd_in_graph", "retain_grad": "autograd_in_graph",
     "register_post_accumulate_grad_hook": "autograd_in_graph",
-    "requires_grad_": "grad_mode_mismatch",
     "set_": "input_mutation", "resize_": "input_mutation", "resize_as_": "input_mutation", "swap_": "input_mutation",
     "__repr__": "tensor_formatting", "__str__": "tensor_formatting", "__format__": "tensor_formatting",
     "to_sparse": "sparse_or_quantized", "to_mkldnn": "sparse_or_quantized", "to_sparse_csr": "sparse_or_quantized",
@@ -153,6 +152,8 @@ class TensorVariable(VariableTracker):
             return tx.output.effects.load_attr(self, name)
         if name == "grad":
             return self._grad(tx)
+        if name == "grad_fn" and not self.fake.requires_grad:
+            return ConstantVariable(None)
         if self.value is not None and name in getattr(self.value, "__dict__", {}):
             return tx.wrap_at(self.value.__dict__[name], DictItemSource(InstanceDictSource(_known(self.source)), name))
         descriptor = tx.class_lookup(self.cls, name)
@@ -172,9 +173,22 @@ class TensorVariable(VariableTracker):
         return tx.wrap_at(self.value.grad, AttrSource(self.source, "grad"))
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name == "grad" and self._may_have_grad(value):
+            tx.output.effects.store_attr(self, name, value)
+            return
         if name in ("data", "requires_grad", "grad", "names") or isinstance(tx.class_lookup(self.cls, name), _GETSETS):
             unsupported("input_mutation", f"setting Tensor.{name}")
         tx.output.effects.store_attr(self, name, value)
+
+    def _may_have_grad(self, value: VariableTracker) -> bool:
+        """Whether torch surely takes the value as this tensor's gradient, after the graph."""
+        if self.source is None or not self.fake.is_leaf:
+            return False
+        if not isinstance(value, TensorVariable):
+            return value.is_constant() and value.constant() is None
+        a, b = self.fake, value.fake
+        return value is not self and a.shape == b.shape and a.dtype is b.dtype and a.device == b.device and (
+            b.layout is torch.strided)
 
     # -- methods and operators
     def call_method(
@@ -197,14 +211,28 @@ class TensorVariable(VariableTracker):
         if name == "__setitem__":
             self.setitem(tx, *args)
             return ConstantVariable(None)
+        if name == "requires_grad_":
+            return self._requires_grad(tx, *args, **kwargs)
         if name == "__hash__":
             unsupported("unsupported_method", "hash() of a tensor")
         if name == "register_hook":
             unsupported("autograd_in_graph", "Tensor.register_hook")
         number = kwargs.get("alpha", kwargs.get("value"))
-        if isinstance(number, TensorVariable) and not number.fake.dim() and len(kwargs) == 1 and name in WITH_NUMBERS:
+        if number is not None and len(kwargs) == 1 and name in WITH_NUMBERS and is_unknown_number(tx, number):
             return tx.call(tx.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
         return record(tx, "call_method", name, [self, *args], kwargs)
+
+    def _requires_grad(self, tx: Any, requires_grad: VariableTracker | None = None) -> VariableTracker:
+        """requires_grad_(); a tensor made in the trace becomes a leaf."""
+        wanted = requires_grad is None or tx.truth(requires_grad)
+        if wanted == self.fake.requires_grad:
+            return self
+        if self.source is not None or not self.fake.is_leaf:
+            unsupported("grad_mode_mismatch", f"requires_grad_({wanted}) of {self.describe()}")
+        args = (wanted,)
+        tx.output.run_fake(tx, "call_method", "requires_grad_", (self.fake, *args), {})
+        tx.output.create_node(tx, "call_method", "requires_grad_", (self.node, *args), {}, self.fake, True)
+        return self
 
     def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
         if name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__"):
@@ -285,6 +313,12 @@ class TensorMethodVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         cg.push(self.tensor)
         cg.emit.load_attr(self.method)
+
+
+def is_unknown_number(tx: Any, value: VariableTracker) -> bool:
+    """Whether it is a number that only the running graph knows, or a tensor of one element without dimensions."""
+    value = realized(tx, value)
+    return isinstance(value, ScalarVariable) or (isinstance(value, TensorVariable) and not value.fake.dim())
 
 
 _GETSETS = (type(torch.Tensor.requires_grad), property)
@@ -386,23 +420,25 @@ def _with_known_sizes(
         return node_args, {**node_kwargs, "output_size": result.numel() if dim is None else result.shape[dim]}
     if target is operator.getitem:
         key = node_args[1] if isinstance(node_args[1], tuple) else (node_args[1],)
-        return (node_args[0], tuple(_as_indices(tx, part) for part in key)), node_kwargs
+        return (node_args[0], tuple(index for part in key for index in _as_indices(tx, part))), node_kwargs
     raise Unsupported("dynamic_output_shape", f"{_target_name(target)} with a shape that depends on elements")
 
 
-def _as_indices(tx: Any, part: Any) -> Any:
-    """A known vector of truths in an index, as the positions of the true ones."""
+def _as_indices(tx: Any, part: Any) -> list[Any]:
+    """What stands in an index, where known truths become the positions of the true ones, a vector for each dimension."""
     fake = _fake_of(part) if isinstance(part, fx.Node) else None
     if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
-        return part
+        return [part]
     known = known_tensor(tx, fake)
-    if known is None or known.dim() != 1:
-        raise Unsupported("dynamic_output_shape", "an index of truths of several dimensions")
-    positions = known.nonzero().view(-1)
-    with tx.output.fake_mode:
-        twin = torch.empty(positions.shape, dtype=positions.dtype)
-    return tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),
-                                 {"dtype": positions.dtype, "device": positions.device}, twin, False)
+    if known is None or known.dim() == 0:
+        raise Unsupported("dynamic_output_shape", "an index of truths that are not known")
+    nodes = []
+    for positions in known.nonzero(as_tuple=True):
+        with tx.output.fake_mode:
+            twin = torch.empty(positions.shape, dtype=positions.dtype)
+        nodes.append(tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),
+                                           {"dtype": positions.dtype, "device": positions.device}, twin, False))
+    return nodes
 
 
 def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:

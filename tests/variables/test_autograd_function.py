@@ -443,7 +443,7 @@ BREAKING = {
     "list": (lambda x: KeptList.apply(x, NUMBERS) * 2, "which may have changed"),
     "escaping": (lambda x: Escaping.apply(x) * 2, "used outside"),
     "data": (lambda x: ReadsData.apply(x) * 2, "item"),
-    "autograd": (lambda x: GradInBackward.apply(x) * 2, "requires_grad_"),
+    "autograd": (lambda x: GradInBackward.apply(x) * 2, "autograd"),
 }
 
 

@@ -1,0 +1,101 @@
+"""Logging: the records are eager's, in order, and the graph is one."""
+from __future__ import annotations
+
+import functools
+import io
+import logging
+
+import pytest
+import torch
+
+import dynamo_lite
+
+FORMAT = "%(levelname)s %(name)s %(filename)s %(funcName)s %(lineno)d %(message)s"
+logger = logging.getLogger("test_later")
+
+
+@functools.lru_cache(None)
+def warning_once(self, *args, **kwargs):
+    self.warning(*args, **kwargs)
+
+
+logging.Logger.warning_once = warning_once  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def output():
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter(FORMAT))
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield stream
+    logger.removeHandler(handler)
+
+
+def run(function, output):
+    output.truncate(0)
+    output.seek(0)
+    warning_once.cache_clear()
+    x = torch.ones(2)
+    return [function(x).tolist(), function(x).tolist()], output.getvalue()
+
+
+def helper(x, n):
+    y = x * 2
+    logger.info("helper %d %s", n,
+                "a")
+    return y
+
+
+def logs(x):
+    logger.warning("hello")
+    y = helper(x, 3) + helper(x, 4)
+    logger.debug("not shown")
+    logger.warning_once("once")
+    logger.warning_once("once %s", "more")
+    if logger.isEnabledFor(logging.DEBUG):
+        y = y + 100
+    try:
+        logger.error(f"shape {tuple(x.shape)} {y.dtype}")
+    finally:
+        y = y + 1
+    return y
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_records(output, backend):
+    compiled = dynamo_lite.compile(logs, backend=backend, fullgraph=True)
+    assert run(compiled, output) == run(logs, output)
+    logger.setLevel(logging.DEBUG)
+    assert run(compiled, output) == run(logs, output)
+
+
+def around_a_break(x):
+    logger.warning("before")
+    y = x + 1
+    dynamo_lite.graph_break()
+    logger.warning("after")
+    return y
+
+
+def with_a_tensor(x):
+    y = x + 1
+    logger.warning("tensor %s", y)
+    return y * 2
+
+
+@pytest.mark.parametrize("function", [around_a_break, with_a_tensor])
+def test_breaks(output, function):
+    compiled = dynamo_lite.compile(function, backend="eager")
+    assert run(compiled, output) == run(function, output)
+
+
+def test_log_in_a_function_that_runs_twice_breaks(output):
+    def function(x):
+        w = x.requires_grad_() * 1
+        return torch.utils.checkpoint.checkpoint(helper, w, 3, use_reentrant=False)
+
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(function, backend="eager", fullgraph=True)(torch.ones(2))
