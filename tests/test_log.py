@@ -144,3 +144,16 @@ def test_phases_of_threads_do_not_nest():
         go.wait()
         t.join()
     assert set(mine) == {"a"} and mine["a"] >= 0.02 and log.phase_times()["b"] >= 0.03
+
+
+def test_loops_before_scheduling(caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.ir")
+
+    def fn(x, i, state):
+        state.add_(1)
+        return torch.softmax(x, -1)[i]
+
+    dynamo_lite.compile(fn)(torch.randn(3, 4), torch.tensor([1]), torch.zeros(2))
+    (text,) = [r.getMessage() for r in caplog.records if r.name == "dynamo_lite.ir"]
+    assert "for i0<3, i1*<4:" in text and "max(" in text and "torch.softmax(x, -1)[i]" in text
+    assert "aten.index.Tensor" in text and "state[...] = " in text and "float32 [3, 1]" in text

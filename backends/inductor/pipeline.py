@@ -10,7 +10,7 @@ from dynamo_lite import log
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.codegen.cpp import write_source
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.loops import Buffer
+from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 
@@ -24,6 +24,8 @@ def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tens
     """
     with log.phase("lowering"):
         lowered = lower(graph, constants)
+    if log.enabled("ir"):
+        log.artifact("ir").info("%s", _loops_as_text(lowered))
     with log.phase("scheduling"):
         scheduled = schedule(lowered)
     kernels = [step for step in scheduled.steps if isinstance(step, Kernel)]
@@ -49,6 +51,35 @@ def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tens
     if __debug__:
         program.check()
     return program
+
+
+def _loops_as_text(lowered: LoweredGraph) -> str:
+    """What each operation became, before any are fused: loop nests, library calls, views, writes to inputs."""
+    lines = [f"inputs {', '.join(lowered.inputs)}; loops marked * are reduced over"]
+    for operation in lowered.operations:
+        if isinstance(operation, LoopNest):
+            buffer = operation.buffer
+            layout = f"{str(buffer.dtype).removeprefix('torch.')} {list(buffer.size)}, strides {list(buffer.stride)}"
+            lines += [f"# {buffer.name}: {layout}; {'; '.join(dict.fromkeys(operation.origin))}", operation.describe()]
+        elif isinstance(operation, prog.ExternCall):
+            given = [*map(_argument, operation.args), *(f"{k}={_argument(v)}" for k, v in operation.kwargs.items())]
+            results = ", ".join(str(name) for name in operation.outputs)
+            lines.append(f"{results}{' = ' if results else ''}{operation.target}({', '.join(given)})  # a library call")
+        elif isinstance(operation, prog.View):
+            spec = lowered.buffers[operation.name]
+            place = f"size {list(spec.size)}, strides {list(spec.stride)}, offset {operation.offset}"
+            lines.append(f"{operation.name} = {operation.base} as {place}")
+        else:
+            lines.append(f"{operation.dst}[...] = {operation.src}  # an input is overwritten")
+    return "\n".join([*lines, f"return {', '.join(str(getattr(o, 'value', o)) for o in lowered.outputs)}"])
+
+
+def _argument(value: object) -> str:
+    if isinstance(value, prog.BufferRef):
+        return value.name
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_argument, value)) + "]"
+    return str(value.expr) if isinstance(value, prog.SizeRef) else repr(value)
 
 
 def _used(lowered: LoweredGraph, steps: list[prog.Step]) -> dict[str, Buffer]:
