@@ -8,7 +8,9 @@ import threading
 import time
 
 import pytest
+import torch
 
+import dynamo_lite
 from dynamo_lite import log
 
 
