@@ -4,7 +4,7 @@ generated code is tested against."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -52,8 +52,20 @@ def iteration_space(dims: tuple[ix.Var, ...]) -> dict[ix.Atom, torch.Tensor]:
     return out
 
 
-def evaluate(root: Node, places: dict[ix.Atom, torch.Tensor], memory: Memory) -> torch.Tensor:
-    """The value of a node in every iteration."""
+def evaluate(
+    root: Node,
+    places: dict[ix.Atom, torch.Tensor],
+    memory: Memory,
+    accs: Mapping[str, torch.Tensor] | None = None,
+    bounds: bool = False,
+) -> torch.Tensor:
+    """The value of a node in every iteration.
+
+    Args:
+        places: the values of loop variables.
+        accs: the results of reductions, by name.
+        bounds: whether a load out of bounds is a fault; if not, it gives any element.
+    """
     values: dict[Node, torch.Tensor] = {}
 
     def indirect(node: Node) -> torch.Tensor:
@@ -68,10 +80,15 @@ def evaluate(root: Node, places: dict[ix.Atom, torch.Tensor], memory: Memory) ->
             name, index = node.attr
             at = torch.as_tensor(ix.evaluate(index, places, indirect))
             # Out of bounds only where a guard (an "inside" node) does not hold, and nobody looks.
-            result = memory[name][at.clamp(0, max(memory[name].numel() - 1, 0))]
+            inside = at.clamp(0, max(memory[name].numel() - 1, 0))
+            assert not bounds or torch.equal(at, inside), f"{node} reads out of bounds"
+            result = memory[name][inside]
         elif node.op == "inside":
             value, low, high = (torch.as_tensor(ix.evaluate(i, places, indirect)) for i in node.attr)
             result = (low <= value) & (value < high)
+        elif node.op == "acc":
+            assert accs is not None, f"{node} is no part of a nest"
+            result = accs[node.attr]
         elif node.op == "cast":
             result = _cast(values[node.args[0]], node.dtype)
         else:

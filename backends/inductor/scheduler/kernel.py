@@ -6,7 +6,7 @@ for what happens once per outer iteration). A reduction accumulates in a stage a
 the next stage on. One loop runs in vector registers: the last inner one of each stage, or, if ``vector_outer``, the
 last outer one.
 
-Invariants (``ir.checker`` asserts them): a node names only variables of the loops around it; an ``acc`` is read only
+Invariants (``checker`` asserts them): a node names only variables of the loops around it; an ``acc`` is read only
 after the stage that makes it; a scratch buffer is written in an earlier stage than it is read, over the same inner
 loops.
 """

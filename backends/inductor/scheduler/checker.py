@@ -1,0 +1,113 @@
+"""What a well-formed kernel is, and what it computes: the scheduler's output checked, and run without code generation.
+
+``run_kernel`` is to ``Kernel`` what ``ir.interpreter`` is to loop nests: slow, plain, for tests. It asserts that every
+access is inside its buffer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.checker import MalformedIR, check_nodes
+from dynamo_lite.backends.inductor.ir.interpreter import Memory, evaluate, iteration_space, reduce
+from dynamo_lite.backends.inductor.ir.loops import Buffer
+from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Raises ``MalformedIR`` if the kernel breaks a rule of ``scheduler.kernel``."""
+    try:
+        _check(kernel)
+    except MalformedIR as e:
+        raise MalformedIR(f"{e}\n{kernel.describe()}") from None
+
+
+def _check(kernel: Kernel) -> None:
+    made: set[str] = set()
+    filled: dict[str, tuple[ix.Var, ...]] = {}
+    for stage in kernel.stages:
+        loops = (*kernel.outer, *stage.inner)
+        _require(len(set(loops)) == len(loops), "a loop variable stands twice")
+        nodes = walk([s.value for s in stage.statements])
+        check_nodes([n for n in nodes if n.op != "acc"], set(loops))
+        for n in nodes:
+            _require(n.op != "inside", f"a guard is left: {n}")
+            _require(n.op != "acc" or n.attr in made, f"{n} is read in the stage that makes it, or before")
+            if n.op == "load":
+                name = n.attr[0]
+                _require(name in kernel.buffers or name in kernel.scratch, f"{name} is no buffer of the kernel")
+                _require(name not in kernel.scratch or name in filled, f"{name} is read before it is written")
+        for s in stage.statements:
+            if isinstance(s, Accumulate):
+                made.add(s.acc)
+                continue
+            _require(ix.free_vars(s.index) <= set(loops), f"the index of {s.buffer} names a variable of no loop")
+            _require(s.buffer in kernel.scratch or s.buffer in kernel.outputs, f"{s.buffer} is written, but no output")
+            if s.buffer in kernel.scratch:
+                filled[s.buffer] = stage.inner
+    written = {s.buffer for s in kernel.statements() if isinstance(s, Store)}
+    _require(set(kernel.outputs) <= written | ({kernel.tiles.workspace} if kernel.tiles else set()),
+             "an output that nothing writes")
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise MalformedIR(message)
+
+
+# ---------------------------------------------------------------- meaning
+def run_kernel(kernel: Kernel, memory: Memory) -> None:
+    """Runs the kernel on flat tensors by buffer name; those of outputs are made if they are not there."""
+    for name in kernel.outputs:
+        memory.setdefault(name, torch.zeros(_extent(kernel.buffers[name]), dtype=kernel.buffers[name].dtype))
+    for place in _iterations(kernel.outer):
+        rows = {n: torch.zeros(_extent(b), dtype=b.dtype) for n, b in kernel.scratch.items()}
+        here = {**memory, **rows}
+        accs: dict[str, torch.Tensor] = {}
+        for stage in kernel.stages:
+            _run_stage(stage, place, here, accs)
+
+
+def _run_stage(
+    stage: Stage, place: dict[ix.Atom, torch.Tensor], memory: Memory, accs: dict[str, torch.Tensor]
+) -> None:
+    places = {**{v: at.reshape([1] * len(stage.inner)) for v, at in place.items()}, **iteration_space(stage.inner)}
+    shape = [_int(v.size) for v in stage.inner]
+    # Of one stage everything is read before anything is written: a loop's iterations are independent.
+    values = [evaluate(s.value, places, memory, accs, bounds=True).expand(shape) for s in stage.statements]
+    for s, value in zip(stage.statements, values):
+        if isinstance(s, Store):
+            index = torch.as_tensor(ix.evaluate(s.index, places)).expand(shape).reshape(-1)
+            target = memory[s.buffer]
+            assert not index.numel() or (0 <= int(index.min()) and int(index.max()) < target.numel()), s.buffer
+            assert index.unique().numel() == index.numel(), f"{s.buffer} is written twice at one place"
+            target[index] = value.reshape(-1).to(target.dtype)
+            continue
+        result = reduce(s.kind, value, [], list(range(len(shape))))
+        if s.kind.startswith("arg"):
+            numbers = torch.as_tensor(ix.evaluate(s.position, places)).expand(shape).reshape(-1)
+            # Loops may run in another order than the numbers: the first of equal values is that of the least number.
+            order = numbers.argsort()
+            result = numbers[order][reduce(s.kind, value.reshape(-1)[order], [], [0])]
+        accs[s.acc] = result
+
+
+def _iterations(loops: tuple[ix.Var, ...]) -> Iterator[dict[ix.Atom, torch.Tensor]]:
+    for at in itertools.product(*[range(_int(v.size)) for v in loops]):
+        yield {v: torch.tensor(i) for v, i in zip(loops, at)}
+
+
+def _extent(buffer: Buffer) -> int:
+    if any(n == 0 for n in buffer.size):
+        return 0
+    return 1 + sum((_int(n) - 1) * _int(s) for n, s in zip(buffer.size, buffer.stride))
+
+
+def _int(n: ix.Index) -> int:
+    assert isinstance(n, int), f"only kernels of fixed sizes can be run here, not {n}"
+    return n
