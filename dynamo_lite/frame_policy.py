@@ -6,18 +6,22 @@ compiled is counted, and said in the log with the function's place and the reaso
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from . import config, exc, log, trace_rules
-from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, GuardedCode
+from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, GuardedCode
 from ._guards import GuardProgram
+from .bytecode.instructions import decode
 from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
+from .polyfills import call_module
 from .resume import is_resume_code
 from .source import LocalSource
 
@@ -27,7 +31,37 @@ def place(code: types.CodeType) -> str:
     return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
 
 
+def where(code: types.CodeType, frame: Frame) -> str:
+    """The same for a frame's code: for a resume function with the line where it goes on, for a module its class."""
+    info = is_resume_code(code)
+    if info is not None:
+        line = decode(info.original).instructions[info.index].positions[0]
+        return place(info.original) + (f", going on at line {line} after a graph break," if line else "")
+    if code.co_filename == call_module.__code__.co_filename and code.co_name == call_module.__name__:
+        module = frame[0][0]
+        forward = getattr(getattr(type(module), "forward", None), "__code__", None)
+        if forward is not None:
+            return f"{type(module).__qualname__}.forward ({forward.co_filename}:{forward.co_firstlineno})"
+    return place(code)
+
+
+def _in_users_words(text: str, code: types.CodeType) -> str:
+    """A miss in which values that a break has left on the stack are named after what the program does with them."""
+    info = is_resume_code(code)
+    if info is None:
+        return text
+    first = decode(info.original).instructions[info.index]
+    for slot in range(len(info.stack)):
+        stored = slot == len(info.stack) - 1 and first.opname.startswith("STORE_") and isinstance(first.argval, str)
+        name = first.argval if stored else f"<a value of line {first.positions[0]}>"
+        text = re.sub(rf"\bintermediate_{slot}\b", name, text)
+    return text
+
+
 # ---------------------------------------------------------------- left alone
+_BACKENDS = "dynamo_lite.backends."
+# A compiled graph, and the compiler at work while the program runs, as for the backward pass of a graph that a captured
+# function differentiates: neither they nor what they call are the program's.
 def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, Any]) -> Any:
     """The decision about a frame that is not to be compiled whatever its arguments are; None for the others.
 
@@ -35,14 +69,23 @@ def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, A
         code: the frame's code, resume code included.
         user_code: the code that the user wrote.
     """
-    reason = trace_rules.skip_frame_reason(user_code, str(globals.get("__name__", "")))
+    module = str(globals.get("__name__", ""))
+    if module.startswith(_BACKENDS):
+        return SKIP_RECURSIVE
+    reason = trace_rules.skip_frame_reason(user_code, module)
     if reason is not None and is_resume_code(code) is None:
         return skipped(user_code, reason)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return run_plainly(user_code, "it runs under a functorch transform")
-    if torch.overrides._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+    if torch._C._len_torch_dispatch_stack() or not _only_default_devices():
         return run_plainly(user_code, "it runs under a torch function or dispatch mode")
     return None
+
+
+def _only_default_devices() -> bool:
+    """Whether all torch function modes that are on are default devices, which guards compare."""
+    at = torch._C._get_function_stack_at
+    return all(isinstance(at(i), DeviceContext) for i in range(torch._C._len_torch_function_stack()))
 
 
 def skipped(code: types.CodeType, reason: str) -> Any:
@@ -196,14 +239,15 @@ def limit_reached(code: types.CodeType, known: list[GuardedCode], frame: Frame) 
     """There are as many entries as config allows: what fits none runs in plain Python."""
     log.count("recompile_limit")
     if log.first_time("recompiles", code) or config.error_on_recompile:
-        reasons = "; ".join(str(m) for m in misses(known, frame)[:1])
+        reasons = "; ".join(_in_users_words(str(m), code) for m in misses(known, frame)[:1])
         if config.error_on_recompile:
-            raise exc.RecompileLimitExceeded(f"{place(code)}: {reasons}")
+            raise exc.RecompileLimitExceeded(f"{where(code, frame)}: {reasons}")
         log.artifact("recompiles").warning(
             "%s has been compiled config.recompile_limit = %d times; calls that fit none of these run in plain Python. "
-            "Last: %s", place(code), config.recompile_limit, reasons,
+            "Last: %s", where(code, frame), config.recompile_limit, reasons,
         )
-    note_skipped(code, "config.recompile_limit is reached")
+    info = is_resume_code(code)
+    note_skipped(code if info is None else info.original, "config.recompile_limit is reached")
     return KEEP_ENTRIES
 
 
@@ -218,6 +262,7 @@ def note_recompile(code: types.CodeType, known: list[GuardedCode], frame: Frame)
         return
     found = misses(known, frame)
     if config.error_on_recompile:
-        raise exc.RecompileLimitExceeded(f"{place(code)} would be compiled again: {'; '.join(map(str, found))}")
+        raise exc.RecompileLimitExceeded(f"{where(code, frame)} would be compiled again: {'; '.join(map(str, found))}")
     shown = found if log.enabled("recompiles", 10) else found[:1]
-    log.artifact("recompiles").info("%s is compiled again: %s", place(code), "; ".join(map(str, shown)))
+    reasons = "; ".join(_in_users_words(str(miss), code) for miss in shown)
+    log.artifact("recompiles").info("%s is compiled again: %s", where(code, frame), reasons)

@@ -190,7 +190,8 @@ def _raises_before_writes(program: Program) -> bool:
 
 def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]]:
     """The wrapper's function, its entries bound to the library's."""
-    namespace = dict(wrapper.namespace)
+    # The module it is of says that it is a part of the backend, which is never captured itself.
+    namespace = {**wrapper.namespace, "__name__": "dynamo_lite.backends.inductor.generated"}
     if library is not None:
         handle = _runtime.load(str(library))
         for spec in wrapper.entry_specs:

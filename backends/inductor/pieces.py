@@ -5,6 +5,8 @@ numbers are a piece, compiled as a graph of its own; what makes a number or comp
 is written. Arithmetic of a tensor with a number stays in a piece, which gets the number as a tensor without dimensions
 of the type that eager computes in; any other call with a number runs as the torch call that it is.
 
+A graph whose numbers all come in is not cut: what is computed from numbers alone runs first.
+
 Invariant: the steps run in the graph's order except that what is pure may run before pieces that it does not depend on.
 """
 from __future__ import annotations
@@ -58,8 +60,8 @@ def compile_pieces(gm: GraphModule, compile_piece: CompilePiece) -> Callable[...
     Raises:
         CannotCut: the graph holds something that can't be cut in two.
     """
-    _check(gm)
     steps = _cut(gm)
+    _check(gm, cut=any(not isinstance(step, list) and not _of_numbers(step) for step in steps))
     if sum(isinstance(step, list) for step in steps) > _MAX_PIECES:
         raise CannotCut(f"numbers come out of tensors at more than {_MAX_PIECES} places")
     slots: dict[Node, int] = {}
@@ -98,11 +100,18 @@ def _is_number(node: Node) -> bool:
     return node.op != "output" and _holds_number(_value(node))
 
 
-def _check(gm: GraphModule) -> None:
+def _of_numbers(node: Node) -> bool:
+    """Whether it computes a number from numbers alone, so that nothing else has to have run before."""
+    return _is_number(node) and all(map(_is_number, node.all_input_nodes)) and not node.meta.get("impure")
+
+
+def _check(gm: GraphModule, cut: bool) -> None:
     changes = trains = False
     for node in gm.graph.nodes:
         if node.op in ("get_attr", "call_module"):
             raise CannotCut("it holds modules or constant tensors")
+        if not cut:
+            continue
         if node.op == "call_method" and node.target in _CHANGE_LAYOUT:
             raise CannotCut(f"{node.target} changes what a tensor looks like")
         value = _value(node)
@@ -140,6 +149,10 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
         if not part and not _is_number(node) and (not numbers or _number_type(node) is not None):
             piece.append(node)
+            continue
+        if _of_numbers(node):
+            plain.add(node)
+            steps.append(node)
             continue
         apart = not any(n in piece for n in node.all_input_nodes)
         if not apart or any(n.meta.get("impure") for n in (*piece, node)):

@@ -32,6 +32,23 @@ def use_grad(step: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> 
         torch.set_grad_enabled(before)
 
 
+def group_tensors(tensors: Sequence[Sequence[Tensor | None]], with_indices: bool = False) -> dict[Any, Any]:
+    """``torch._C._group_tensors_by_device_and_dtype``."""
+    groups: dict[Any, Any] = {}
+    for i, first in enumerate(tensors[0]):
+        assert first is not None
+        key = (first.device, first.dtype)
+        if key not in groups:
+            groups[key] = ([[] for _ in tensors], [])
+        lists, indices = groups[key]
+        for found, given in zip(lists, tensors):
+            if given:
+                found.append(given[i])
+        if with_indices:
+            indices.append(i)
+    return groups
+
+
 # ---------------------------------------------------------------- numbers that are in a tensor
 def add_(self: Tensor, other: Any, *, alpha: Tensor) -> Tensor:
     return self.add_(alpha * other)
@@ -70,13 +87,20 @@ METHODS: dict[str, Callable[..., Any]] = {
 """Methods of tensors whose ``alpha`` or ``value`` may be a tensor of one element."""
 
 
-def foreach_addcdiv_(self: Sequence[Tensor], tensors1: Sequence[Tensor], tensors2: Sequence[Tensor], scalars: Tensor
-                     ) -> None:
+def foreach_with_tensor_(
+    name: str, self: Sequence[Tensor], tensors1: Sequence[Tensor], tensors2: Sequence[Tensor], scalars: Tensor
+) -> None:
+    """``addcdiv_`` and ``addcmul_`` on lists, with the values in a tensor."""
     for i, (x, a, b) in enumerate(zip(self, tensors1, tensors2)):
-        x.add_(scalars[i] * a / b)
+        getattr(x, name)(a, b, value=scalars[i])
 
 
-def foreach_addcmul_(self: Sequence[Tensor], tensors1: Sequence[Tensor], tensors2: Sequence[Tensor], scalars: Tensor
-                     ) -> None:
-    for i, (x, a, b) in enumerate(zip(self, tensors1, tensors2)):
-        x.add_(scalars[i] * a * b)
+def foreach_with_number(name: str, self: Sequence[Tensor], other: Any, **alpha: Any) -> list[Tensor]:
+    """An operation on lists with a number, or with a list and ``alpha``."""
+    if alpha:
+        return [getattr(x, name)(y, **alpha) for x, y in zip(self, other)]
+    return [getattr(x, name)(other) for x in self]
+
+
+def foreach_with_number_(name: str, self: Sequence[Tensor], other: Any, **alpha: Any) -> None:
+    foreach_with_number(name, self, other, **alpha)

@@ -1,14 +1,16 @@
 """Steps of torch's optimizers as one graph.
 
-An optimizer's step is Python over tensors like any other, but for four things: it times itself, it breaks the graph for
-the sake of torch's own compiler, it reads its step counts as Python numbers, and it passes numbers on as arguments that
-must be Python's. The counts stay tensors here, of double precision, in which Python would compute too.
+An optimizer's step is Python over tensors like any other, but for a few things: it times itself, it breaks the graph
+or asks not to be traced for the sake of torch's own compiler, it reads its step counts as Python numbers, it passes
+numbers on as arguments that must be Python's, and it groups its tensors in C. The counts stay tensors here, of double
+precision, in which Python would compute too.
 
 Invariant: nothing of a count's value becomes part of a graph, so no step is compiled for itself.
 """
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,25 +18,37 @@ from torch.optim.optimizer import _get_value, _use_grad_for_differentiable
 
 from ..polyfills import optimizers as polyfills
 from ..source import ConstSource, Source
-from .base import VariableTracker
+from .base import VariableTracker, realized
 from .builtins import handles as handles_python
 from .constant import ConstantVariable
 from .functions import MethodVariable
-from .tensor import TensorVariable
+from .scalars import ScalarVariable
+from .tensor import TensorVariable, is_unknown_number
 from .torch_functions import TorchFunctionVariable, handles
 
 _STEP_CODE = next(c for c in _use_grad_for_differentiable.__code__.co_consts if isinstance(c, types.CodeType))
+_UNTRACED_CODE = torch.optim.Optimizer.zero_grad.__code__
+_zero_grad = torch.optim.Optimizer.zero_grad.__wrapped__  # type: ignore[attr-defined]
 
 
 def stand_in(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker | None:
     """What to evaluate in place of a function of torch's optimizers; None for every other function."""
-    if value.__code__ is not _STEP_CODE:
+    if value.__code__ is _STEP_CODE:
+        step = _inside(value, "func")
+        inner = tx.wrap_function(step, ConstSource(step, step.__qualname__), trusted=True)
+        made: VariableTracker = MethodVariable(tx.library_function(polyfills.use_grad), inner, source)
+    elif value.__code__ is _UNTRACED_CODE and _inside(value, "fn") is _zero_grad:
+        made = tx.library_function(_zero_grad)
+    else:
         return None
     tx.guard(source, "is", value)
-    at = _STEP_CODE.co_freevars.index("func")
-    step = value.__closure__[at].cell_contents  # type: ignore[index]
-    inner = tx.wrap_function(step, ConstSource(step, step.__qualname__), trusted=True)
-    return MethodVariable(tx.library_function(polyfills.use_grad), inner, source)
+    return made
+
+
+def _inside(function: types.FunctionType, name: str) -> Any:
+    """What a decorator's function holds."""
+    cells = function.__closure__ or ()
+    return cells[function.__code__.co_freevars.index(name)].cell_contents
 
 
 @handles_python(_get_value)
@@ -44,15 +58,35 @@ def _value(tx: Any, x: VariableTracker) -> VariableTracker:
     return x
 
 
-def _foreach(function: Any, replacement: Any) -> None:
+@handles(torch._C._group_tensors_by_device_and_dtype)
+def _group(tx: Any, *args: VariableTracker) -> VariableTracker:
+    return tx.call(tx.library_function(polyfills.group_tensors), list(args), {})
+
+
+def _foreach(packet: str, replacement: Any, takes: Callable[[Any, list[VariableTracker], Any], bool]) -> None:
+    """Calls of an operation on lists that `takes` become calls of the replacement, with the name of the operation."""
+    function = getattr(torch, f"_foreach_{packet}")
     plain = TorchFunctionVariable(function)
 
     @handles(function)
     def _call(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if len(args) == 4 and not kwargs and isinstance(args[3], TensorVariable):
-            return tx.call(tx.library_function(replacement), list(args), {})
+        if takes(tx, list(args), kwargs):
+            return tx.call(tx.library_function(replacement), [ConstantVariable(packet), *args], kwargs)
         return plain.record(tx, list(args), kwargs)
 
 
-_foreach(torch._foreach_addcdiv_, polyfills.foreach_addcdiv_)
-_foreach(torch._foreach_addcmul_, polyfills.foreach_addcmul_)
+def _with_tensor(tx: Any, args: list[VariableTracker], kwargs: Any) -> bool:
+    return len(args) == 4 and not kwargs and isinstance(realized(tx, args[3]), TensorVariable)
+
+
+def _with_number(tx: Any, args: list[VariableTracker], kwargs: Any) -> bool:
+    if len(args) == 2 and set(kwargs) == {"alpha"}:
+        return is_unknown_number(tx, kwargs["alpha"])
+    return len(args) == 2 and not kwargs and isinstance(realized(tx, args[1]), ScalarVariable)
+
+
+for _name in ("addcdiv_", "addcmul_"):
+    _foreach(_name, polyfills.foreach_with_tensor_, _with_tensor)
+for _name in ("add", "sub", "mul", "div"):
+    _foreach(_name, polyfills.foreach_with_number, _with_number)
+    _foreach(_name + "_", polyfills.foreach_with_number_, _with_number)

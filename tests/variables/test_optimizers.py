@@ -95,7 +95,8 @@ def test_the_others_are_right(name):
     assert graphs[-1] == 0
 
 
-@pytest.mark.parametrize("name", ["sgd momentum", "adamw", "adam foreach", "adam tensor lr"])
+@pytest.mark.parametrize("name", ["sgd momentum", "sgd foreach", "adamw", "adamw foreach", "adam foreach",
+                                  "adam tensor lr", "rmsprop"])
 def test_learning_rates_that_change(name):
     twins = Twins(CAPTURED[name])
     schedules = [optim.lr_scheduler.CosineAnnealingLR(o, T_max=20) for o in (twins.eager, twins.compiled)]
@@ -105,6 +106,7 @@ def test_learning_rates_that_change(name):
         for schedule in schedules:
             schedule.step()
     assert sum(graphs) <= 4 and sum(graphs[4:]) == 0
+    assert not dynamo_lite.metrics()["fallbacks"] and not dynamo_lite.metrics()["library_calls"]
 
 
 def test_parameters_without_gradients_are_left_alone():
