@@ -127,11 +127,11 @@ def compile_frame(
             return decision
     with log.frame(_frame_id(code)), log.phase("trace"), saved_tensors_hooks_suspended():
         if len(known) >= config.recompile_limit:
-            return frame_policy.limit_reached(user_code, known, frame)
+            return frame_policy.limit_reached(code, known, frame)
         changing: frozenset[Any] = frozenset()
         measured: frozenset[Any] = frozenset()
         if known:
-            frame_policy.note_recompile(user_code, known, frame)
+            frame_policy.note_recompile(code, known, frame)
             changing = frame_policy.changing_values(known, frame)
         resumed = is_resume_code(code)
         if resumed is not None and resumed.numbers:
@@ -466,9 +466,9 @@ class _FrameCompiler:
             emitter.load_fast(temporary)
             emitter.store_fast(name)
         for name in sorted(cg.arguments):
-            value = tx.locals.get(name)
-            held_still = value is not None and isinstance(value.source, LocalSource) and value.source.local == name
-            if value is None or (name not in live and not held_still):
+            now = tx.locals.get(name)
+            held_still = now is not None and isinstance(now.source, LocalSource) and now.source.local == name
+            if now is None or (name not in live and not held_still):
                 emitter.unbind_fast(name)  # an argument that the program has deleted or bound anew
         return [name for name, _ in held]
 
@@ -520,7 +520,9 @@ class _FrameCompiler:
         if log.enabled("guards"):
             log.artifact("guards").info("guards of %s\n%s", label, guard_tree(guards))
         if log.enabled("bytecode"):
-            log.artifact("bytecode").info("%s\n%s", label, _side_by_side(self.code, guarded))
+            place = frame_policy.place(_original(self.code, 0)[0])
+            what = place if is_resume_code(self.code) is None else f"{label} of {place}"
+            log.artifact("bytecode").info("%s\n%s", what, _side_by_side(self.code, guarded))
 
     def _report_break(self) -> None:
         error = self.error
@@ -564,6 +566,7 @@ def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             set_active(previous)
 
+    call_graph.__qualname__ = "compiled_graph"
     skip(call_graph.__code__, None, True)
     return call_graph
 

@@ -32,15 +32,13 @@ from ..variables.classes import (
     native_base,
 )
 from ..variables.constant import ConstantVariable
+from ..variables.contents import VALUE_TYPES
 from ..variables.deques import DequeVariable
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
 from ..variables.inference import InferenceModeVariable
 from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
 from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
-from ..variables.objects import (
-    ObjectVariable,
-    SuperVariable,
-)
+from ..variables.objects import ObjectVariable
 from ..variables.partials import PartialVariable
 from ..variables.scalars import ScalarVariable, call_on_scalars
 from ..variables.sequences import (
@@ -54,6 +52,7 @@ from ..variables.sequences import (
     is_named_tuple,
 )
 from ..variables.sets import SetVariable
+from ..variables.supers import SuperVariable
 from ..variables.tensor import TensorVariable
 from ..variables.weakrefs import WeakrefVariable
 
@@ -146,9 +145,13 @@ class Construction:
             return tx.new_exception(value, args, initialize=False)
         if value in _CONSTRUCTORS:
             return tx.construct(cls, args, kwargs)
+        if base in VALUE_TYPES:
+            return ObjectVariable(value, content=tx.construct(ClassVariable(base), args, kwargs))
         if base is object:
             if inspect.isabstract(value):
-                tx.raise_error(TypeError, f"Can't instantiate abstract class {value.__name__}")
+                lacks = sorted(value.__abstractmethods__)
+                names = f"abstract method{'s' if len(lacks) > 1 else ''} {', '.join(lacks)}"
+                tx.raise_error(TypeError, f"Can't instantiate abstract class {value.__name__} with {names}")
             return ObjectVariable(value)
         content: VariableTracker
         if base is list:
@@ -226,6 +229,13 @@ class Construction:
             if not isinstance(owner, ObjectVariable) or owner.exception is None:
                 unsupported("exception_handling", f"{owner.describe()}.__init__()")
             tx.init_exception(owner, args)
+            return ConstantVariable(None)
+        if name == "add_note" and len(args) == 1 and issubclass(args[0].python_type(), str):
+            if "__notes__" not in tx.output.effects.attributes_of(owner):
+                if getattr(owner, "value", None) is not None:
+                    unsupported("exception_handling", f"{owner.describe()}.add_note()")
+                tx.output.effects.store_attr(owner, "__notes__", ListVariable([]))
+            tx.call_method(tx.output.effects.load_attr(owner, "__notes__"), "append", args)
             return ConstantVariable(None)
         if name == "with_traceback":
             return owner
@@ -349,6 +359,9 @@ class Construction:
     def class_iterator(self, cls: ClassVariable) -> VariableTracker:
         """iter(cls): the members of an enum."""
         tx: Any = self
+        meta = tx.class_lookup(type(cls.value), "__iter__")
+        if not isinstance(cls.value, enum.EnumMeta) and isinstance(meta, types.FunctionType):
+            return tx.get_iter(tx.call_class_attribute(cls, type(cls.value), "__iter__", meta, [], {}))
         if not isinstance(cls.value, enum.EnumMeta):
             unsupported("unsupported_iteration", f"iterating over {cls.describe()}")
         members: Any = list(cls.value)

@@ -57,8 +57,8 @@ class Errors:
             # errno, strerror and filename are arguments that do not stay in `args`.
             real = self._real_exception(value)
             kept = [self.from_result(a, "argument") for a in real.args]
-            if type(real) is not native_base(value.cls) and value.cls is OSError:
-                unsupported("exception_handling", f"OSError() that makes a {type(real).__qualname__}")
+            if value.cls is OSError:
+                value.cls = type(real)  # by its number
         self.output.effects.store_attr(value, "args", TupleVariable(kept))
         if issubclass(value.cls, StopIteration):
             self.output.effects.store_attr(value, "value", args[0] if args else ConstantVariable(None))

@@ -173,6 +173,7 @@ def _unpack_sequence(tx: Translator, i: Any) -> None:
 
 def _unpack(tx: Translator, value: VariableTracker, count: int) -> list[VariableTracker]:
     values: list[VariableTracker] = []
+    _check_unpackable(tx, value)
     for element in value.iterate(tx):
         if len(values) == count:
             tx.raise_error(ValueError, f"too many values to unpack (expected {count})")
@@ -182,10 +183,19 @@ def _unpack(tx: Translator, value: VariableTracker, count: int) -> list[Variable
     return values
 
 
+def _check_unpackable(tx: Translator, value: VariableTracker) -> None:
+    cls = value.python_type()
+    if not any(hasattr(cls, name) for name in ("__iter__", "__getitem__")):
+        if tx.class_lookup(cls, "__iter__") is None and tx.class_lookup(cls, "__getitem__") is None:
+            tx.raise_error(TypeError, f"cannot unpack non-iterable {cls.__name__} object")
+
+
 @opcode("UNPACK_EX")
 def _unpack_ex(tx: Translator, i: Any) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
-    values = list(tx.pop().iterate(tx))
+    value = tx.pop()
+    _check_unpackable(tx, value)
+    values = list(value.iterate(tx))
     if len(values) < before + after:
         tx.raise_error(ValueError,
             f"not enough values to unpack (expected at least {before + after}, got {len(values)})")

@@ -20,7 +20,7 @@ from ..polyfills import REPLACEMENTS
 from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
-from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable
+from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
 from ..variables.constant import ConstantVariable, is_unique
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.identity import IdentityVariable
@@ -74,7 +74,7 @@ class Protocols(Wrapping, Errors, Construction):
         """type(owner).name(owner, *args), TypeError if the type has no such method."""
         method = self.class_lookup(owner.python_type(), name)
         if method is None:
-            self.raise_error(TypeError, f"{owner.python_type().__name__!r} object has no {name}")
+            self.raise_error(TypeError, missing_method(name, owner.python_type()))
         if isinstance(method, types.FunctionType):
             return self.call_class_attribute(owner, owner.python_type(), name, method, list(args), {})
         unsupported("unsupported_method", f"{name} of {owner.describe()}")
@@ -88,6 +88,12 @@ class Protocols(Wrapping, Errors, Construction):
                 # Raised by the call itself. Eager words the message in its own way, so it is eager's to raise.
                 raise Unsupported("unsupported_builtin", f"{getattr(handler, '__name__', handler)}: {error}") from error
             raise
+
+    def bind_function(self, function: VariableTracker, owner: VariableTracker) -> VariableTracker:
+        """function.__get__(owner)."""
+        if not isinstance(function, CallableVariable) or isinstance(function, MethodVariable):
+            unsupported("unsupported_method", f"{function.describe()}.__get__()")
+        return function if _is_none(owner) else MethodVariable(function, owner)
 
     def builtin_method(self, owner: VariableTracker, name: str) -> VariableTracker:
         """A method of a builtin object, not called yet."""
@@ -134,6 +140,8 @@ class Protocols(Wrapping, Errors, Construction):
         name = getattr(method, "__name__", "")
         if isinstance(owner, (str, bytes, int, float, complex)):
             return self.call_method(self.from_result(owner, "receiver"), name, args, kwargs)
+        if isinstance(owner, torch.device) and name in ("__enter__", "__exit__"):
+            unsupported("unsupported_context_manager", f"torch.device.{name}() by itself")
         if isinstance(owner, _IMMUTABLE):
             plain, named = [self.as_plain(a) for a in args], {k: self.as_plain(v) for k, v in kwargs.items()}
             return self.from_result(self.run_python(method, *plain, **named), f"{type(owner).__name__}.{name}()")
@@ -267,6 +275,8 @@ class Protocols(Wrapping, Errors, Construction):
         same = left.same_object(right)
         if isinstance(left, ConstantVariable) and isinstance(right, ConstantVariable):
             same = self._same_constant(left, right, same)
+        if same is None and left.python_type() is not right.python_type():
+            same = False
         if same is None:
             unsupported("unsupported_operator", f"`is` between {left.describe()} and {right.describe()}")
         pair = (left.source, right.source)
@@ -297,8 +307,8 @@ class Protocols(Wrapping, Errors, Construction):
         """bool(value)."""
         return realized(self, value).truth(self)
 
-    def as_index(self, key: VariableTracker) -> Any:
-        """An index or slice as Python has it."""
+    def as_index(self, key: VariableTracker, owner: str = "") -> Any:
+        """An index or slice as Python has it; `owner` is the kind of sequence that is asked."""
         key = realized(self, key)
         if isinstance(key, SliceVariable):
             return slice(*(None if _is_none(p) else self.as_index(p) for p in key.parts))
@@ -310,7 +320,10 @@ class Protocols(Wrapping, Errors, Construction):
             key.refuse("an index")
         if isinstance(key, ObjectVariable) and self.class_lookup(key.cls, "__index__") is not None:
             return self.as_index(self.call_method(key, "__index__", []))
-        self.raise_error(TypeError, f"indices must be integers or slices, not {key.python_type().__name__}")
+        kind = key.python_type().__name__
+        if owner:
+            self.raise_error(TypeError, f"{owner} indices must be integers or slices, not {kind}")
+        self.raise_error(TypeError, f"{kind!r} object cannot be interpreted as an integer")
 
     def get_iter(self, value: VariableTracker) -> VariableTracker:
         """iter(value)."""
@@ -382,6 +395,8 @@ class Protocols(Wrapping, Errors, Construction):
                     return self.call_class_attribute(value, value.cls, name, method, [], {})
                 if method not in (object.__str__, None):
                     break
+            if isinstance(value.content, ConstantVariable):
+                return self.to_text(value.content, conversion)
             if issubclass(value.cls, BaseException):
                 return self.exception_text(value, conversion)
         if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
@@ -418,6 +433,9 @@ class Protocols(Wrapping, Errors, Construction):
             method = self.class_lookup(value.cls, "__format__")
             if isinstance(method, types.FunctionType):
                 return self.call_class_attribute(value, value.cls, "__format__", method, [ConstantVariable(spec)], {})
+            if isinstance(value.content, ConstantVariable):
+                if spec or self.class_lookup(value.cls, "__str__") is type(value.content.value).__str__:
+                    return self.format_value(value.content, "", spec)
         text = self.to_text(value, "s")
         return ConstantVariable(self.run_python(format, text.constant(), spec))
 

@@ -14,6 +14,8 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from . import bisection
+
 _NOTHING = object()
 
 
@@ -420,6 +422,7 @@ def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
 
 # C function or class -> its Python equivalent
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {
+    **bisection.REPLACEMENTS,
     functools.reduce: reduce,
     functools.cmp_to_key: cmp_to_key,
     dict.fromkeys: fromkeys,

@@ -79,6 +79,26 @@ class BoundMethodVariable(VariableTracker):
         cg.build_new(self, make, lambda: None)
 
 
+# What CPython says of a value whose class lacks a special method.
+MISSING_METHODS: dict[str, str] = {
+    "__getitem__": "{!r} object is not subscriptable",
+    "__setitem__": "{!r} object does not support item assignment",
+    "__delitem__": "{!r} object doesn't support item deletion",
+    "__len__": "object of type {!r} has no len()",
+    "__neg__": "bad operand type for unary -: {!r}",
+    "__pos__": "bad operand type for unary +: {!r}",
+    "__invert__": "bad operand type for unary ~: {!r}",
+    "__abs__": "bad operand type for abs(): {!r}",
+    "__round__": "type {} doesn't define __round__ method",
+}
+
+
+def missing_method(name: str, cls: type) -> str:
+    """The text of that TypeError."""
+    text = MISSING_METHODS.get(name, "{!r} object has no " + name)
+    return text.format(cls.__name__)
+
+
 Special = Callable[..., VariableTracker]
 
 
@@ -136,6 +156,7 @@ SPECIAL_METHODS: dict[str, Special] = {
     "__contains__": lambda tx, o, item: ConstantVariable(o.contains(tx, item)),
     "__iter__": lambda tx, o: o.iterator(tx),
     "__next__": _next,
+    "__get__": lambda tx, o, obj, cls=None: tx.bind_function(o, obj),
     "__call__": lambda tx, o, *args: tx.call(o, list(args), {}),
     "__bool__": lambda tx, o: ConstantVariable(o.truth(tx)),
     "__hash__": _hash,

@@ -24,11 +24,11 @@ from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
-from .functions import FunctionVariable, standing_for
+from .functions import FunctionVariable, NestedFunctionVariable, standing_for
 from .iterators import CallIteratorVariable
 from .objects import ObjectVariable, TracebackVariable
 from .scalars import call_on_scalars
-from .sequences import ListVariable, RangeVariable, SequenceVariable, sort_items
+from .sequences import ListVariable, RangeVariable, SequenceVariable, TupleVariable, sort_items
 from .sets import SetVariable
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
@@ -168,12 +168,26 @@ def has_handler(value: Any) -> bool:
 
 @handles(inspect.signature)
 def _signature(tx: Any, function: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if isinstance(function, NestedFunctionVariable) and function.stands_for is None and not kwargs:
+        return tx.frozen(tx.run_python(inspect.signature, _like_nested(tx, function)))
     real = tx.real_function(function)
     if real is None or kwargs:
         unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
     if isinstance(function, FunctionVariable) and function.source is not None:
         tx.guard(function.source, "code_is", real.__code__)
     return tx.frozen(tx.run_python(inspect.signature, real))
+
+
+def _like_nested(tx: Any, function: NestedFunctionVariable) -> types.FunctionType:
+    """A real function with the parameters of one that the traced program made."""
+    if function.annotations is not None or function.getattr(tx, "__dict__").truth(tx):
+        unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
+    code = function.code()
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    defaults = tuple(tx.as_plain(v) for v in function.defaults(tx))
+    made = types.FunctionType(code, {}, code.co_name, defaults, cells)
+    made.__kwdefaults__ = {k: tx.as_plain(v) for k, v in function.keyword_defaults(tx).items()}
+    return made
 
 
 # ---------------------------------------------------------------- values and their kinds
@@ -227,6 +241,12 @@ def _hash(tx: Any, value: VariableTracker) -> VariableTracker:
         return ConstantVariable(tx.run_python(hash, value.constant()))
     if isinstance(value, ObjectVariable) and isinstance(tx.class_lookup(value.cls, "__hash__"), types.FunctionType):
         return tx.call_method(value, "__hash__", [])
+    content = value.content if isinstance(value, ObjectVariable) else None
+    if isinstance(content, (ConstantVariable, TupleVariable)):
+        if tx.class_lookup(value.python_type(), "__hash__") is content.python_type().__hash__:
+            return _hash(tx, content)
+    if isinstance(value, TupleVariable) and value.python_type().__hash__ is tuple.__hash__:
+        return ConstantVariable(tx.run_python(hash, tuple(_hash(tx, item).constant() for item in value.iterate(tx))))
     unsupported("unsupported_builtin", f"hash() of {value.describe()}")
 
 
@@ -325,12 +345,16 @@ def _abs(tx: Any, value: VariableTracker) -> VariableTracker:
 def _round(tx: Any, value: VariableTracker, digits: VariableTracker | None = None) -> VariableTracker:
     if isinstance(value, TensorVariable):
         return tx.call_method(value, "__round__" if digits is None else "round", [] if digits is None else [digits])
+    if isinstance(value, ObjectVariable):
+        return tx.call_special(value, "__round__", *([digits] if digits is not None else []))
     args = [value.constant()] + ([digits.constant()] if digits is not None else [])
     return ConstantVariable(tx.run_python(round, *args))
 
 
 @handles(pow)
 def _pow(tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None) -> VariableTracker:
+    if mod is not None and isinstance(base, ObjectVariable):
+        return tx.call_special(base, "__pow__", exp, mod)
     if mod is None:
         return tx.binary("**", base, exp)
     return ConstantVariable(tx.run_python(pow, base.constant(), exp.constant(), mod.constant()))
@@ -338,7 +362,40 @@ def _pow(tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTrac
 
 @handles(divmod)
 def _divmod(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    if isinstance(a, ObjectVariable) or isinstance(b, ObjectVariable):
+        return _divmod_of_objects(tx, a, b)
     return tx.new_tuple([tx.binary("//", a, b), tx.binary("%", a, b)])
+
+
+def _divmod_of_objects(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    for owner, other, name in ((a, b, "__divmod__"), (b, a, "__rdivmod__")):
+        if isinstance(tx.class_lookup(owner.python_type(), name), types.FunctionType):
+            result = tx.call_special(owner, name, other)
+            if not (result.is_constant() and result.constant() is NotImplemented):
+                return result
+    unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
+
+
+def _rounding(function: Any, name: str) -> Handler:
+    def handler(tx: Any, value: VariableTracker) -> VariableTracker:
+        if isinstance(value, ObjectVariable) and tx.class_lookup(value.cls, name) is not None:
+            return tx.call_special(value, name)
+        if isinstance(value, ObjectVariable) and tx.class_lookup(value.cls, "__float__") is not None:
+            value = tx.call_special(value, "__float__")
+        if value.contains_tensor():
+            unsupported("unsupported_builtin", f"math.{function.__name__}() of {value.describe()}")
+        return tx.from_result(tx.run_python(function, tx.as_plain(value)), f"math.{function.__name__}")
+
+    return handler
+
+
+for _function, _method in ((math.floor, "__floor__"), (math.ceil, "__ceil__"), (math.trunc, "__trunc__")):
+    _HANDLERS[_function] = _rounding(_function, _method)
+
+
+@handles(operator.call)
+def _call(tx: Any, function: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.call(function, list(args), kwargs)
 
 
 @handles(sum)
@@ -413,9 +470,24 @@ def _sorted(
 
 
 # ---------------------------------------------------------------- text
-@handles(repr, ascii)
+@handles(repr)
 def _repr(tx: Any, value: VariableTracker) -> VariableTracker:
     return tx.to_text(value, "r")
+
+
+@handles(ascii)
+def _ascii(tx: Any, value: VariableTracker) -> VariableTracker:
+    return ConstantVariable(ascii(_Text(tx.to_text(value, "r").constant())))
+
+
+class _Text:
+    """Something whose repr() is known."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 @handles(format)

@@ -5,6 +5,7 @@ layout (a native base, an instance dict) can't change while the class exists.
 """
 from __future__ import annotations
 
+import enum
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -87,9 +88,15 @@ class ClassVariable(VariableTracker):
         return tx.class_iterator(self)
 
     def length(self, tx: Any) -> VariableTracker:
+        method = tx.class_lookup(type(self.value), "__len__")
+        if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
+            return tx.call_class_attribute(self, type(self.value), "__len__", method, [], {})
         return ConstantVariable(tx.run_python(len, self.value))
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
+        method = tx.class_lookup(type(self.value), "__contains__")
+        if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
+            return tx.truth(tx.call_class_attribute(self, type(self.value), "__contains__", method, [item], {}))
         return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
 
 

@@ -190,6 +190,12 @@ class EnumVariable(ConstantVariable):
             return tx.call(tx.wrap_class_part(attribute.fget, ConstSource(attribute, name)), [self], {})
         return super().getattr(tx, name)
 
+    def iterator(self, tx: Any) -> VariableTracker:
+        method = tx.class_lookup(type(self.value), "__iter__")
+        if isinstance(method, types.FunctionType) and is_library(method.__module__):  # of enum.Flag
+            return tx.new_list([constant_variable(v) for v in method(self.value)]).iterator(tx)
+        return super().iterator(tx)
+
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:

@@ -33,6 +33,9 @@ class IteratorVariable(VariableTracker):
     def hash_key(self) -> Any:
         return ("object", id(self))
 
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
+
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:

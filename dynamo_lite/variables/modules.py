@@ -15,7 +15,7 @@ import torch.nn.modules.module as module_state
 
 from ..source import AttrSource, ConstSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
-from .classes import instance_dict
+from .classes import has_instance_dict, instance_dict
 from .constant import ConstantVariable
 from .objects import ObjectVariable
 
@@ -286,8 +286,12 @@ class OpaqueVariable(VariableTracker):
         return None
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        if isinstance(self.value, types.GenericAlias) and isinstance(self.value.__origin__, type):
-            return tx.call(tx.from_result(self.value.__origin__, "class"), args, kwargs)
+        origin = getattr(self.value, "__origin__", None)
+        if isinstance(origin, type) and getattr(self.value, "_inst", True):  # typing.List can not be called
+            made = tx.call(tx.from_result(origin, "class"), args, kwargs)
+            if isinstance(made, ObjectVariable) and has_instance_dict(made.cls):
+                made.setattr(tx, "__orig_class__", self)
+            return made
         unsupported("call_skipped", f"calling {self.describe()}")
 
 

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..source import DictItemSource, InstanceDictSource, SlotSource, Source
 from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wraps_type
-from .bound import BINARY_METHODS, COMPARE_METHODS
+from .bound import BINARY_METHODS, COMPARE_METHODS, missing_method
 from .classes import (
     NO_ATTRIBUTE,
     ClassVariable,
-    NewVariable,
-    TypeMethodVariable,
     class_attribute_source,
     has_instance_dict,
     instance_dict,
@@ -29,10 +27,11 @@ from .classes import (
     is_made_by_python,
     native_base,
 )
-from .constant import ConstantVariable, is_constant_value
+from .constant import ConstantVariable
+from .contents import content_of_value
 from .functions import MethodVariable
-from .mappings import DictVariable, dict_at, lazy_entries
-from .sequences import ListVariable, TupleVariable, lazy_items
+from .mappings import DictVariable, lazy_entries
+from .sequences import ListVariable, TupleVariable
 from .sets import SetVariable
 
 if TYPE_CHECKING:
@@ -85,8 +84,11 @@ class ObjectVariable(VariableTracker):
         if self.cls.__hash__ is None:
             raise TypeError(f"unhashable type: {self.cls.__name__!r}")
         if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
-            if isinstance(self.content, TupleVariable) and self.cls.__hash__ is tuple.__hash__:
-                return self.content.hash_key()
+            content = self.content
+            if isinstance(content, (TupleVariable, ConstantVariable)):
+                base: Any = content.python_type()
+                if self.cls.__hash__ is base.__hash__ and self.cls.__eq__ is base.__eq__:
+                    return content.hash_key()
             unsupported("unsupported_value", f"{self.describe()} as a dict key, which defines __eq__ or __hash__")
         return ("object", id(self)) if self.value is None else _IdentityKey(self.value)
 
@@ -384,7 +386,7 @@ class ObjectVariable(VariableTracker):
     def _protocol(self, tx: Any, name: str, on_content: Any, args: list[VariableTracker]) -> VariableTracker:
         method = tx.class_lookup(self.cls, name)
         if method is None:
-            tx.raise_error(TypeError, f"{self.cls.__name__!r} object does not support {name}")
+            tx.raise_error(TypeError, missing_method(name, self.cls))
         if isinstance(method, types.FunctionType):
             return tx.call_class_attribute(self, self.cls, name, method, args, {})
         if self.content is not None and method is _base_method(self.content, name):
@@ -408,7 +410,13 @@ class ObjectVariable(VariableTracker):
         if op == "!=" and tx.class_lookup(self.cls, "__ne__") is object.__ne__:
             equal = self.compare(tx, "==", other)
             return None if equal is None else ConstantVariable(not tx.truth(equal))
+        if self._is_namespace(tx, name) and isinstance(other, ObjectVariable) and other._is_namespace(tx, name):
+            return InstanceDictVariable(self).compare(tx, op, InstanceDictVariable(other)) if op == "==" else None
         return self._operator(tx, name, other, lambda c: c.compare(tx, op, _content_of(other)))
+
+    def _is_namespace(self, tx: Any, name: str) -> bool:
+        return issubclass(self.cls, types.SimpleNamespace) and (
+            tx.class_lookup(self.cls, name) is types.SimpleNamespace.__dict__[name])
 
     def _operator(self, tx: Any, name: str, other: VariableTracker, on_content: Any) -> VariableTracker | None:
         method = tx.class_lookup(self.cls, name)
@@ -435,11 +443,14 @@ class ObjectVariable(VariableTracker):
                 cg.emit.build_tuple(len(content.items))
             elif isinstance(content, SetVariable) and issubclass(self.cls, frozenset):
                 cg.push(TupleVariable(list(content.members.values())))
+            elif isinstance(content, ConstantVariable):
+                cg.emit.load_const(content.value)
             else:
                 cg.push_all(self.new_arguments)
 
-        base = native_base(self.cls)
-        count = 1 + (len(self.new_arguments) if base not in (tuple, frozenset) else 1)
+        base: Any = native_base(self.cls)
+        one = base in (tuple, frozenset) or isinstance(self.content, ConstantVariable)
+        count = 1 + (1 if one else len(self.new_arguments))
         cg.build_new(self, lambda: cg.call_constant(base.__new__, arguments, count=count), lambda: self._fill(cg))
 
     def _fill(self, cg: Codegen) -> None:
@@ -647,64 +658,6 @@ class BuiltinMethodVariable(VariableTracker):
         cg.build_new(self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None)
 
 
-class SuperVariable(VariableTracker):
-    """``super(start, owner)``."""
-
-    def __init__(self, start: type, owner: VariableTracker, mro_class: type, of_class: bool) -> None:
-        super().__init__()
-        self.start = start
-        self.owner = owner
-        self.mro_class = mro_class
-        self.of_class = of_class
-
-    def python_type(self) -> type:
-        return super
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def _find(self, tx: Any, name: str) -> tuple[type | None, Any]:
-        mro = self.mro_class.__mro__
-        position = mro.index(self.start)
-        tx.guard_mro(self.mro_class)
-        for cls in mro[position + 1 :]:
-            tx.class_lookup(cls, name)  # guards its dict: what stands there, or that nothing does
-            if name in cls.__dict__:
-                return cls, cls.__dict__[name]
-        return None, None
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        cls, attribute = self._find(tx, name)
-        if cls is None:
-            if name == "__class__":
-                return tx.from_result(super, "class")
-            tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
-        source = class_attribute_source(cls, name)
-        if isinstance(attribute, types.FunctionType):
-            function = tx.wrap_function(attribute, source, trusted=True)
-            return function if self.of_class else MethodVariable(function, self.owner)
-        if isinstance(attribute, staticmethod):
-            return tx.wrap_class_part(attribute.__func__, source)
-        if isinstance(attribute, classmethod):
-            return MethodVariable(tx.wrap_class_part(attribute.__func__, source),
-                tx.class_of(self.owner, self.of_class))
-        if isinstance(attribute, property):
-            return tx.call(tx.wrap_class_part(attribute.fget, source), [self.owner], {})
-        if name == "__new__":
-            return NewVariable(cls)
-        if isinstance(self.owner, ClassVariable) and cls is type:
-            return TypeMethodVariable(self.owner, name)
-        if self.of_class and isinstance(attribute, types.ClassMethodDescriptorType):
-            return tx.from_result(attribute.__get__(None, self.owner.constant()), f"super().{name}")
-        if self.of_class:
-            return tx.from_result(attribute, f"super().{name}")
-        if isinstance(self.owner, ObjectVariable):
-            if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-                return BuiltinMethodVariable(self.owner, name, attribute)
-            return self.owner._read_descriptor(tx, name, attribute)
-        unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
-
-
 class _IdentityKey:
     """A dict key that stands for a real object by identity."""
 
@@ -735,28 +688,6 @@ def _base_method(content: VariableTracker, name: str) -> Any:
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
-    return None
-
-
-def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | None:
-    """What an instance of a subclass of list, tuple, dict or set holds."""
-    cls = type(value)  # not isinstance: a weak proxy says that it is what it points to
-    if issubclass(cls, list):
-        tx.guard(source, "len", list.__len__(value))
-        return ListVariable(lazy_items(value, source, True), source, cls=list)
-    if issubclass(cls, tuple):
-        tx.guard(source, "len", tuple.__len__(value))
-        return TupleVariable(lazy_items(value, source, False), source)
-    if issubclass(cls, dict):
-        base = native_base(type(value))
-        return dict_at(tx, value, source, base)
-    if issubclass(cls, (set, frozenset)):
-        kind: Any = native_base(cls)
-        items = list(kind.__iter__(value))
-        if not all(is_constant_value(item) for item in items):
-            unsupported("unsupported_value", f"{source.name}, a set of objects")
-        tx.guard(source, "set_items", frozenset(items))
-        return SetVariable({item: ConstantVariable(item) for item in items}, source, kind)
     return None
 
 

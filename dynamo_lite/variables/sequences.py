@@ -74,7 +74,7 @@ class SequenceVariable(VariableTracker):
             index += 1
 
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        index = tx.as_index(key)
+        index = tx.as_index(key, self.base_type.__name__)
         if isinstance(index, slice):
             if self.cls is tuple and range(len(self.items))[index] == range(len(self.items)):
                 return self
@@ -172,7 +172,7 @@ class ListVariable(SequenceVariable):
             cg.emit.emit("LIST_EXTEND", 1)
 
     def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
-        index = tx.as_index(key)
+        index = tx.as_index(key, "list")
         tx.output.effects.mutate(self)
         if isinstance(index, slice):
             new = list(value.iterate(tx))
@@ -183,7 +183,7 @@ class ListVariable(SequenceVariable):
             self.items[index] = value
 
     def delitem(self, tx: Any, key: VariableTracker) -> None:
-        index = tx.as_index(key)
+        index = tx.as_index(key, "list")
         tx.output.effects.mutate(self)
         tx.run_python(operator.delitem, self.items, index)
 
@@ -413,7 +413,7 @@ class RangeVariable(VariableTracker):
         return ConstantVariable(tx.run_python(len, self.value))
 
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        result = tx.run_python(operator.getitem, self.value, tx.as_index(key))
+        result = tx.run_python(operator.getitem, self.value, tx.as_index(key, "range"))
         return RangeVariable(result) if isinstance(result, range) else ConstantVariable(result)
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
@@ -495,6 +495,9 @@ class SequenceIteratorVariable(VariableTracker):
     def iterator(self, tx: Any) -> VariableTracker:
         return self
 
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
+
     def next(self, tx: Any) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.index >= len(self.sequence.items):
@@ -561,6 +564,9 @@ class ReversedVariable(VariableTracker):
     def iterator(self, tx: Any) -> VariableTracker:
         return self
 
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
+
     def truth(self, tx: Any) -> bool:
         return True
 
@@ -596,6 +602,9 @@ class RangeIteratorVariable(VariableTracker):
 
     def iterator(self, tx: Any) -> VariableTracker:
         return self
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
 
     def next(self, tx: Any) -> VariableTracker | None:
         if not self.rest:
