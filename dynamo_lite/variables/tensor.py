@@ -341,6 +341,7 @@ def _known(source: Source | None) -> Source:
 
 
 def _is_operand(value: VariableTracker) -> bool:
+    value = getattr(value, "content", None) or value  # an instance of a subclass of int or float
     if isinstance(value, ConstantVariable):
         return issubclass(value.python_type(), (int, float, complex))
     return isinstance(value, (TensorVariable, ScalarVariable))
