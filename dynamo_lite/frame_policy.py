@@ -21,7 +21,6 @@ from ._guards import GuardProgram
 from .bytecode.instructions import decode
 from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
-from .polyfills import call_module
 from .resume import is_resume_code
 from .source import LocalSource
 
@@ -31,13 +30,16 @@ def place(code: types.CodeType) -> str:
     return f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
 
 
+_POLYFILLS = "dynamo_lite.polyfills"  # whose `call_module` is the frame of a compiled module
+
+
 def where(code: types.CodeType, frame: Frame) -> str:
     """The same for a frame's code: for a resume function with the line where it goes on, for a module its class."""
     info = is_resume_code(code)
     if info is not None:
         line = decode(info.original).instructions[info.index].positions[0]
         return place(info.original) + (f", going on at line {line} after a graph break," if line else "")
-    if code.co_filename == call_module.__code__.co_filename and code.co_name == call_module.__name__:
+    if frame[2].get("__name__") == _POLYFILLS and code.co_name == "call_module":
         module = frame[0][0]
         forward = getattr(getattr(type(module), "forward", None), "__code__", None)
         if forward is not None:

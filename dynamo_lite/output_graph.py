@@ -28,6 +28,7 @@ from .variables import size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.inference import InferenceModeVariable
+from .variables.modes import DeviceScopeVariable, device_of_scope
 from .variables.scalars import Scalars, ScalarVariable, new_number
 from .variables.tensor import TensorVariable, describe_failure
 from .variables.torch_functions import changes_between, set_state, state_now
@@ -63,7 +64,7 @@ class OutputGraph:
         self._placeholder_names: set[str] = set()
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
-        self.open_modes: list[InferenceModeVariable] = []
+        self.open_modes: list[InferenceModeVariable | DeviceScopeVariable] = []
         self.operations = 0
         self.examples = 0  # how many transforms show one example in place of a batch
         self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
@@ -100,6 +101,7 @@ class OutputGraph:
         self._last_placeholder = node
         node.meta["example_value"] = fake
         node.meta["source"] = source.name
+        node.meta["origin"] = (source, value)
         node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
         tensor = TensorVariable(node, fake, source, type(value))
         tensor.value = value
@@ -251,6 +253,10 @@ class OutputGraph:
         while self.open_modes:
             self.open_modes.pop().leave()
         set_state(self.state_at_entry)
+
+    def device_for(self, target: Any) -> torch.device | None:
+        """The device that the program's contexts give to a function that makes tensors, None if there is none."""
+        return device_of_scope(self, target)
 
     # -- the finished graph
     def finish(

@@ -156,7 +156,9 @@ class SideEffects:
     # -- replay
     def has_changes(self) -> bool:
         """Whether generated code has anything to replay."""
-        return bool(self.calls or self._mutated or self._globals or any(t.source is not None for t, _ in self._attributes.values()))
+        if self.calls or self._mutated or self._globals:
+            return True
+        return any(tracker.source is not None for tracker, _ in self._attributes.values())
 
     def changed_names(self) -> list[str]:
         """What generated code changes outside of the function, in the user's names."""

@@ -113,7 +113,7 @@ def global_state_kept() -> Iterator[None]:
     """Grad mode as before, whatever nodes of the graph switched; no fake tensor left in autocast's cache of casts, nor
     shown to the program's hooks on what autograd saves.
     """
-    grad = torch.is_grad_enabled()
+    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     autograd = torch._C._autograd
     hooks = []
     while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:
@@ -125,6 +125,7 @@ def global_state_kept() -> Iterator[None]:
         for pack, unpack in reversed(hooks):
             autograd._push_saved_tensors_default_hooks(pack, unpack)
         torch._C._set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
         if torch.is_autocast_enabled("cpu"):
             torch.clear_autocast_cache()
 
@@ -155,6 +156,7 @@ class Recorder(TorchDispatchMode):
         self._decompositions = decompositions
         self._origin: Node | None = None
         self._insert_constants_after: Node | None = None
+        self._default_dtype = torch.get_default_dtype()
 
     # ------------------------------------------------------------ inputs and the walk over the captured graph
     def add_inputs(self, gm: GraphModule, example_inputs: list[Any]) -> None:
@@ -232,6 +234,10 @@ class Recorder(TorchDispatchMode):
 
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)
+        if torch.get_default_dtype() != self._default_dtype and isinstance(result, torch.Tensor):
+            # The graph itself has set another: what follows from it is said.
+            if kwargs.get("dtype") is None and any(a.name == "dtype" for a in func._schema.arguments):
+                kwargs = {**kwargs, "dtype": result.dtype}
         if isinstance(result, torch.Tensor):
             node = self._create(func, self._nodes(args), self._nodes(kwargs), result)
             if view and _share_memory(result, args[0]):

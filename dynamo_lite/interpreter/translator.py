@@ -19,6 +19,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from .. import config
 from ..bytecode.instructions import Decoded, Instruction, decode
 from ..exc import Unsupported
@@ -33,6 +35,7 @@ from ..variables.functions import (
     GeneratorVariable,
     is_inlinable,
 )
+from ..variables.modes import DeviceScopeVariable
 from .protocols import Protocols
 from .registry import HANDLERS, REFUSED
 
@@ -341,7 +344,11 @@ class Translator(Protocols):
         return self.from_result(module, "module")
 
     def enter_native_context(self, manager: VariableTracker) -> VariableTracker:
-        """``with`` on a value that is no plain object."""
+        """``with`` on a value that is no plain object: pushes what leaves it, gives what it enters."""
+        if manager.is_constant() and isinstance(manager.constant(), torch.device):
+            scope = DeviceScopeVariable(manager.constant(), self.root_visit())
+            self.push(scope)
+            return scope.enter(self)
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 
     def root_visit(self) -> int:

@@ -366,6 +366,10 @@ def record(
     output = tx.output
     node_args = tuple(a.as_argument(tx) for a in args)
     node_kwargs = {name: a.as_argument(tx) for name, a in kwargs.items()}
+    if output.open_modes and op == "call_function" and node_kwargs.get("device") is None:
+        device = output.device_for(target)
+        if device is not None:
+            node_kwargs["device"] = device
     fake_args = fx.node.map_arg(node_args, _fake_of)
     fake_kwargs = fx.node.map_arg(node_kwargs, _fake_of)
     if output.scalars.any:
@@ -379,6 +383,10 @@ def record(
             return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
         if _has_tensor(result):
             node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
+            fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), _fake_of)
+            result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+            if output.fake_mode.known.needed:
+                raise Unsupported("dynamic_output_shape", f"{_target_name(target)} with a shape that elements decide")
     if target in _LAYOUT_QUESTIONS:
         output.layout_questions += 1
     if not impure and not _has_tensor(result):
@@ -422,11 +430,17 @@ def _with_known_sizes(
     if target is operator.getitem:
         key = node_args[1] if isinstance(node_args[1], tuple) else (node_args[1],)
         return (node_args[0], tuple(index for part in key for index in _as_indices(tx, part))), node_kwargs
-    raise Unsupported("dynamic_output_shape", f"{_target_name(target)} with a shape that depends on elements")
+    return fx.node.map_arg((node_args, node_kwargs), lambda node: _number_or_node(tx, node))
+
+
+def _number_or_node(tx: Any, node: fx.Node) -> Any:
+    """A known number that a tensor holds, where it stands for a size."""
+    known = known_tensor(tx, _fake_of(node))
+    return known.item() if known is not None and known.dim() == 0 else node
 
 
 def _as_indices(tx: Any, part: Any) -> list[Any]:
-    """What stands in an index, where known truths become the positions of the true ones, a vector for each dimension."""
+    """A part of an index; known truths become the positions of the true ones, a vector for each dimension."""
     fake = _fake_of(part) if isinstance(part, fx.Node) else None
     if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
         return [part]

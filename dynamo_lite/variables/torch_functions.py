@@ -249,6 +249,19 @@ def _torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker)
     return ConstantVariable(None)
 
 
+@handles(torch._check_tensor_all_with)
+def _check_all(
+    tx: Any, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
+) -> VariableTracker:
+    """Where it does not hold, the graph raises; what the program raises is found by running in plain Python."""
+    if not isinstance(cond, TensorVariable):
+        tx.raise_error(TypeError, f"cond must be a tensor, but got {cond.python_type()}")
+    if cond.fake.dtype is not torch.bool:
+        tx.raise_error(TypeError, f"cond tensor must have dtype torch.bool, but got {cond.fake.dtype}")
+    whole = record(tx, "call_method", "all", [cond], {})
+    return record(tx, "call_function", torch._assert_async, [whole], {})
+
+
 @handles(torch._check)
 def _torch_check(tx: Any, condition: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
     if not tx.truth(condition):
@@ -287,6 +300,8 @@ def is_torch_builtin(value: Any) -> bool:
     if module == "torch" or module.startswith("torch."):
         return True
     owner = getattr(value, "__self__", None)
+    if isinstance(owner, (torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.Size)):
+        return False  # a method of a constant
     if owner is not None and not isinstance(owner, types.ModuleType):
         return type(owner).__module__.startswith("torch") or (
             isinstance(owner, type) and owner.__module__.startswith("torch")
