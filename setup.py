@@ -76,7 +76,7 @@ LIBRARIES = ["dl"] if os.name == "posix" else []
 setup(
     packages=packages(),
     package_dir={"dynamo_lite.backends": "backends"},
-    package_data={"": ["*.pyi", "py.typed", "*.h", "*.hpp"]},
+    package_data={"": ["*.pyi", "py.typed", "*.h", "*.cpp"]},
     ext_modules=[
         extension("_eval_frame", "_eval_frame", "_frame_cache", "_compiled_function"),
         Extension(

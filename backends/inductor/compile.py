@@ -11,6 +11,7 @@ library calls, one that the recorder can't serve runs in eager, and the log ``fa
 """
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import linecache
@@ -34,7 +35,7 @@ from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import _runtime, codecache
-from dynamo_lite.backends.inductor.codegen.cpp import header
+from dynamo_lite.backends.inductor.codegen.cpp import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
 from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
@@ -167,14 +168,20 @@ def _compile(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Call
     with log.phase("codegen"):
         wrapper = write_wrapper(program, aten.outputs, allocate=_runtime.can_allocate(), **scopes)
     source = program.source + wrapper.entries
-    library = codecache.shared_library(source) if wrapper.entry_specs else None
+    library = None
+    if wrapper.entry_specs:
+        *needed, library = codecache.build_all([*program.libraries, without_comments(source)])
+        for path in needed:
+            # Its symbols are for the graph's own library, which is loaded next.
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     with log.phase("load"):
         call = _load(wrapper, library)
+    shown = source.replace(header(), _HEADER_LEFT_OUT)
     if log.enabled("output_code"):
-        shown = source if log.enabled("output_code", logging.DEBUG) else source.replace(header(), _HEADER_LEFT_OUT)
-        log.artifact("output_code").info("%s\n%s", shown, wrapper.python)
+        whole = log.enabled("output_code", logging.DEBUG)
+        log.artifact("output_code").info("%s\n%s", source if whole else shown, wrapper.python)
     _count(program)
-    call.generated_code = (source, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
+    call.generated_code = (shown, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
     call.mutated_inputs = aten.mutated  # type: ignore[attr-defined]
     call.raises_before_writes = _raises_before_writes(program)  # type: ignore[attr-defined]
     return call

@@ -8,7 +8,7 @@ import torch
 
 from dynamo_lite import log
 from dynamo_lite.backends.inductor import program as prog
-from dynamo_lite.backends.inductor.codegen.cpp import write_source
+from dynamo_lite.backends.inductor.codegen.cpp import write_libraries, write_source
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
@@ -47,6 +47,7 @@ def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tens
         lowered.outputs,
         source,
         {**scheduled.metrics, "kernels": len(kernels)},
+        write_libraries(kernels, simd),
     )
     if __debug__:
         program.check()

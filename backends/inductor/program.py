@@ -136,6 +136,7 @@ class Program:
         source: C++ source of all kernels (static functions included), without the wrapper's entry; "" if there are
             none.
         metrics: free-form counts for reports, such as ``{"fused_nodes": 12}``.
+        libraries: C++ sources of libraries that ``source`` calls into.
     """
 
     inputs: tuple[str, ...]
@@ -146,6 +147,7 @@ class Program:
     outputs: tuple[Union[str, "Literal"], ...]
     source: str = ""
     metrics: dict[str, int] = dataclasses.field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Raises AssertionError with the faulty step if an invariant of the module's docstring is broken."""

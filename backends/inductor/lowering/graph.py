@@ -19,6 +19,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from dynamo_lite import log
+from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
@@ -235,7 +236,7 @@ class GraphLowering:
 
     def realize_result(self, x: TensorValue) -> None:
         """Realizes the result of the operator being lowered, in eager's layout."""
-        x.stride = self._wanted_stride(x.shape)
+        x.stride = self.wanted_stride(x.shape)
         self.realize(x)
 
     def realize_if_dear(self, x: TensorValue) -> None:
@@ -253,7 +254,7 @@ class GraphLowering:
         if not reduced:
             node = self.ops.const(0, dtype) if kind.startswith("arg") else self.without_ones(x, () if keepdim else dims)
             return TensorValue(shape, dtype, node, device=x.device)
-        stride = self._wanted_stride(shape) or ix.contiguous_strides(shape)
+        stride = self.wanted_stride(shape) or ix.contiguous_strides(shape)
         buffer = self.new_buffer(shape, stride, dtype, x.device)
         position = ix.dot([variables[d] for d in dims], ix.contiguous_strides([x.shape[d] for d in dims]))
         self.emit(
@@ -283,15 +284,19 @@ class GraphLowering:
 
     def result_dtypes(self) -> list[torch.dtype]:
         """The dtypes of the results that the operator being lowered has in eager."""
+        return [v.dtype for v in self.results()]
+
+    def results(self) -> list[torch.Tensor]:
+        """The results that the operator being lowered has in eager, as fake tensors."""
         assert self._node is not None
-        return [v.dtype for v in pytree.tree_leaves(self._node.meta["val"]) if isinstance(v, torch.Tensor)]
+        return [v for v in pytree.tree_leaves(self._node.meta["val"]) if isinstance(v, torch.Tensor)]
 
     def is_read(self, position: int) -> bool:
         """Whether anybody reads one of the results of the operator being lowered."""
         assert self._node is not None
         return any(user.args[1] == position for user in self._node.users if user.target is operator.getitem)
 
-    def _wanted_stride(self, shape: Shape) -> Shape | None:
+    def wanted_stride(self, shape: Shape) -> Shape | None:
         """Eager's strides of the operator being lowered, if its result has this shape."""
         value = self._node.meta["val"] if self._node is not None else None
         if isinstance(value, torch.Tensor) and tuple(map(ix.from_sympy, value.shape)) == shape:
@@ -510,11 +515,5 @@ def _origin(node: torch.fx.Node) -> str:
     """The operation and the user's line, for comments."""
     name = str(node.target).removeprefix("aten.")
     name = name[: name.rindex(".")] if "." in name else name
-    trace = node.meta.get("stack_trace") or getattr(node, "stack_trace", None)
-    origin = node.meta.get("origin")
-    if not trace and isinstance(origin, torch.fx.Node):
-        trace = origin.stack_trace
-    if not trace:
-        return name
-    lines = [line.strip() for line in trace.strip().splitlines()]
-    return f"{name} <- {lines[-1]}"
+    line = user_line(node)
+    return f"{name} <- {line}" if line else name

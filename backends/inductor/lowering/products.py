@@ -13,6 +13,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.pointwise import like
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
@@ -35,7 +36,7 @@ MIN_LINES = 8
 MIN_DEPTH = 8
 
 
-class _Operand:
+class Operand:
     """A tensor in memory: buffer, offset and int strides."""
 
     def __init__(self, g: GraphLowering, x: TensorValue):
@@ -77,31 +78,36 @@ def suits(*tensors: TensorValue) -> bool:
 def emit_product(
     g: GraphLowering,
     shape: Shape,
+    loops: Shape,
     contraction: Contraction,
-    a: Any,
-    b: Any,
+    a: Node,
+    b: Node,
     reduced: tuple[ix.Var, ...],
 ) -> TensorValue:
-    """The nest of a sum of products, in memory. ``a`` and ``b`` are the nodes that are multiplied; the result is
-    contiguous."""
+    """The nest of a sum of products, in memory.
+
+    Args:
+        shape: of the result, which is contiguous.
+        loops: the same elements as the nest runs over them: ``shape``, or a finer form of it.
+        a, b: what is multiplied, over ``shape_vars(loops)`` and ``reduced``.
+    """
     stride = ix.contiguous_strides(shape)
     buffer = g.new_buffer(shape, stride, torch.float32, torch.device("cpu"))
-    variables = shape_vars(shape)
-    index = buffer.load_index(variables)
-    value = g.ops.op("mul", a, b)
+    variables = shape_vars(loops)
     g.emit(
         LoopNest(
             buffer,
             (*loop_vars(variables), *reduced),
-            value,
-            index,
+            g.ops.op("mul", a, b),
+            ix.dot(variables, ix.contiguous_strides(loops)),
             "sum",
             reduced,
             origin=g.origin,
             contraction=contraction,
         )
     )
-    return TensorValue(shape, torch.float32, g.ops.load(buffer.name, index, torch.float32), stride)
+    node = g.ops.load(buffer.name, buffer.load_index(shape_vars(shape)), torch.float32)
+    return TensorValue(shape, torch.float32, node, stride)
 
 
 def _product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> TensorValue | None:
@@ -116,10 +122,10 @@ def _product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Te
         lines *= n
     if min(lines, columns) < MIN_LINES or depth < MIN_DEPTH:
         return None
-    left, right = _Operand(g, x), _Operand(g, y)
+    left, right = Operand(g, x), Operand(g, y)
     line = left.flat(batch, x.ndim - 1)
     if line is None:
-        left = _Operand(g, _copied(g, x))
+        left = Operand(g, _copied(g, x))
         line = left.flat(batch, x.ndim - 1)
         assert line is not None
     shape = (*x.shape[:-1], y.shape[-1])
@@ -144,7 +150,7 @@ def _product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Te
         contraction = Contraction(batches, rows, last, depth, first, second, False)
     else:
         return None
-    return emit_product(g, shape, contraction, a, b, loop_vars((k,)))
+    return emit_product(g, shape, shape, contraction, a, b, loop_vars((k,)))
 
 
 def _copied(g: GraphLowering, x: TensorValue) -> TensorValue:
@@ -170,7 +176,7 @@ def _transposed(g: GraphLowering, x: TensorValue) -> TensorValue:
     )
 
 
-def _plus(g: GraphLowering, x: TensorValue, bias: TensorValue | None) -> TensorValue:
+def plus(g: GraphLowering, x: TensorValue, bias: TensorValue | None) -> TensorValue:
     return x if bias is None else elementwise(g, lambda a, b: g.ops.op("add", a, b), x, bias)
 
 
@@ -181,7 +187,7 @@ def linear(g: GraphLowering, input: TensorValue, weight: TensorValue, bias: Tens
     if not suits(input, weight, *([] if bias is None else [bias])):
         return NotImplemented
     out = _product(g, input, _transposed(g, weight), 0)
-    return NotImplemented if out is None else _plus(g, out, bias)
+    return NotImplemented if out is None else plus(g, out, bias)
 
 
 @register_lowering(aten.mm.default)
@@ -208,7 +214,7 @@ def _scaled_sum(
         return product
     if beta != 1:
         self = elementwise(g, lambda a: g.ops.op("mul", a, like(g.ops, a, beta)), self)
-    return _plus(g, product, self)
+    return plus(g, product, self)
 
 
 @register_lowering(aten.addmm.default)

@@ -220,9 +220,9 @@ def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
     for guard in guards(values):
         value, low, high = guard.attr
         if v in ix.free_vars(value):
-            offset = ix.add(value, ix.mul(ix.atom(v), -1))
-            assert isinstance(offset, int), f"a guard that names more than a loop: {guard}"
-            bounds.update(b for b in (low - offset, high - offset) if 0 < b < v.size)
+            step, offset = ix.coefficient(value, v), ix.substitute(value, {v: 0})
+            assert isinstance(step, int) and step > 0 and isinstance(offset, int), f"no guard of one loop: {guard}"
+            bounds.update(b for b in (-((offset - bound) // step) for bound in (low, high)) if 0 < b < v.size)
     edges = sorted(bounds)
     parts = []
     for number, (start, end) in enumerate(zip(edges, edges[1:])):

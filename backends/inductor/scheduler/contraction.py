@@ -23,7 +23,7 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store,
 WORKSPACE_UNIT = 1 << 14
 # A left operand of more bytes than this is read once, by all panels in turn, rather than once for each panel.
 MAX_REREAD_BYTES = 256 * 1024
-# The widest panel, in columns, and the widest vector, in elements, of ``contraction.h``.
+# The widest panel, in columns, and the widest vector, in elements, of ``contraction.cpp``.
 MAX_PANEL, MAX_LANES = 64, 16
 
 

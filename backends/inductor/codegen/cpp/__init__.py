@@ -8,19 +8,25 @@ that a file is compiled by itself.
 from __future__ import annotations
 
 import functools
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, contraction_header
+from dynamo_lite.backends.inductor.codegen.cpp.contraction import (
+    ContractionKernel,
+    contraction_header,
+    contraction_library,
+)
 from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
-__all__ = ["header", "write_source"]
+__all__ = ["header", "without_comments", "write_libraries", "write_source"]
 
 _SYMBOL = "KERNEL_NAME"
+_MARK = "//: "
 
 
 @functools.cache
@@ -45,11 +51,22 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
         return "", []
     parts = [header()]
     if any(kernel.tiles is not None for kernel in kernels):
-        parts.append(contraction_header())
+        parts.append(contraction_header(simd))
     parts.append(declarations(functions, simd))
     for text, name in zip(share(list(names)), names.values()):
         parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
     return "".join(parts), symbols
+
+
+def write_libraries(kernels: Sequence[Kernel], simd: str) -> tuple[str, ...]:
+    """Sources of the libraries that the file of these kernels calls into: the same for all graphs, so built once."""
+    return (contraction_library(simd),) if any(kernel.tiles is not None for kernel in kernels) else ()
+
+
+def without_comments(source: str) -> str:
+    """The source as it is compiled: kernels that differ in what asked for them alone are equal, wherever the user's
+    lines are now."""
+    return re.sub(rf"^{_MARK}.*\n", "", source, flags=re.MULTILINE)
 
 
 def _comment(origin: Sequence[str]) -> str:
@@ -62,5 +79,5 @@ def _comment(origin: Sequence[str]) -> str:
     for line, names in by_line.items():
         text = ", ".join(names) + (f": {line}" if line else "")
         # A line that ends with a backslash would go on.
-        out += ["// " + part.rstrip("\\") for part in textwrap.wrap(text.replace("\n", " "), 115) or [""]]
+        out += [_MARK + part.rstrip("\\") for part in textwrap.wrap(text.replace("\n", " "), 115) or [""]]
     return "".join(f"{o}\n" for o in out)

@@ -174,11 +174,13 @@ class Body:
         assert v is not None
         if self._plain(index, v):
             return f"load<L>({p} + {self._scalar_index(index)}, m{self._twin})"
+        if self._plain(index, v, 2):
+            return f"load_every_other<L>({p} + {self._scalar_index(index)}, m{self._twin})"
         return f"load_lanes<L>({p}, m{self._twin}, {self._lane_index(index)})"
 
-    def _plain(self, index: ix.Index, v: ix.Var) -> bool:
-        """Whether neighbours in the vector loop are neighbours in memory."""
-        return ix.coefficient(index, v) == 1 and not any(
+    def _plain(self, index: ix.Index, v: ix.Var, step: int = 1) -> bool:
+        """Whether neighbours in the vector loop are neighbours in memory, or ``step`` apart."""
+        return ix.coefficient(index, v) == step and not any(
             isinstance(a, ix.Indirect) and self._in_vector(a.node) for a in ix.atoms_of(index)
         )
 

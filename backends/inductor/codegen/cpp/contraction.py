@@ -1,29 +1,46 @@
-"""Kernels that begin with a sum of products: the call of the template in ``contraction.h``, and what is fused behind,
-which is the body that the template runs over each tile.
+"""Kernels that begin with a sum of products: a call of the library in ``contraction.cpp``, which all graphs share, and
+what is fused behind, which the library calls for each tile.
 
-Invariant: the body reads the sum from the tile and nowhere else; the template hands over each element once.
+Invariant: the body reads the sum from the tile and nowhere else; the library hands over each element once.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
-from dynamo_lite.backends.inductor.codegen.cpp.expressions import index_text
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import GRAIN, CppKernel
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Patches, volume
-from dynamo_lite.backends.inductor.scheduler.contraction import planes
+from dynamo_lite.backends.inductor.ir.contraction import Matrix, volume
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage
 
-# Lanes of a vector, and vectors of a panel; as in contraction.h.
-_LANES = {"avx512": (16, 4), "avx2": (8, 2), "scalar": (4, 2)}
+# As in contraction.h.
+MAX_BATCH_DIMS = 3
 
 
 @functools.cache
-def contraction_header() -> str:
-    return (Path(__file__).parent / "contraction.h").read_text()
+def _text(name: str) -> str:
+    return (Path(__file__).parent / name).read_text()
+
+
+@functools.cache
+def _symbol(simd: str) -> str:
+    """The library's entry: its name says what it does exactly, as several builds may be loaded at once."""
+    digest = hashlib.sha256("".join(map(_text, ("vec.h", "contraction.h", "contraction.cpp"))).encode())
+    return f"dynamo_lite_contract_{simd}_{digest.hexdigest()[:16]}"
+
+
+def contraction_header(simd: str) -> str:
+    """What a kernel file that calls the library needs."""
+    return f"#define CONTRACT {_symbol(simd)}\n{_text('contraction.h')}"
+
+
+def contraction_library(simd: str) -> str:
+    """The library's source."""
+    return _text("vec.h") + contraction_header(simd) + _text("contraction.cpp")
 
 
 class ContractionKernel(CppKernel):
@@ -33,73 +50,33 @@ class ContractionKernel(CppKernel):
         super().__init__(kernel, symbol, simd)
         assert kernel.tiles is not None
         self.tiles = kernel.tiles
-        self._template_lanes = _LANES[simd]
         (sum_,) = kernel.stages[0].statements
         assert isinstance(sum_, Accumulate)
         self._sums = [n for n in self.nodes if n.op == "acc" and n.attr == sum_.acc]
 
     def _outer_loops(self) -> None:
         t, c = self.tiles, self.tiles.contraction
-        lanes, vectors = self._template_lanes
-        columns = volume(c.columns)
-        tail = -(-(columns % (lanes * vectors)) // lanes) or vectors
-        rows, batches = volume(c.rows), volume(c.batch)
-        self.line(f"constexpr int TAIL = {tail};")
-        self.line(f"constexpr bool SHARE = {str(t.share).lower()}, TRANSPOSED = {str(c.transposed).lower()};")
-        work = f"(i64){batches} * {rows} * {columns} * {c.depth}"
-        self.line(f"const int threads = threads_for({work}, {GRAIN});")
-        self.line(f"const Product shape{{{batches}, {rows}, {columns}, {c.depth}, {c.left.line}, {c.left.depth}}};")
-        self.line(f"float* const workspace = {self._pointer(t.workspace)};")
-        room = "workspace"
-        if isinstance(c.right, Patches):
-            self._deal(c, c.right)
-            room = f"workspace + {planes(c)}"
-        left = f"{self._pointer(c.left.buffer)} + {c.left.offset}{self._at_batch(c, c.left.batch)}"
-        self.open(f"contract<TAIL, SHARE, TRANSPOSED>(shape, threads, {t.slots}, {room}, "
-                  f"[=](i64 batch) INLINE_LAMBDA {{ return {left}; }}, "
-                  "[=](i64 batch, i64 first, int columns, float* to) INLINE_LAMBDA")
-        self._pack(c)
-        self.indent -= 1
-        self.open("}, [=](i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch) "
-                  "NOINLINE")
+        batches, rows, columns = volume(c.batch), volume(c.rows), volume(c.columns)
+        self.line(f"Contraction c{{{{{_list(_filled([v.size for v in c.batch], 1))}}}, {rows}, {columns}, {c.depth}}};")
+        left, right = c.left, c.right
+        self.line(f"c.left = {self._matrix(left.buffer, left.offset, left.line, left.depth, left.batch)};")
+        if isinstance(right, Matrix):
+            self.line(f"c.right = {self._matrix(right.buffer, right.offset, right.line, right.depth, right.batch)};")
+        else:
+            self.line(f"c.right = {self._matrix(right.buffer, right.offset, 0, 0, right.batch)};")
+            pairs = (right.kernel, right.stride, right.padding, right.dilation)
+            sizes = (right.channels, right.height, right.width, right.out_height, right.out_width)
+            self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair)])}}};")
+        self.line(f"c.transposed = {_bool(c.transposed)}, c.share = {_bool(t.share)}, c.slots = {t.slots};")
+        self.line(f"c.threads = threads_for((i64){batches} * {rows} * {columns} * {c.depth}, {GRAIN});")
+        self.line(f"c.workspace = {self._pointer(t.workspace)};")
+        self.open("contract(c, [=](i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, "
+                  "i64 pitch)")
         self._body()
         self.close("});")
 
-    def _at_batch(self, c: Contraction, strides: tuple[int, ...]) -> str:
-        """The offset of a batch in an operand, as C++."""
-        if not any(strides):
-            return ""
-        flat = ix.var("b", volume(c.batch))
-        indices = ix.unflatten(flat, [v.size for v in c.batch])
-        return f" + {index_text(ix.dot(indices, strides), dict.fromkeys(ix.free_vars(flat), 'batch'))}"
-
-    # ------------------------------------------------------------ operands
-    def _pack(self, c: Contraction) -> None:
-        right = c.right
-        if isinstance(right, Patches):
-            self.line(f"pack_windows(windows, workspace + batch * {right.plane_elements()}, first, columns, to);")
-            return
-        start = f"{self._pointer(right.buffer)} + {right.offset}{self._at_batch(c, right.batch)}"
-        if right.line == 1:
-            self.line(f"pack_lines({start} + first, {right.depth}, {c.depth}, columns, to);")
-        else:
-            assert right.depth == 1
-            self.line(f"pack_columns({start} + first * {right.line}, {right.line}, {c.depth}, columns, to);")
-
-    def _deal(self, c: Contraction, p: Patches) -> None:
-        """The input as planes, before anything is packed."""
-        pairs = (p.kernel, p.stride, p.padding, p.dilation)
-        numbers = [p.channels, p.height, p.width, p.out_height, p.out_width, *(n for pair in pairs for n in pair)]
-        self.line(f"const Windows windows{{{', '.join(map(str, numbers))}}};")
-        total, each = volume(c.batch) * p.channels, p.plane_elements() // p.channels
-        self.open(f"parallel({total}, 1, threads_for({total * each}, {GRAIN}), "
-                  "[=](i64 begin, i64 end, int) NOINLINE")
-        self.open("for (i64 k = begin; k < end; ++k)")
-        self.line(f"const i64 batch = k / {p.channels}, channel = k % {p.channels};")
-        start = f"{self._pointer(p.buffer)} + {p.offset}{self._at_batch(c, p.batch)} + channel * {p.height * p.width}"
-        self.line(f"deal_planes(windows, {start}, workspace + k * {each});")
-        self.close()
-        self.close("});")
+    def _matrix(self, buffer: str, offset: int, line: int, depth: int, batch: tuple[int, ...]) -> str:
+        return f"{{{self._pointer(buffer)} + {offset}, {line}, {depth}, {{{_list(_filled(batch, 0))}}}}}"
 
     # ------------------------------------------------------------ what is fused behind
     def _body(self) -> None:
@@ -130,3 +107,15 @@ class ContractionKernel(CppKernel):
             for n in self._sums:
                 self.emitted[n] = Emitted(name, True, self._paired)
         super()._emit(stage, changing)
+
+
+def _filled(values: Sequence[ix.Index], fill: int) -> list[ix.Index]:
+    return [*[fill] * (MAX_BATCH_DIMS - len(values)), *values]
+
+
+def _list(values: Sequence[ix.Index]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

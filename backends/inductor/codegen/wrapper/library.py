@@ -11,6 +11,7 @@ import torch.fx
 from torch.fx import Node
 
 from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor.program import (
     BufferRef,
     BufferSpec,
@@ -77,16 +78,8 @@ def describe(node: Node) -> str:
     """The operation and the user's line that it comes from, for comments."""
     name = str(node.target).removeprefix("aten.").removesuffix(".default")
     name = name if isinstance(node.target, torch._ops.OpOverload) else getattr(node.target, "__name__", name)
-    line = source_line(node)
+    line = user_line(node)
     return f"{name}  # {line}" if line else name
-
-
-def source_line(node: Node) -> str:
-    """The last line of the user's stack at the call in the captured graph, or ""."""
-    origin = node.meta.get("origin")
-    trace = origin.stack_trace if origin is not None else None
-    lines = [line.strip() for line in (trace or "").strip().splitlines() if line.strip()]
-    return lines[-1] if lines else ""
 
 
 def _has_parts(node: Any) -> bool:

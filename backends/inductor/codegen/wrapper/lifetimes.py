@@ -33,7 +33,7 @@ class Plan:
 
 def plan_memory(program: Program) -> Plan:
     """Lifetimes and reuse for a program."""
-    owner = _owners(program)
+    owner = owners(program)
     last_read = _last_reads(program)
     pinned = {owner.get(n, n) for n in (*program.inputs, *program.constants)}
     pinned |= {owner[name] for name in program.outputs if isinstance(name, str)}
@@ -75,7 +75,7 @@ def plan_memory(program: Program) -> Plan:
     return Plan(reuse, drop_after)
 
 
-def _owners(program: Program) -> dict[str, str]:
+def owners(program: Program) -> dict[str, str]:
     """For each name the name whose memory it may share."""
     owner = {name: name for name in (*program.inputs, *program.constants)}
     for step in program.steps:

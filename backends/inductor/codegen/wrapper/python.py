@@ -29,6 +29,7 @@ from dynamo_lite.backends.aot.graph import (
 from dynamo_lite.backends.inductor import _runtime
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, plan_memory
+from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.program import (
     BufferRef,
     BufferSpec,
@@ -104,7 +105,7 @@ def write_wrapper(
         inference: make results under inference mode.
         allocate: whether entries can make the tensors that they write.
     """
-    return _Writer(program, recipes, allocate).write(no_grad, no_autocast, inference)
+    return _Writer(written_in_place(program), recipes, allocate).write(no_grad, no_autocast, inference)
 
 
 class _Writer:
@@ -291,9 +292,9 @@ class _Writer:
         self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(made.values()), work >= GIL_WORK))
         target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
         self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
-        for name in dict.fromkeys(overwritten):
-            bump = self._bind("increment_version", torch.autograd.graph.increment_version)
-            self._line(f"{bump}({self._variable(name)})")
+        if overwritten:
+            bump = self._bind("increment_version", torch._C._increment_version)
+            self._line(f"{bump}({_tuple_of([self._variable(name) for name in dict.fromkeys(overwritten)])})")
         results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
         alone = whole and not overwritten and tensors == [self._variable(name) for name in program.inputs]
         self._direct = alone and bool(made) and list(made) == [

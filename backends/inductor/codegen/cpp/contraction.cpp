@@ -1,0 +1,223 @@
+// The loops of contraction.h.
+//
+// Columns of the right operand are packed in panels, [k][column], so that the innermost loop reads them in order; the left
+// operand stays where it is, one element at a time spread over a vector. A tile of ROWS x panel results is held in registers
+// while k runs. This is the scheme of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008) with the
+// left operand unpacked: its rows are read as streams, once. No result depends on how many threads there are.
+#if defined(__AVX512F__)
+constexpr int CL = 16, CV = 4, ROWS = 6;
+#elif defined(__AVX2__)
+constexpr int CL = 8, CV = 2, ROWS = 6;
+#else
+constexpr int CL = 4, CV = 2, ROWS = 4;
+#endif
+constexpr int panel = CL * CV;
+constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
+constexpr i64 chunk_depth = 1024;  // so much of a panel stays in the second cache
+constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
+constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
+typedef vec<float, CL> fvec;
+#define INLINE_LAMBDA __attribute__((always_inline))
+
+// rows <= R; those beyond are computed again from the last. `add`: to what the tile holds.
+template <int R, int V> NOINLINE void tile_product(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add) {
+    const float* at[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) at[r] = left + (r < rows ? r : rows - 1) * line;
+    for (i64 from = 0; from < depth; from += chain) {
+        const i64 to = least(from + chain, depth);
+        fvec sum[R][V];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) sum[r][v] = fvec{};
+        for (i64 k = from, i = from * step; k < to; ++k, i += step) {
+            fvec x[V];
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) x[v] = load<CL>(right + k * panel + v * CL, full());
+#pragma GCC unroll 8
+            for (int r = 0; r < R; ++r) {
+                const fvec w = bc<CL>(at[r][i]);
+#pragma GCC unroll 4
+                for (int v = 0; v < V; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
+            }
+        }
+        const bool more = add || from > 0;
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) {
+                float* const p = tile + r * panel + v * CL;
+                store<CL>(p, more ? load<CL>(p, full()) + sum[r][v] : sum[r][v], full());
+            }
+    }
+}
+typedef void Tile(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add);
+// By how many rows and vectors of columns there are.
+static Tile* tile_for(int rows, int vectors) {
+    if (vectors == CV) {
+        if (rows <= 2) return tile_product<2, CV>;
+        return rows <= 4 ? tile_product<4, CV> : tile_product<ROWS, CV>;
+    }
+    if (vectors == 1) return tile_product<ROWS, 1>;
+    if constexpr (CV > 2) return vectors == 2 ? tile_product<ROWS, 2> : tile_product<ROWS, 3>;
+    return tile_product<ROWS, CV>;
+}
+
+// ------------------------------------------------------------------ packing
+// Neighbouring columns are neighbours in memory.
+static void pack_lines(const float* p, i64 step, i64 depth, int columns, float* to) {
+    for (i64 k = 0; k < depth; ++k, p += step, to += panel) {
+        if (k + ahead < depth)
+            for (int c = 0; c < columns; c += 16) __builtin_prefetch(p + ahead * step + c);
+        for_lanes<CL>(0, columns, [&](i64 c, auto m) INLINE_LAMBDA { store<CL>(to + c, load<CL>(p + c, m), full()); });
+    }
+}
+// Neighbouring elements of a column are.
+static void pack_columns(const float* p, i64 line, i64 depth, int columns, float* to) {
+    fvec tile[CL];
+    for_lanes<CL>(0, columns, [&](i64 c, auto alive_columns) INLINE_LAMBDA {
+        for_lanes<CL>(0, depth, [&](i64 k, auto alive_depth) INLINE_LAMBDA {
+            load_tile<CL>(tile, p + c * line + k, line, alive_depth, alive_columns);
+            for (int j = 0; j < alive(alive_depth, CL); ++j) store<CL>(to + (k + j) * panel + c, tile[j], full());
+        });
+    });
+}
+// Nothing is.
+static void pack_elements(const float* p, i64 line, i64 step, i64 depth, int columns, float* to) {
+    for (i64 k = 0; k < depth; ++k, to += panel)
+        for (int c = 0; c < panel; ++c) to[c] = c < columns ? p[c * line + k * step] : 0.0f;
+}
+// The tile with rows and columns exchanged; `from` has lines of `panel`, `to` of `block`.
+static void transpose_tile(const float* from, int rows, int columns, float* to) {
+    fvec tile[CL];
+    for (int r = 0; r < rows; r += CL)
+        for (int c = 0; c < columns; c += CL) {
+            load_tile<CL>(tile, from + r * panel + c, panel, full(), full());
+#pragma GCC unroll 16
+            for (int j = 0; j < CL; ++j) store<CL>(to + (c + j) * block + r, tile[j], full());
+        }
+}
+
+// ------------------------------------------------------------------ windows
+// One channel of an image as planes: padded, and its rows and columns dealt out by their classes modulo the stride, so that
+// neighbouring windows see neighbours.
+struct Planes {
+    i64 height, width, each, channel;  // of a plane; its elements; those of all planes of a channel
+};
+static Planes planes_of(const Windows& w) {
+    const i64 height = w.out_height + (w.kernel_h - 1) * w.dilation_h / w.stride_h;
+    const i64 width = w.out_width + (w.kernel_w - 1) * w.dilation_w / w.stride_w;
+    return {height, width, height * width, height * width * w.stride_h * w.stride_w};
+}
+static void deal_planes(const Windows& w, const Planes& planes, const float* p, float* to) {
+    for (i64 class_h = 0; class_h < w.stride_h; ++class_h)
+        for (i64 class_w = 0; class_w < w.stride_w; ++class_w)
+            for (i64 y = 0; y < planes.height; ++y, to += planes.width) {
+                const i64 in_y = y * w.stride_h + class_h - w.pad_h, shift = class_w - w.pad_w;
+                i64 x = 0, last = 0;
+                if (in_y >= 0 && in_y < w.height) {
+                    const float* line = p + in_y * w.width;
+                    const i64 first = shift >= 0 ? 0 : (-shift + w.stride_w - 1) / w.stride_w;
+                    last = least(planes.width, (w.width - shift + w.stride_w - 1) / w.stride_w);
+                    for (; x < least(first, planes.width); ++x) to[x] = 0;
+                    if (w.stride_w == 1)
+                        for (; x < last; ++x) to[x] = line[x + shift];
+                    else if (w.stride_w == 2)
+                        for (; x < last; ++x) to[x] = line[x * 2 + shift];
+                    else
+                        for (; x < last; ++x) to[x] = line[x * w.stride_w + shift];
+                }
+                for (; x < planes.width; ++x) to[x] = 0;
+            }
+}
+// Columns [begin, begin + columns): what the window sees at those places. Whole vectors are copied: what goes beyond a piece of
+// a line is overwritten by the next copy, what goes beyond the panel is slack.
+static void pack_windows(const Windows& w, const Planes& planes, const float* p, i64 begin, int columns, float* to) {
+    int copies = 0, at[panel];
+    i64 from[panel];
+    for (int c = 0; c < columns;) {
+        const i64 y = (begin + c) / w.out_width, x = (begin + c) % w.out_width;
+        const int piece = (int)least(w.out_width - x, columns - c);
+        for (int j = 0; j < piece; j += CL) at[copies] = c + j, from[copies++] = y * planes.width + x + j;
+        c += piece;
+    }
+    for (i64 channel = 0; channel < w.channels; ++channel, p += planes.channel)
+        for (i64 kh = 0; kh < w.kernel_h; ++kh)
+            for (i64 kw = 0; kw < w.kernel_w; ++kw, to += panel) {
+                const i64 y = kh * w.dilation_h, x = kw * w.dilation_w;
+                const float* here = p + (y % w.stride_h * w.stride_w + x % w.stride_w) * planes.each + y / w.stride_h * planes.width + x / w.stride_w;
+                for (int i = 0; i < copies; ++i) store<CL>(to + at[i], load<CL>(here + from[i], full()), full());
+            }
+}
+
+// ------------------------------------------------------------------ the loops
+static i64 at_batch(const Contraction& c, const Matrix& operand, i64 batch) {
+    const i64 last = batch % c.batches[2], rest = batch / c.batches[2];
+    return rest / c.batches[1] * operand.batch[0] + rest % c.batches[1] * operand.batch[1] + last * operand.batch[2];
+}
+
+extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contraction* contraction, Finish* finish, const void* context) {
+    const Contraction& c = *contraction;
+    const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
+    const i64 across = (c.columns + panel - 1) / panel, panels = batches * across, one = c.depth * panel + CL;
+    const i64 blocks = (c.rows + block - 1) / block;
+    float* workspace = c.workspace;
+    const bool windows = c.right.depth == 0;
+    const Planes planes = windows ? planes_of(c.windows) : Planes{};
+    const float* const images = workspace;
+    if (windows) {
+        const i64 channels = c.windows.channels, total = batches * channels;
+        parallel(total, 1, c.threads, [=, &c](i64 begin, i64 end, int) {
+            for (i64 k = begin; k < end; ++k)
+                deal_planes(c.windows, planes, c.right.p + at_batch(c, c.right, k / channels) + k % channels * c.windows.height * c.windows.width,
+                            (float*)images + k * planes.channel);
+        });
+        workspace += total * planes.channel + 16;
+    }
+    const auto columns_of = [=, &c](i64 p) { return (int)least(panel, c.columns - p % across * panel); };
+    const auto pack = [=, &c](i64 p, float* to) {
+        const i64 batch = p / across, first = p % across * panel;
+        const int columns = columns_of(p);
+        if (windows) return pack_windows(c.windows, planes, images + batch * c.windows.channels * planes.channel, first, columns, to);
+        const float* from = c.right.p + at_batch(c, c.right, batch) + first * c.right.line;
+        if (c.right.line == 1) pack_lines(from, c.right.depth, c.depth, columns, to);
+        else if (c.right.depth == 1) pack_columns(from, c.right.line, c.depth, columns, to);
+        else pack_elements(from, c.right.line, c.right.depth, c.depth, columns, to);
+    };
+    const auto rows_of = [=, &c](i64 p, i64 b, const float* right) {
+        alignas(64) float tile[block * panel], turned[panel * block];
+        const i64 batch = p / across, c0 = p % across * panel, r0 = b * block;
+        const int columns = columns_of(p), rows = (int)least(block, c.rows - r0), vectors = (columns + CL - 1) / CL;
+        const float* from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
+        for (i64 k = 0; k < c.depth; k += chunk_depth)
+            for (int r = 0; r < rows; r += ROWS) {
+                const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
+                tile_for(alive_rows, vectors)(from + r * c.left.line + k * c.left.depth, c.left.line, c.left.depth, alive_rows, right + k * panel,
+                                              least(chunk_depth, c.depth - k), tile + r * panel, k > 0);
+            }
+        if (c.transposed) {
+            transpose_tile(tile, rows, columns, turned);
+            finish(context, batch, c0, c0 + columns, r0, r0 + rows, turned, block);
+        } else {
+            finish(context, batch, r0, r0 + rows, c0, c0 + columns, tile, panel);
+        }
+    };
+    if (c.share) {
+        parallel(panels, 1, c.threads, [=](i64 begin, i64 end, int) {
+            for (i64 p = begin; p < end; ++p) pack(p, workspace + p * one);
+        });
+        parallel(blocks, 1, c.threads, [=](i64 begin, i64 end, int) {
+            for (i64 b = begin; b < end; ++b)
+                for (i64 p = 0; p < panels; ++p) rows_of(p, b, workspace + p * one);
+        });
+    } else {
+        parallel(panels, 1, c.threads < c.slots ? c.threads : c.slots, [=](i64 begin, i64 end, int thread) {
+            float* const mine = workspace + thread * one;
+            for (i64 p = begin; p < end; ++p) {
+                pack(p, mine);
+                for (i64 b = 0; b < blocks; ++b) rows_of(p, b, mine);
+            }
+        });
+    }
+}

@@ -1,0 +1,256 @@
+"""Convolutions as sums of products that a template computes on eager's own layout, so that what follows (bias, batch
+norm, activation, residual) is computed on the tiles.
+
+Nothing is packed ahead: weights are read where they are at every call, so no change of them can be missed. Float32, one
+or two spatial dims, contiguous; the rest is the library's. A depthwise convolution is a few products an element: an
+expression over the padded input, in the loops of whatever it is fused with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, suits
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, reindexed, shape_vars
+from dynamo_lite.backends.inductor.lowering.views import reshaped
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+# With fewer output channels in a group the tiles' rows are mostly idle, and packing is most of the work.
+MIN_CHANNELS = 4
+# Fewer results in a row than this leave most of a vector idle.
+MIN_COLUMNS = 8
+# The taps of a depthwise convolution stand in the text one by one.
+MAX_TAPS = 49
+
+
+@register_lowering(aten.convolution.default)
+def convolution(
+    g: GraphLowering,
+    input: TensorValue,
+    weight: TensorValue,
+    bias: TensorValue | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Any:
+    spatial = input.ndim - 2
+    if transposed or spatial not in (1, 2) or not suits(input, weight, *([] if bias is None else [bias])):
+        return NotImplemented
+    window = _Window(input, weight, stride, padding, dilation, groups)
+    out_shape = window.result(spatial)
+    wanted = g.wanted_stride(out_shape)
+    if wanted is None or not _same(out_shape, wanted, ix.contiguous_strides(out_shape)):
+        return NotImplemented
+    if window.depthwise:
+        out = _depthwise(g, input, weight, window, spatial)
+    elif window.columns >= MIN_COLUMNS and window.group_out >= MIN_CHANNELS:
+        out = _grouped(g, input, weight, window, spatial)
+    else:
+        return NotImplemented
+    if bias is not None:
+        out = plus(g, out, reshaped(g, bias, (1, -1, *(1,) * spatial)))
+    return out
+
+
+class _Window:
+    """The sizes of a convolution, in two spatial dims."""
+
+    def __init__(
+        self,
+        input: TensorValue,
+        weight: TensorValue,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        groups: int,
+    ):
+        spatial = input.ndim - 2
+        self.batch, channels, *size = (int(n) for n in input.shape)  # type: ignore[arg-type]
+        out, self.group_in, *kernel = (int(n) for n in weight.shape)  # type: ignore[arg-type]
+        self.groups = groups
+        self.channels, self.group_out = channels, out // groups
+
+        def pair(values: Sequence[int], fill: int) -> tuple[int, int]:
+            values = list(values) * spatial if len(values) == 1 else list(values)
+            return (fill, values[0]) if spatial == 1 else (values[0], values[1])
+
+        self.height, self.width = pair(size, 1)
+        self.kernel = pair(kernel, 1)
+        self.stride, self.padding, self.dilation = pair(stride, 1), pair(padding, 0), pair(dilation, 1)
+        self.out_height, self.out_width = (
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, k, s, p, d in zip(
+                (self.height, self.width), self.kernel, self.stride, self.padding, self.dilation
+            )
+        )
+
+    @property
+    def columns(self) -> int:
+        return self.out_height * self.out_width
+
+    @property
+    def depth(self) -> int:
+        return self.group_in * math.prod(self.kernel)
+
+    @property
+    def depthwise(self) -> bool:
+        return self.group_in == 1 and self.groups > 1 and math.prod(self.kernel) <= MAX_TAPS
+
+    @property
+    def plain(self) -> bool:
+        """Whether every pixel is a column as it stands."""
+        return self.kernel == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
+
+    def result(self, spatial: int) -> tuple[int, ...]:
+        return (self.batch, self.groups * self.group_out, *(self.out_height, self.out_width)[-spatial:])
+
+
+def _same(shape: Sequence[int], a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return all(x == y for n, x, y in zip(shape, a, b) if n != 1)
+
+
+def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
+    """``x`` in memory, its last ``dims`` dims contiguous."""
+    operand = Operand(g, x)
+    strides = ix.contiguous_strides(x.shape)
+    if not _same(operand.shape[-dims:], operand.stride[-dims:], strides[-dims:]):
+        copy = TensorValue(x.shape, x.dtype, x.node, strides, x.device)
+        g.realize(copy, fresh=True)
+        operand = Operand(g, copy)
+    return operand
+
+
+# ---------------------------------------------------------------- sums over channels
+def _grouped(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int) -> TensorValue:
+    image = _contiguous(g, input, spatial)
+    if image.stride[1] != w.height * w.width:
+        image = _contiguous(g, input, input.ndim)
+    filters = _contiguous(g, weight, weight.ndim)
+    sizes = (w.batch, w.groups, w.group_out, w.out_height, w.out_width)
+    n, group, channel, y, x = shape_vars(sizes)
+    taps = [dim_var(5 + at, size) for at, size in enumerate((w.group_in, *w.kernel))]
+    c, kh, kw = taps
+    out_channel = ix.add(ix.mul(group, w.group_out), channel)
+    a = g.ops.load(
+        filters.buffer,
+        ix.add(ix.dot((out_channel, *taps), (w.depth, w.depth // w.group_in, w.kernel[1], 1)), filters.offset),
+        torch.float32,
+    )
+    in_channel = ix.add(ix.mul(group, w.group_in), c)
+    b = _pixel(g, image, w, n, in_channel, (y, x), (kh, kw))
+    per_group = w.group_in * w.height * w.width
+    outer = [s for s, size in zip((image.stride[0], per_group), sizes[:2]) if size != 1]
+    left = Matrix(
+        filters.buffer,
+        filters.offset,
+        tuple(s for s, size in zip((0, w.group_out * w.depth), sizes[:2]) if size != 1),
+        w.depth,
+        1,
+    )
+    right: Matrix | Patches
+    if w.plain:
+        right = Matrix(image.buffer, image.offset, tuple(outer), 1, w.height * w.width)
+    else:
+        right = Patches(
+            image.buffer,
+            image.offset,
+            tuple(outer),
+            w.group_in,
+            w.height,
+            w.width,
+            w.out_height,
+            w.out_width,
+            w.kernel,
+            w.stride,
+            w.padding,
+            w.dilation,
+        )
+    contraction = Contraction(
+        loop_vars((n, group)), loop_vars((channel,)), loop_vars((y, x)), w.depth, left, right, False
+    )
+    return emit_product(g, w.result(spatial), sizes, contraction, a, b, loop_vars(taps))
+
+
+def _pixel(
+    g: GraphLowering,
+    image: Operand,
+    w: _Window,
+    batch: ix.Index,
+    channel: ix.Index,
+    place: tuple[ix.Index, ix.Index],
+    tap: tuple[ix.Index, ix.Index],
+) -> Node:
+    """What the kernel's tap sees: an element of the input, or 0 in the padding."""
+    at = []
+    for p, t, s, pad, d in zip(place, tap, w.stride, w.padding, w.dilation):
+        at.append(ix.add(ix.add(ix.mul(p, s), ix.mul(t, d)), -pad))
+    index = ix.dot((batch, channel, *at), (image.stride[0], w.height * w.width, w.width, 1))
+    node = g.ops.load(image.buffer, ix.add(index, image.offset), torch.float32)
+    zero = g.ops.const(0.0, torch.float32)
+    for where, size, pad in zip(at, (w.height, w.width), w.padding):
+        if pad:
+            node = g.ops.op("where", g.ops.inside(where, 0, size), node, zero)
+    return node
+
+
+# ---------------------------------------------------------------- depthwise
+def _depthwise(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int) -> TensorValue:
+    """One product for each tap, over a padded copy of the input whose rows and columns are dealt out by their classes
+    modulo the stride, so that every tap reads neighbours."""
+    image = _contiguous(g, input, spatial)
+    if image.stride[1] != w.height * w.width:
+        image = _contiguous(g, input, input.ndim)
+    (sh, sw), (dh, dw) = w.stride, w.dilation
+    height = w.out_height + (w.kernel[0] - 1) * dh // sh
+    width = w.out_width + (w.kernel[1] - 1) * dw // sw
+    planes = _padded(g, image, w, (w.batch, w.channels, sh * height, sw * width))
+    shape = (w.batch, w.channels, sh, sw, height, width)
+    if (sh, sw) != (1, 1):
+        n, c, ph, pw, y, x = shape_vars(shape)
+        place = (n, c, ix.add(ix.mul(y, sh), ph), ix.add(ix.mul(x, sw), pw))
+        planes = TensorValue(shape, torch.float32, reindexed(g.ops, planes, place))
+        g.realize(planes, fresh=True)
+    filters = Operand(g, weight)
+    out_shape = (w.batch, w.groups * w.group_out, w.out_height, w.out_width)
+    n, c, y, x = shape_vars(out_shape)
+    source = c if w.group_out == 1 else ix.floordiv(c, w.group_out)
+    total: Node | None = None
+    for kh in range(w.kernel[0]):
+        for kw in range(w.kernel[1]):
+            at = (n, source, kh * dh % sh, kw * dw % sw, ix.add(y, kh * dh // sh), ix.add(x, kw * dw // sw))
+            pixel = g.ops.load(planes.node.attr[0], ix.dot(at, ix.contiguous_strides(shape)), torch.float32)
+            taps = (c, 0, kh, kw) if spatial == 2 else (c, 0, kw)
+            factor = g.ops.load(filters.buffer, ix.add(ix.dot(taps, filters.stride), filters.offset), torch.float32)
+            total = g.ops.op("mul", pixel, factor) if total is None else g.ops.op("fma", pixel, factor, total)
+    assert total is not None
+    out = TensorValue(out_shape, torch.float32, total)
+    return out if spatial == 2 else reshaped(g, out, w.result(1))
+
+
+def _padded(g: GraphLowering, image: Operand, w: _Window, shape: tuple[int, int, int, int]) -> TensorValue:
+    """The input with its padding, and zeros up to ``shape``, in memory."""
+    n, c, y, x = shape_vars(shape)
+    at = [ix.add(v, -pad) for v, pad in zip((y, x), w.padding)]
+    index = ix.dot((n, c, *at), (image.stride[0], w.height * w.width, w.width, 1))
+    node = g.ops.load(image.buffer, ix.add(index, image.offset), torch.float32)
+    zero = g.ops.const(0.0, torch.float32)
+    for where, size in zip(at, (w.height, w.width)):
+        node = g.ops.op("where", g.ops.inside(where, 0, size), node, zero)
+    padded = TensorValue(shape, torch.float32, node)
+    g.realize(padded)
+    return padded

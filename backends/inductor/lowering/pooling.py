@@ -1,0 +1,79 @@
+"""Maxima over windows that may overlap: first along the columns of the image, then along its rows, so that a window of
+k x k costs 2k comparisons. What lies in the padding is less than everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, reindexed, shape_vars
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+aten = torch.ops.aten
+
+# The taps of a window stand in the text one by one.
+MAX_TAPS = 16
+
+
+@register_lowering(aten.max_pool2d_with_indices.default)
+def max_pool2d(
+    g: GraphLowering,
+    self: TensorValue,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> Any:
+    result = g.results()[0]
+    if g.is_read(1) or not self.dtype.is_floating_point or not result.is_contiguous():
+        return NotImplemented
+    if not all(isinstance(n, int) and n for n in (*self.shape, *result.shape)):
+        return NotImplemented
+    kernel, pad, dilated = _pair(kernel_size), _pair(padding), _pair(dilation)
+    step = _pair(stride) if stride else kernel
+    if max(kernel) > MAX_TAPS:
+        return NotImplemented
+    g.realize_if_dear(self)
+    out = self
+    for dim in (-2, -1):
+        out = _along(g, out, out.ndim + dim, int(result.shape[dim]), kernel[dim], step[dim], pad[dim], dilated[dim])
+    indices = TensorValue(out.shape, torch.int64, g.ops.const(0, torch.int64))
+    return out, indices
+
+
+def _pair(values: Sequence[int] | int) -> tuple[int, int]:
+    values = [values] if isinstance(values, int) else list(values)
+    return (values[0], values[-1])
+
+
+def _along(
+    g: GraphLowering, x: TensorValue, dim: int, size: int, kernel: int, stride: int, padding: int, dilation: int
+) -> TensorValue:
+    """Maxima of windows along one dim, which then has ``size`` elements; in memory."""
+    if (kernel, stride, padding) == (1, 1, 0):
+        return x
+    length = x.shape[dim]
+    assert isinstance(length, int)
+    shape = (*x.shape[:dim], size, *x.shape[dim + 1 :])
+    indices = list(shape_vars(shape))
+    here = indices[dim]
+    least = g.ops.const(-math.inf, x.dtype)
+    best: Node | None = None
+    for tap in range(kernel):
+        at = ix.add(ix.mul(here, stride), tap * dilation - padding)
+        indices[dim] = at
+        value = g.ops.op("where", g.ops.inside(at, 0, length), reindexed(g.ops, x, indices), least)
+        best = value if best is None else g.ops.op("maximum", best, value)
+    assert best is not None
+    out = TensorValue(shape, x.dtype, best, ix.contiguous_strides(shape), x.device)
+    g.realize(out)
+    return out

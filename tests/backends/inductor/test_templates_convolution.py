@@ -1,0 +1,137 @@
+"""Convolutions and pooling as generated code: values against eager in double, layouts, fusion behind them."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+
+R = torch.randn
+conv1, conv2, pool = F.conv1d, F.conv2d, F.max_pool2d
+
+
+def check(fn, *args, kernels=None, library=0, exact=False):
+    torch.manual_seed(0)
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    with torch.no_grad():
+        got, want = dynamo_lite.compile(fn)(*args), fn(*args)
+        double = fn(*[a.double() if isinstance(a, torch.Tensor) else a for a in args])
+    assert got.stride() == want.stride() and got.shape == want.shape
+    if exact:
+        assert torch.equal(got, want)
+    error, theirs = ((x - double).abs().max().item() for x in (got, want))
+    assert error <= 3 * theirs + 1e-6, (error, theirs)
+    metrics = dynamo_lite.metrics()
+    assert sum(metrics["library_calls"].values()) == library, metrics["library_calls"]
+    if kernels is not None:
+        assert metrics["kernels"] == kernels
+
+
+CONVOLUTIONS = {
+    "3x3": (lambda x, w, b: F.relu(conv2(x, w, b, 1, 1)), R(2, 16, 14, 14), R(24, 16, 3, 3), R(24)),
+    "3x3, stride 2": (lambda x, w, b: F.relu(conv2(x, w, b, 2, 1)), R(2, 16, 15, 13), R(24, 16, 3, 3), R(24)),
+    "7x7, stride 2": (lambda x, w: F.relu(conv2(x, w, None, 2, 3)), R(1, 3, 64, 61), R(62, 3, 7, 7)),
+    "1x1": (lambda x, w: conv2(x, w), R(2, 16, 14, 14), R(24, 16, 1, 1)),
+    "1x1, padded": (lambda x, w: conv2(x, w, None, 1, 1), R(2, 16, 14, 14), R(24, 16, 1, 1)),
+    "1x1, stride 2": (lambda x, w: conv2(x, w, None, 2), R(2, 16, 14, 14), R(24, 16, 1, 1)),
+    "dilated": (lambda x, w: conv2(x, w, None, 1, 2, 2), R(2, 16, 14, 17), R(24, 16, 3, 3)),
+    "dilated, stride 3": (lambda x, w: conv2(x, w, None, 3, 4, 2), R(2, 16, 31, 37), R(24, 16, 3, 3)),
+    "everything differs": (lambda x, w: conv2(x, w, None, (2, 1), (0, 2), (1, 2)), R(1, 16, 20, 22), R(65, 16, 2, 3)),
+    "groups": (lambda x, w: conv2(x, w, None, 1, 1, 1, 4), R(2, 16, 14, 14), R(32, 4, 3, 3)),
+    "groups, 1x1": (lambda x, w, b: conv2(x, w, b, 1, 0, 1, 2), R(2, 16, 14, 14), R(32, 8, 1, 1), R(32)),
+    "one channel": (lambda x, w: conv2(x, w, None, 1, 1), R(2, 1, 14, 14), R(32, 1, 3, 3)),
+    "deep": (lambda x, w: conv2(x, w, None, 1, 1), R(1, 512, 7, 7), R(100, 512, 3, 3)),
+    "padding beyond the image": (lambda x, w: conv2(x, w, None, 1, 3), R(1, 8, 2, 2), R(9, 8, 5, 5)),
+    "one dim": (lambda x, w, b: conv1(x, w, b, 5), R(2, 16, 100), R(24, 16, 10), R(24)),
+    "one dim, padded": (lambda x, w, b: F.gelu(conv1(x, w, b, 1, 1)), R(2, 16, 101), R(24, 16, 3), R(24)),
+    "residual": (lambda x, w, y: F.relu(conv2(x, w, None, 1, 1) + y), R(2, 16, 14, 14), R(16, 16, 3, 3),
+                 R(2, 16, 14, 14)),
+    "batch norm": (lambda x, w, m, v, a, b: F.relu(F.batch_norm(conv2(x, w, None, 1, 1), m, v, a, b)),
+                   R(2, 16, 14, 14), R(24, 16, 3, 3), R(24), R(24).abs() + 0.1, R(24), R(24)),
+    "depthwise": (lambda x, w, b: F.hardswish(conv2(x, w, b, 1, 1, 1, 16)), R(2, 16, 14, 14), R(16, 1, 3, 3), R(16)),
+    "depthwise, 5x5, stride 2": (lambda x, w: conv2(x, w, None, 2, 2, 1, 16), R(2, 16, 15, 14), R(16, 1, 5, 5)),
+    "depthwise, twice as many": (lambda x, w: conv2(x, w, None, 1, 1, 1, 16), R(2, 16, 15, 14), R(32, 1, 3, 3)),
+    "depthwise, stride 1 and 2": (lambda x, w: conv2(x, w, None, (1, 2), 1, 2, 16), R(2, 16, 15, 14), R(16, 1, 3, 3)),
+    "depthwise of one pixel": (lambda x, w: conv2(x, w, None, 1, 1, 1, 16), R(2, 16, 1, 1), R(16, 1, 3, 3)),
+    "depthwise, one dim": (lambda x, w, b: conv1(x, w, b, 1, 1, 1, 16), R(2, 16, 100), R(16, 1, 3), R(16)),
+    "mean over the image": (lambda x, w: conv2(x, w, None, 1, 1).mean((2, 3)), R(1, 16, 7, 7), R(64, 16, 3, 3)),
+    "of a slice": (lambda x, w: conv2(x[:, 3:11], w, None, 1, 1), R(2, 16, 14, 14), R(24, 8, 3, 3)),
+    "of part of an image": (lambda x, w: conv2(x[:, :, 3:11, 2:], w, None, 1, 1), R(2, 16, 14, 14), R(24, 16, 3, 3)),
+    "of what was computed": (lambda x, w: conv2(x.relu() * 2, w, None, 1, 1), R(2, 16, 14, 14), R(24, 16, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name):
+    check(*CONVOLUTIONS[name])
+
+
+@pytest.mark.parametrize("simd", ["avx2", "scalar"])
+@pytest.mark.parametrize("name", ["3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1"])
+def test_narrower_vectors(name, simd):
+    with dynamo_lite.config.patch(cpp_simd=simd):
+        check(*CONVOLUTIONS[name])
+
+
+def test_what_follows_is_computed_on_the_tiles():
+    check(*CONVOLUTIONS["batch norm"], kernels=1)
+    check(*CONVOLUTIONS["residual"], kernels=1)
+
+
+def test_channels_last_goes_to_the_library():
+    check(lambda x, w: conv2(x, w, None, 1, 1), R(2, 16, 14, 14).to(memory_format=torch.channels_last),
+          R(24, 16, 3, 3), library=1)
+
+
+def test_a_changed_weight_is_seen():
+    conv = torch.nn.Conv2d(8, 9, 3)
+    compiled, x = dynamo_lite.compile(conv), R(1, 8, 9, 9)
+    with torch.no_grad():
+        compiled(x)
+        conv.weight.data[3, 5, 1, 1] += 1.0  # no version counter sees this
+        assert torch.allclose(compiled(x), conv(x), atol=1e-5)
+
+
+def test_gradients_of_a_small_network():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(8, 8, 3, groups=8), torch.nn.Conv2d(8, 12, 1), torch.nn.Flatten(), torch.nn.Linear(432, 10))
+    x = R(4, 3, 16, 16)
+    net(x).square().sum().backward()
+    want = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    net[1].reset_running_stats()
+    dynamo_lite.compile(net)(x).square().sum().backward()
+    for p, w in zip(net.parameters(), want):
+        assert torch.allclose(p.grad, w, rtol=1e-3, atol=1e-4 * w.abs().max().item() + 1e-5)
+
+
+POOLS = {
+    "3, stride 2, padded": lambda x: pool(x, 3, 2, 1),
+    "2": lambda x: pool(x, 2),
+    "3, stride 1": lambda x: pool(x, 3, 1, 1),
+    "everything differs": lambda x: pool(x, (3, 5), (2, 3), (1, 2), (2, 1), ceil_mode=True),
+    "beyond the end": lambda x: pool(x, 3, 2, 0, 1, True),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("shape", [(2, 5, 55, 77), (5, 56, 56), (1, 3, 9, 9)])
+def test_pools(name, shape):
+    check(POOLS[name], R(shape), exact=True)
+
+
+def test_pools_of_nans_and_infinities():
+    x = R(1, 2, 20, 40)
+    x[0, 0, 3, 5], x[0, 1, 7, 7], x[0, 1, :5] = float("nan"), float("inf"), -float("inf")
+    got, want = dynamo_lite.compile(POOLS["3, stride 2, padded"])(x), pool(x, 3, 2, 1)
+    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.nan_to_num(), want.nan_to_num())
+    half = R(1, 2, 20, 40).bfloat16()
+    assert torch.equal(dynamo_lite.compile(lambda x: pool(x, 2))(half), pool(half, 2))
+
+
+def test_indices_of_a_pool_come_from_the_library():
+    x = R(1, 2, 20, 40)
+    got = dynamo_lite.compile(lambda x: pool(x, 2, return_indices=True))(x)
+    assert all(torch.equal(a, b) for a, b in zip(got, pool(x, 2, return_indices=True)))
