@@ -1,6 +1,7 @@
 """Compiling again: what the log says about it, values that change from call to call, and when it stops."""
 from __future__ import annotations
 
+import enum
 import logging
 import re
 
@@ -88,6 +89,16 @@ def test_a_module_that_counts_its_calls():
 
 
 # ---------------------------------------------------------------- what the log says
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def shared():
+    x = torch.ones(3)
+    return x[:2], x[1:]
+
+
 CHANGES = [
     (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2).double(), 1),
      "x.dtype was torch.float32, is torch.float64"),
@@ -96,9 +107,22 @@ CHANGES = [
     (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2).requires_grad_(), 1), "x.requires_grad was False, is True"),
     (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2), 7), "k was 1, is 7"),
     (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2), 1.0), "k was 1, is 1.0"),
-    (lambda x, k: x * len(k), (torch.ones(2), [1]), (torch.ones(2), [1, 2]), "k had 1 elements, has 2"),
+    (lambda x, k: x * len(k), (torch.ones(2), [1]), (torch.ones(2), [1, 2]), "k had 1 element, has 2"),
     (lambda x, k: x * k["a"], (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1, "a": 2}), "k"),
     (lambda x, k: k(x), (torch.ones(2), abs), (torch.ones(2), torch.neg), "k was"),
+    (lambda x, k: x * k, (torch.ones(2), 1), (torch.ones(2, device="meta"), 1), "x.device was cpu, is meta"),
+    (lambda x, k: x + 1 if k is Color.RED else x, (torch.ones(2), Color.RED), (torch.ones(2), Color.BLUE),
+     "k was Color.RED, is Color.BLUE"),
+    (lambda x, k: x + 1 if k else x, (torch.ones(2), True), (torch.ones(2), False), "k was True, is False"),
+    (lambda x, k: k(x), (torch.ones(2), torch.relu), (torch.ones(2), torch.sin), "k was torch.relu, is torch.sin"),
+    (lambda x, k: x + sum(k.values()), (torch.ones(2), {"a": 1}), (torch.ones(2), {"b": 1}),
+     "k had the keys ['a'], has ['b']"),
+    (lambda x, k: x + sum(k.values()), (torch.ones(2), dict.fromkeys("abcdef", 1)),
+     (torch.ones(2), dict.fromkeys("abcdeg", 1)), "k had 6 keys, has 6: it has lost 'f' and gained 'g'"),
+    (lambda x, k: x + ("a" in k), (torch.ones(2), {"a": 1}), (torch.ones(2), {}), "k had the key 'a', has it no more"),
+    (lambda x, k: x + k.get("a", 0), (torch.ones(2), {}), (torch.ones(2), {"a": 1}), "k had no 'a', has 1"),
+    (lambda x, k: x + sum(k), (torch.ones(2), range(3)), (torch.ones(2), range(4)), "k was range(0, 3), is range("),
+    (lambda x, k: x.add_(1) + k, (torch.ones(2), torch.ones(2)), shared(), "x, k shared no memory, now some do"),
     (lambda x, k: x * k, (torch.ones(2), torch.ones(2)), (torch.ones(2), "a"[:0] or 3), "k was of type torch.Tensor"),
 ]
 
@@ -122,7 +146,7 @@ def test_state_of_torch(caplog):
     with torch.no_grad():
         compiled(torch.ones(2))
     (text,) = texts(caplog, "recompiles")
-    assert "grad mode was 1, is 0" in text and "to avoid it" in text
+    assert "grad mode was on, is off" in text and "to avoid it" in text
 
 
 def test_the_limit_is_said_once_and_counted(caplog):
@@ -245,3 +269,52 @@ def test_a_method_of_a_list_that_was_read_before_a_break():
         assert compiled(torch.ones(1) * k, items) == 2 * k
     assert [int(t) for t in items] == list(range(1, 13))
     assert log.counters()["recompiles"] <= 2
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = torch.nn.Dropout()
+
+    def forward(self, x):
+        return self.drop(x)
+
+
+def test_modules_are_named_by_their_class(caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
+    model = Scaled()
+    compiled = dynamo_lite.compile(model, backend="eager")
+    compiled(torch.ones(2))
+    model.eval()
+    compiled(torch.ones(2))
+    model.register_forward_hook(lambda *a: None)
+    compiled(torch.ones(2))
+    first, second = texts(caplog, "recompiles")
+    assert first.startswith("Scaled.forward (") and "module.drop.training was True, is False" in first
+    assert "module had no hooks, has some" in second
+
+
+def test_values_on_the_stack_have_the_names_that_the_program_gives_them(caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
+
+    def fn(x, items):
+        for item in items:
+            x = x + len(item)
+        return x
+
+    dynamo_lite.compile(fn, backend="eager")(torch.ones(1), (t for t in ("a", "bb")))
+    assert any("going on at line" in t and "item was 'a', is 'bb'" in t for t in texts(caplog, "recompiles"))
+
+
+def test_a_class_that_has_changed(caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
+
+    class Thing:
+        size = 2
+
+    compiled = dynamo_lite.compile(lambda x, t: x.new_zeros(t.size), backend="eager")
+    compiled(torch.ones(1), Thing())
+    Thing.size = 3
+    assert compiled(torch.ones(1), Thing()).shape == (3,)
+    (text,) = texts(caplog, "recompiles")
+    assert "Thing.size" in text

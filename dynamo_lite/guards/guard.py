@@ -44,7 +44,7 @@ def _short(value: Any) -> str:
 
 
 KINDS: dict[str, Kind] = {
-    "type_is": Kind(0, lambda cls: f"is exactly a {_type_name(cls)}"),
+    "type_is": Kind(0, lambda cls: f"is of type {_type_name(cls)}"),
     "is": Kind(0, lambda value: f"is {_short(value)}"),
     "is_not": Kind(0, lambda value: f"is not {_short(value)}"),
     "const": Kind(1, lambda value: f"== {_short(value)}"),

@@ -6,18 +6,23 @@ made for logs; nothing here decides anything.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .._guards import GLOBAL_STATE_FIELDS, GuardProgram, current_global_state, tensor_spec
+from .._guards import GLOBAL_STATE_FIELDS, MISSING, GuardProgram, current_global_state, tensor_spec
 
 Frame = tuple[tuple[Any, ...], Any, dict[str, Any], dict[str, Any]]
 
-_CHANGING_NUMBER = "pass a number that changes from call to call as a tensor"
+_CHANGING_NUMBER = ("a number that is only computed with costs no further compile; one that decides about sizes or "
+                    "branches should take few values, or come as a tensor")
 _CHANGING_SHAPE = "call with sizes that repeat (pad, or bucket by length)"
+_CHANGING_STATE = "call it under the same modes of torch (no_grad, autocast, ...) each time"
+_NEW_OBJECTS = "make it once, and pass that one each time"
+_KINDS_OF_DEVICES = {1: "cpu", 2: "cuda"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +49,10 @@ def explain_miss(program: GuardProgram, texts: Sequence[str], frame: Frame) -> M
         return _state_miss(step[1:])
     words = _WORDS.get(step[0])
     registers = _names(program.steps, texts)
+    if step[0] in _PLAIN_WORDS:
+        return Miss(*_PLAIN_WORDS[step[0]](texts[at]))
     if words is None or not isinstance(step[1], int) or step[1] not in registers:
-        return Miss(f"{texts[at]}: no longer")
+        return Miss(f"it no longer holds that {texts[at]}")
     return words(registers[step[1]], _value(program, at, step[1], frame), *step[2:])
 
 
@@ -58,11 +65,29 @@ def _value(program: GuardProgram, at: int, register: int, frame: Frame) -> Any:
     return GuardProgram([*loads, ("collect", register, 0)], 1, program.n_registers).check(*frame)[1][0]
 
 
+_SHOWN = (int, float, complex, str, bytes, type(None), types.ModuleType, torch.dtype, torch.device, torch.layout,
+          torch.memory_format, torch.Size)
+# Of these there is one for each value, so that passing "the same object" is no advice.
+_SINGLE = (bool, type(None), enum.Enum, type, torch.dtype, types.ModuleType)
+
+
+def _is_plain_container(value: Any) -> bool:
+    if type(value) in (range, slice):
+        return True
+    return type(value) in (tuple, list, set, frozenset) and all(isinstance(element, _SHOWN) for element in value)
+
+
 def _short(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor of {value.dtype}, shape {list(value.shape)}"
-    if isinstance(value, (int, float, complex, str, bytes, type(None), types.ModuleType, torch.dtype, torch.device)):
+    if isinstance(value, enum.Enum):
+        text = f"{type(value).__qualname__}.{value.name}"
+    elif isinstance(value, _SHOWN) or _is_plain_container(value):
         text = repr(value)
+    elif isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
+        module = getattr(value, "__module__", None) or ("torch" if "torch" in repr(value) or hasattr(
+            torch, value.__name__) else "")
+        text = f"{module}.{value.__name__}" if module not in ("", "builtins") else value.__qualname__
     elif isinstance(value, types.FunctionType):
         text = _function(value.__code__)
     elif isinstance(value, type):
@@ -83,31 +108,51 @@ def _function(code: types.CodeType) -> str:
 def _state_miss(before: tuple[Any, ...]) -> Miss:
     now = current_global_state()
     changed = [
-        f"torch's {field.replace('_', ' ')} was {old}, is {new}"
+        f"{_FIELDS.get(field, field.replace('_', ' '))} was {_setting(field, old)}, is {_setting(field, new)}"
         for field, old, new in zip(GLOBAL_STATE_FIELDS, before, now) if old != new
     ]
-    return Miss(", ".join(changed), "call it under the same modes of torch (no_grad, autocast, ...) each time")
+    return Miss("torch's " + ", ".join(changed), _CHANGING_STATE)
+
+
+_FIELDS = {"deterministic": "use_deterministic_algorithms", "autocast_cpu": "autocast on cpu",
+           "autocast_cuda": "autocast on cuda"}
+
+
+def _setting(field: str, value: Any) -> str:
+    """A field of torch's state in words; dtypes are numbers there."""
+    if "dtype" in field and isinstance(value, int):
+        return _SCALAR_TYPES.get(value, str(value))
+    return {0: "off", 1: "on"}.get(value, str(value)) if isinstance(value, int) else str(value)
+
+
+_SCALAR_TYPES = {5: "torch.float16", 6: "torch.float32", 7: "torch.float64", 15: "torch.bfloat16"}
 
 
 def _tensor_miss(name: str, value: Any, cls: type, *spec: Any) -> Miss:
     code, bits, device_type, device_index, shape, strides, requires_grad, _flags = spec
     if type(value) is not cls or not isinstance(value, torch.Tensor):
         return _type_miss(name, value, cls)
-    now = tensor_spec(value) if value.layout is torch.strided else None
-    if now is None:
+    if value.layout is not torch.strided:
         return Miss(f"{name} was a strided tensor, is {value.layout}")
+    device = _KINDS_OF_DEVICES.get(device_type, "another")
+    if value.device.type != device or (device_index or 0) != (value.device.index or 0):
+        before = f"{device}:{device_index}" if device_index else device
+        return Miss(f"{name}.device was {before}, is {value.device}", "keep the arguments on one device")
+    now = tensor_spec(value)
     if now[:2] != (code, bits):
         before = _dtype(code, bits)
         return Miss(f"{name}.dtype was {before}, is {value.dtype}", f"convert it to {before} first")
-    if now[2:4] != (device_type, device_index):
-        return Miss(f"{name}.device was another, is {value.device}", "keep the arguments on one device")
     if len(shape) != len(now[4]) or any(s is not None and s != n for s, n in zip(shape, now[4])):
         return Miss(f"{name}.shape was {list(shape)}, is {list(now[4])}", _CHANGING_SHAPE)
     if strides is not None and any(s is not None and s != n for s, n in zip(strides, now[5])):
         return Miss(f"{name}.stride() was {tuple(strides)}, is {now[5]}", "call .contiguous() on it first")
     if requires_grad is not None and value.requires_grad != requires_grad:
-        return Miss(f"{name}.requires_grad was {requires_grad}, is {value.requires_grad}")
-    return Miss(f"{name} was no view of another kind (conjugate, negative, inference) than it is")
+        return Miss(f"{name}.requires_grad was {requires_grad}, is {value.requires_grad}",
+                    "let all calls require gradients or none, with detach() or torch.no_grad()")
+    kinds = {"a conjugate view": value.is_conj(), "a negative view": value.is_neg(),
+             "an inference tensor": value.is_inference()}
+    is_now = ", ".join(kind for kind, holds in kinds.items() if holds)
+    return Miss(f"{name} was a tensor of another kind, is {is_now or 'a plain tensor'}")
 
 
 def _dtype(code: int, bits: int) -> str:
@@ -136,38 +181,108 @@ def _type_miss(name: str, value: Any, expected: type) -> Miss:
 
 
 def _is_miss(name: str, value: Any, expected: Any) -> Miss:
-    advice = "pass one object, made once" if type(value) is type(expected) else ""
-    return Miss(f"{name} was {_short(expected)}, is {_short(value)}", advice)
+    before, now = _short(expected), _short(value)
+    if before == now:
+        return Miss(f"{name} was {before}, is another such object", _NEW_OBJECTS)
+    again = type(value) is type(expected) and not isinstance(value, (*_SINGLE, types.BuiltinFunctionType))
+    return Miss(f"{name} was {before}, is {now}", _NEW_OBJECTS if again else "")
 
 
 def _code_miss(name: str, value: Any, expected: types.CodeType) -> Miss:
-    return Miss(f"{name} was {_function(expected)}, is {_short(value)}")
+    before, now = _function(expected), _short(value)
+    if before == now:
+        return Miss(f"{name} was {before}, is another function made there", _NEW_OBJECTS)
+    return Miss(f"{name} was {before}, is {now}")
 
 
 def _len_miss(name: str, value: Any, expected: int) -> Miss:
-    return Miss(f"{name} had {expected} elements, has {len(value)}")
+    return Miss(f"{name} had {expected} element{'' if expected == 1 else 's'}, has {len(value)}")
 
 
 def _empty_miss(name: str, value: Any, expected: bool) -> Miss:
-    return Miss(f"{name} was {'not ' if expected else ''}empty, has {len(value)} elements")
+    return Miss(f"{name} was {'not ' if expected else ''}empty, has {_counted(len(value), 'element')}")
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n or 'no'} {what}{'' if n == 1 else 's'}"
 
 
 def _keys_miss(name: str, value: Any, expected: Any) -> Miss:
-    return Miss(f"{name} had the keys {_short(list(expected))}, has {list(value)!s:.80}")
+    before, now = list(expected), list(value)
+    if max(len(before), len(now)) <= 4:
+        return Miss(f"{name} had the keys {before!r:.100}, has {now!r:.100}")
+    lost, gained = [k for k in before if k not in value], [k for k in now if k not in expected]
+    if not lost and not gained:
+        return Miss(f"{name} had the same keys in another order", "fill it in the same order each time")
+    changes = [f"{word} {', '.join(map(repr, keys[:3]))}{' and more' if len(keys) > 3 else ''}"
+               for word, keys in (("lost", lost), ("gained", gained)) if keys]
+    return Miss(f"{name} had {len(before)} keys, has {len(now)}: it has {' and '.join(changes)}")
 
 
 def _has_miss(name: str, value: Any, key: Any) -> Miss:
-    return Miss(f"{name} had {key!r}, has not")
+    return Miss(f"{name} had the key {key!r}, has it no more")
 
 
 def _lacks_miss(name: str, value: Any, key: Any) -> Miss:
-    return Miss(f"{name} had no {key!r}, has {_short(value.get(key)) if isinstance(value, dict) else 'one'}")
+    now = _short(dict.get(value, key)) if isinstance(value, dict) else "one"
+    return Miss(f"{name} had no {key!r}, has {now}")
 
 
+def _range_miss(name: str, value: Any, low: int, high: int) -> Miss:
+    if type(value) is not int:
+        return _type_miss(name, value, int)
+    lowest, highest = -(1 << 63), (1 << 63) - 1
+    wanted = f"was {low}" if low == high else f"was {high} or less" if low == lowest else (
+        f"was {low} or more" if high == highest else f"was between {low} and {high}")
+    return Miss(f"{name} {wanted}, is {value}", "each outcome of a comparison with it is compiled once")
+
+
+def _set_miss(name: str, value: Any, expected: Any) -> Miss:
+    return Miss(f"{name} was {set(expected)!r:.80}, is {set(value)!r:.80}")
+
+
+def _hooks_miss(name: str, value: Any, names: Any) -> Miss:
+    return Miss(f"{name} had no hooks, has some", "register hooks before the first call")
+
+
+def _attribute_miss(name: str, value: Any, attribute: str) -> Miss:
+    return Miss(f"{name} had no attribute {attribute!r}, has {_short(getattr(value, attribute, None))}")
+
+
+def _bound_miss(name: str, value: Any) -> Miss:
+    return Miss(f"{name} had no value yet, has one")
+
+
+def _class_miss(name: str, value: Any, pairs: Sequence[tuple[str, Any]]) -> Miss:
+    cls = value if isinstance(value, type) else type(value)
+    for attribute, before in pairs:
+        now = next((base.__dict__[attribute] for base in cls.__mro__ if attribute in base.__dict__), MISSING)
+        if now is not before:
+            what = "is gone" if now is MISSING else "is new" if before is MISSING else "is another"
+            return Miss(f"{_class(cls)}.{attribute} {what}", "change classes before the first call")
+    return Miss(f"the class {_class(cls)} has changed", "change classes before the first call")
+
+
+def _type_miss_or_class(name: str, value: Any, cls: type, pairs: Sequence[tuple[str, Any]]) -> Miss:
+    return _class_miss(name, cls, pairs) if type(value) is cls else _type_miss(name, value, cls)
+
+
+# Guards on several values, or on what is no value of the program: worded from the guard's own text.
+_PLAIN_WORDS: dict[str, Callable[[str], tuple[str, ...]]] = {
+    "disjoint": lambda text: (
+        f"{text.replace(' lie apart in memory', '').replace(' and ', ', ', 1)} shared no memory, now some do",
+        "pass copies, or pass views of one tensor each time"),
+    "memory_offset": lambda text: (f"tensors that share memory lie differently: it was that {text}",),
+    "not_same": lambda text: (f"two arguments are one object now: it was that {text}",),
+    "tensor_same": lambda text: (f"two arguments are different objects now: it was that {text}",),
+    "callable_eq": lambda text: (f"a setting has changed: it was {text}",),
+}
 _WORDS: dict[str, Callable[..., Miss]] = {
     "tensor": _tensor_miss,
     "const": _const_miss,
     "tensor_data": _data_miss,
+    "class_version": _class_miss,
+    "type_version": _type_miss_or_class,
     "type_is": _type_miss,
     "is": _is_miss,
     "code_is": _code_miss,
@@ -176,4 +291,9 @@ _WORDS: dict[str, Callable[..., Miss]] = {
     "dict_keys": _keys_miss,
     "dict_has": _has_miss,
     "dict_lacks": _lacks_miss,
+    "int_range": _range_miss,
+    "set_items": _set_miss,
+    "no_hooks": _hooks_miss,
+    "lacks_attr": _attribute_miss,
+    "cell_empty": _bound_miss,
 }
