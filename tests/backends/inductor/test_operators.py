@@ -88,3 +88,32 @@ def test_out_of_operators_that_resize_memory_of_their_own(fn):
     got = dynamo_lite.compile(fn)(x, other)
     torch.testing.assert_close(got, want)
     assert not dynamo_lite.metrics()["fallbacks"]
+
+
+SPECIAL = [float("nan"), float("inf"), -float("inf"), 3e9, -3e9, 1e19, -1e19, -1.5, 256.7, 65536.5, -129.2, 2.0**31,
+           -(2.0**31) - 1, 9.3e18, 1e30, 127.9, 128.1, -0.5]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("copies", [1, 5])
+def test_casts_out_of_range_do_what_this_processor_does(dtype, copies):
+    x = torch.tensor(SPECIAL * copies).to(dtype)
+    kinds = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool]
+    check(lambda x: [x.to(d) for d in kinds], x)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int8])
+def test_integer_division(dtype):
+    info = torch.iinfo(dtype)
+    x = torch.tensor([info.min, -7, 7, 5, -5, 0, info.max], dtype=dtype)
+    y = torch.tensor([3, -3, 2, -2, 1, 7, -4], dtype=dtype)
+    check(lambda x, y: (
+        x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc"), x // -3, x % -3, x // 4, x << 2, x >> 1,
+        -x, x * x, x.abs(), torch.sign(x)), x, y)
+
+
+def test_division_by_zero_of_integers_raises_as_in_eager():
+    fn = dynamo_lite.compile(lambda x, y: x // y + 1)
+    assert torch.equal(fn(torch.tensor([4, 6]), torch.tensor([2, 3])), torch.tensor([3, 3]))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        fn(torch.tensor([4, 6]), torch.tensor([2, 0]))
