@@ -204,7 +204,7 @@ def saved_tensors_hooks_suspended() -> Iterator[None]:
 
 @functools.cache
 def _has_effects(func: Any) -> bool:
-    return func._schema.is_mutable or _draws_random(func)
+    return func._schema.is_mutable or _draws_random(func) or func in _CHECKS
 
 
 @functools.cache
@@ -215,6 +215,9 @@ def _draws_random(func: Any) -> bool:
 # Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
 # runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
 _SAME_METADATA = {torch.ops.aten.relu.default: torch.ops.aten.neg.default}
+
+# Operators that raise, or do nothing.
+_CHECKS = frozenset({torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
 
 # Operators that update running statistics without saying so in their schema, where their argument `training` is true.
 _TRAINING_ARGUMENT = 5

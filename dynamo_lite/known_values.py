@@ -24,7 +24,10 @@ _aten = torch.ops.aten
 _FACTORIES = frozenset({
     _aten.arange.default, _aten.arange.start, _aten.arange.start_step, _aten.full.default, _aten.zeros.default,
     _aten.ones.default, _aten.scalar_tensor.default, _aten.eye.default, _aten.linspace.default,
+    _aten.empty.memory_format,
 })
+# What makes a tensor of the program out of one that Python has just made of numbers.
+_LIFTS = frozenset({_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.default})
 # What depends on how the tensor lies in memory, which the elements do not tell.
 _OF_MEMORY = frozenset({_aten.as_strided.default, _aten.as_strided_.default, _aten.set_.source_Tensor})
 _NOT_FOLLOWED = object()
@@ -79,9 +82,10 @@ class KnownValues:
         """The operation's result from elements; views of known memory are views of the elements."""
         if torch.Tag.nondeterministic_seeded in func.tags or func in _OF_MEMORY:
             return _NOT_FOLLOWED
-        if not fakes and func not in _FACTORIES:
-            return _NOT_FOLLOWED
-        if any(self.of(f) is None for f in fakes):
+        if func in _LIFTS and not fakes:
+            with no_dispatch():
+                return args[0].clone() if args[0].numel() <= MOST_ELEMENTS else _NOT_FOLLOWED
+        if (not fakes and func not in _FACTORIES) or any(self.of(f) is None for f in fakes):
             return _NOT_FOLLOWED
         if not all(id(t) in self._values for t in _written(func, args, kwargs)):
             return _NOT_FOLLOWED  # a constant of the fake mode is its own business

@@ -150,6 +150,7 @@ FUNCTIONS: dict[Any, Decision] = {
     torch.is_storage: _GRAPH,
     torch._assert: _GRAPH,
     torch._check: _GRAPH,
+    torch._check_tensor_all_with: _GRAPH,
     torch.get_default_device: _GRAPH,
     torch.cuda.is_available: _GRAPH,
     torch.cuda.device_count: _GRAPH,

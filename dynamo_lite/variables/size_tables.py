@@ -1,10 +1,10 @@
 """Size tables: small integer tensors from outside whose elements the program makes Python numbers of.
 
 ``grid.tolist()``, a branch on ``sizes[0, 1]``, ``repeat_interleave`` by lengths: the sizes of images and sequences come
-to models as tensors, a row each. Where a trace needs the elements of a tensor that was computed from such tables and
-constants alone, it starts again with the tables guarded by value (``tensor_data``), and their elements are known from
-the beginning (``known_values``). A table that is seen to change from call to call is not fixed a second time, unless
-the user wants one graph: the graph breaks there.
+to models as tensors, a row each. Where a trace needs the elements of a tensor that was computed from such tables,
+integer buffers of modules and constants alone, it starts again with these guarded by value (``tensor_data``), and their
+elements are known from the beginning (``known_values``). A table that is seen to change between calls is not fixed a
+second time, unless the user wants one graph: the graph breaks there.
 
 Invariant: a number taken from a tensor is covered by a guard on the elements of every tensor that it was computed from.
 """
@@ -40,12 +40,13 @@ class ValuesNeeded(Unsupported):
         self.origins = origins
 
 
-def is_size_table(value: torch.Tensor) -> bool:
-    """Whether a tensor may be guarded by its elements."""
+def is_size_table(value: torch.Tensor, is_buffer: bool) -> bool:
+    """Whether a tensor may be guarded by its elements; a module's buffer of integers need not look like a table."""
+    plain = type(value) is torch.Tensor or (is_buffer and type(value) is torch.nn.Buffer)
     return (
-        type(value) is torch.Tensor and value.dtype in (torch.int32, torch.int64) and value.device.type == "cpu"
-        and value.layout is torch.strided and value.is_contiguous() and value.dim() >= 2
-        and value.shape[-1] <= LONGEST_ROW and 0 < value.numel() <= MOST_ELEMENTS
+        plain and value.dtype in (torch.int32, torch.int64) and value.device.type == "cpu"
+        and value.layout is torch.strided and value.is_contiguous() and 0 < value.numel() <= MOST_ELEMENTS
+        and (is_buffer or (value.dim() >= 2 and value.shape[-1] <= LONGEST_ROW))
     )
 
 
@@ -78,11 +79,14 @@ def _tables_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> frozenset[A
             continue
         seen.add(node)
         if node.op == "placeholder":
-            value = getattr(inputs.get(node), "value", None)
-            if value is None or not is_size_table(value) or not output.may_fix_table(inputs[node].source):
+            tensor = inputs.get(node)
+            source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
+            if source is None or value is None or not output.may_fix_table(source):
                 return frozenset()
-            if inputs[node].source.key not in output.fixed_tables:
-                found.add(inputs[node].source.key)
+            if not is_size_table(value, node.meta["static"]):
+                return frozenset()
+            if source.key not in output.fixed_tables:
+                found.add(source.key)
         pending += node.all_input_nodes
     return frozenset(found)
 

@@ -134,3 +134,70 @@ def test_the_order_of_a_set_from_outside():
     assert list(fn(x)) == list(kinds)
     kinds.add("other")
     assert list(fn(x)) == list(kinds) and log.counters()["graphs"] == 3
+
+
+def test_masks_of_several_dimensions_and_vectors_made_of_numbers():
+    def f(x, grid):
+        offsets = torch.empty(grid.size(0), dtype=torch.long)
+        offsets[0] = 0
+        offsets[1:] = grid.prod(-1).cumsum(0)[:-1]
+        ends = torch.tensor([0, *[int(n) for n in grid[:, 1]], 3])
+        inside = torch.arange(4)[None] < grid[:, 2:]
+        picked = x.view(-1, 5)[:8].view(2, 4, 5)[inside]
+        return [torch.arange(o, o + 2) for o in offsets], torch.unique_consecutive(ends), picked
+
+    x = torch.randn(30, 5)
+    for backend in ("eager", "inductor_lite"):
+        fn = compiled(f, backend, fullgraph=True)
+        torch.testing.assert_close(fn(x, GRID), f(x, GRID))
+        assert log.counters()["graphs"] == 1
+
+
+def test_a_check_of_all_elements():
+    def f(x):
+        torch._check_tensor_all_with(ValueError, x > 0, lambda: f"not positive: {x.min()}")
+        return x * 2
+
+    x = torch.ones(3)
+    assert torch.equal(compiled(f, fullgraph=True)(x), x * 2)
+    fn = compiled(f)
+    assert torch.equal(fn(x), x * 2) and "graph_breaks" not in log.counters()
+    with pytest.raises(ValueError, match="not positive: -1.0"):
+        fn(-x)
+
+
+class Strided(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("stride", torch.tensor(3), persistent=False)
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x, grid):
+        extra = -x.size(-1) % self.stride
+        x = F.pad(x, (0, extra))
+        return x.reshape(-1, self.stride), x[..., grid[0, 1]], x[: grid[1, 0]]
+
+
+def test_integer_buffers():
+    model = Strided()
+    x = torch.randn(4, 10)
+    for backend in ("eager", "inductor_lite"):
+        fn = compiled(model, backend, fullgraph=True)
+        torch.testing.assert_close(fn(x, GRID), model(x, GRID))
+        assert log.counters()["graphs"] == 1
+    model.stride.fill_(5)
+    torch.testing.assert_close(fn(x, GRID), model(x, GRID))
+
+
+def test_a_failing_assertion_raises():
+    def f(x):
+        torch._assert(x.sum() > 0, "not positive")
+        return x * 2
+
+    x = torch.ones(3)
+    for backend in ("eager", "inductor_lite"):
+        fn = compiled(f, backend)
+        assert torch.equal(fn(x), x * 2)
+        with pytest.raises(AssertionError, match="not positive"):
+            fn(-x)
+        assert log.counters()["graphs"] == 1
