@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import torch
+
 
 class PathKey:
     """The identity of a path, hashed once: paths are long, and every guard looks its path up."""
@@ -236,6 +238,14 @@ class SlotSource(ChildSource):
 _MODULE_TABLES = ("_parameters", "_buffers", "_modules")
 
 
+def _key_words(key: Any) -> str:
+    """A key in a name: an object's own text may be long, and a tensor's takes long to make."""
+    if isinstance(key, (str, bytes, int, float, complex, type(None), tuple, type)):
+        return repr(key)
+    shape = f" {tuple(key.shape)}" if isinstance(key, torch.Tensor) else ""
+    return f"<{type(key).__name__}{shape}>"
+
+
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class DictItemSource(ChildSource):
     """``base[item]`` of a dict; `item` is a constant that compares by value."""
@@ -258,7 +268,7 @@ class DictItemSource(ChildSource):
             return str(self.item)
         if isinstance(base, ConstSource):
             return f"{base.name}.{self.item}"
-        return f"{base.name}[{self.item!r}]"
+        return f"{base.name}[{_key_words(self.item)}]"
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
         return ("load_dict_item", dst, parents[0], self.item)
