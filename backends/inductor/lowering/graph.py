@@ -363,8 +363,9 @@ class GraphLowering:
     # ------------------------------------------------------------ what isn't lowered
     def _library(self, node: torch.fx.Node) -> Any:
         self.metrics["library"] += 1
-        if node.target not in LOWERINGS and log.enabled("fallbacks"):
-            log.artifact("fallbacks").info("library call: %s", node.target)
+        if log.enabled("fallbacks"):
+            why = "no lowering" if node.target not in LOWERINGS else "a case that its lowering leaves to the library"
+            log.artifact("fallbacks").info("library call: %s (%s): %s", node.target, why, user_line(node))
         device = _device_of(node)
 
         def reference(leaf: Any) -> Any:
