@@ -25,7 +25,15 @@ from .. import config
 from ..bytecode.instructions import Decoded, Instruction, decode
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
-from ..source import BuiltinSource, ClosureCellSource, DictItemSource, GlobalsSource, LocalSource, Source
+from ..source import (
+    BuiltinSource,
+    ClosureCellSource,
+    ConstSource,
+    DictItemSource,
+    GlobalsSource,
+    LocalSource,
+    Source,
+)
 from ..variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.functions import (
@@ -336,6 +344,8 @@ class Translator(Protocols):
         module = sys.modules.get(full)
         if module is None:
             unsupported("import_statement", f"import {full}")
+        loaded = full if names or level else full.partition(".")[0]
+        self.guard(DictItemSource(ConstSource(sys.modules, "sys.modules"), loaded), "is", sys.modules[loaded])
         if not names and not level:
             module = sys.modules[full.partition(".")[0]]
         for wanted in names or ():

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import polyfills
-from ..source import AttrSource, Source
+from ..source import AttrSource, DictItemSource, FunctionPartSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
-from .functions import FunctionVariable, NestedFunctionVariable, standing_for
+from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable, standing_for
 from .iterators import CallIteratorVariable
 from .objects import ObjectVariable, TracebackVariable
 from .scalars import call_on_scalars
@@ -173,9 +173,34 @@ def _signature(tx: Any, function: VariableTracker, **kwargs: VariableTracker) ->
     real = tx.real_function(function)
     if real is None or kwargs:
         unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
-    if isinstance(function, FunctionVariable) and function.source is not None:
-        tx.guard(function.source, "code_is", real.__code__)
+    inner = function.function if isinstance(function, MethodVariable) else function
+    if isinstance(inner, FunctionVariable) and inner.source is not None:
+        _guard_signature(tx, inner.value, inner.source)
     return tx.frozen(tx.run_python(inspect.signature, real))
+
+
+def _guard_signature(tx: Any, function: Any, source: Source) -> None:
+    """Requires what inspect.signature reads of a function."""
+    own = FunctionPartSource(source, "__dict__")
+    tx.guard(source, "code_is", function.__code__)
+    tx.guard(FunctionPartSource(source, "__defaults__"), "is", function.__defaults__)
+    named = FunctionPartSource(source, "__kwdefaults__")
+    if function.__kwdefaults__:
+        tx.guard(named, "dict_keys", tuple(function.__kwdefaults__))
+        for name, value in function.__kwdefaults__.items():
+            tx.guard(DictItemSource(named, name), "is", value)
+    else:
+        tx.guard(named, "is", function.__kwdefaults__)
+    if "__signature__" in function.__dict__:
+        unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which has a __signature__")
+    tx.guard(own, "dict_lacks", "__signature__")
+    wrapped = function.__dict__.get("__wrapped__")
+    if wrapped is None:
+        tx.guard(own, "dict_lacks", "__wrapped__")
+    elif isinstance(wrapped, types.FunctionType):
+        _guard_signature(tx, wrapped, DictItemSource(own, "__wrapped__"))
+    else:
+        unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which wraps no plain function")
 
 
 def _like_nested(tx: Any, function: NestedFunctionVariable) -> types.FunctionType:

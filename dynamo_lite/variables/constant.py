@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..source import ConstSource, Source
+from ..source import ConstSource, DictItemSource, InstanceDictSource, Source
 from ..trace_rules import is_library
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
 
@@ -188,6 +188,12 @@ class EnumVariable(ConstantVariable):
             return tx.bound_class_function(self, cls, name, attribute)
         if type(attribute) is property and isinstance(attribute.fget, types.FunctionType):
             return tx.call(tx.wrap_class_part(attribute.fget, ConstSource(attribute, name)), [self], {})
+        own = self.value.__dict__
+        where = InstanceDictSource(ConstSource(self.value, str(self.value)))
+        if name in own and not name.startswith("_"):
+            return tx.wrap_now(own[name], DictItemSource(where, name))
+        if name not in own and not hasattr(type(attribute), "__set__"):
+            tx.guard(where, "dict_lacks", name)
         return super().getattr(tx, name)
 
     def iterator(self, tx: Any) -> VariableTracker:

@@ -328,7 +328,8 @@ class TupleVariable(SequenceVariable):
 
     def as_argument(self, tx: Any) -> Any:
         values = super().as_argument(tx)
-        return torch.Size(values) if self.cls is torch.Size and self.is_constant() else values
+        plain = all(isinstance(value, int) for value in values)
+        return torch.Size(values) if self.cls is torch.Size and plain else values
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: self._make(cg), lambda: None)
