@@ -244,7 +244,8 @@ def unpacked(value):
 @program
 def words_of_operators(x):
     return (
-        x + 1, message(Abstract), message(lambda: Bare()[0]), message(operator.getitem, [1], "a"), message(operator.getitem, (1,), "a"),
+        x + 1, message(Abstract), message(lambda: Bare()[0]), message(operator.getitem, [1], "a"),
+        message(operator.getitem, (1,), "a"),
         message(unpacked, 3), message(unpacked, [1]), message(lambda: -Bare()), message(lambda: len(Bare())),
         message(lambda: Bare()(1)), message(lambda: Bare() < Bare()), message(lambda: [1].pop("a")),
         message(lambda: operator.setitem(Bare(), 0, 1)), message(lambda: round(Bare())),
