@@ -284,7 +284,7 @@ register_artifact("graph_code", "each captured graph as Python code", "with the 
 register_artifact("bytecode", "the bytecode before and after, side by side", "every instruction as it is evaluated")
 register_artifact("aot_graphs", "the functionalized, decomposed graph that the backend gets")
 register_artifact("output_code", "the generated kernels and the code that calls them")
-register_artifact("perf", "what makes the compiled program slower than it has to be, and the seconds by phase")
+register_artifact("perf", "the seconds that each compile takes, by phase")
 register_artifact("skipped_frames", "each frame that is left to plain Python, and why", "frames skipped by rule too")
 register_artifact("fallbacks", "what a backend hands to plain torch calls, and why")
 register_artifact("ir", "the loop IR of each graph")

@@ -7,7 +7,7 @@ arguments that drive them down their different paths. The arithmetic works on te
 
 from __future__ import annotations
 
-from zoo import exceptions, expressions, functions, loops
+from zoo import exceptions, expressions, functions, loops, modes, suspended
 from zoo.support import CASES, cases
 
-__all__ = ["CASES", "cases", "exceptions", "expressions", "functions", "loops"]
+__all__ = ["CASES", "cases", "exceptions", "expressions", "functions", "loops", "modes", "suspended"]
