@@ -104,6 +104,7 @@ class SideEffects:
     def store_attr(self, tracker: VariableTracker, name: str, value: Any) -> None:
         """Announces that an attribute is set, or deleted with MISSING."""
         self.epoch += 1
+        tracker.changed_at = self.epoch
         self._touched.append(tracker)
         written = self._attributes.setdefault(id(tracker), (tracker, {}))[1]
         if value is MISSING or written.get(name, MISSING) is MISSING:

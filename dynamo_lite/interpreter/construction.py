@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.distributions.utils import _lazy_property_and_property
 
 from ..output_graph import OutputGraph
 from ..polyfills import REPLACEMENTS
@@ -199,7 +200,8 @@ class Construction:
         home = getattr(function, "__objclass__", None)
         if name == "__init__" and issubclass(owner.python_type(), BaseException):
             return self._exception_method(owner, name, args)
-        if home is object or isinstance(owner, ObjectVariable) and content is None:
+        generic = home in (object, BaseException) or native_base(owner.python_type()) in (object, types.SimpleNamespace)
+        if generic or isinstance(owner, ObjectVariable) and content is None and name != "__init__":
             handler = _OBJECT_METHODS.get(name)
             if handler is not None:
                 return tx.checked_call(handler, tx, owner, *args, **kwargs)
@@ -710,3 +712,15 @@ def _simple_namespace(tx: Any, /, **attributes: VariableTracker) -> VariableTrac
 @constructs(torch.nn.Parameter)
 def _parameter(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     unsupported("unsupported_torch_call", "torch.nn.Parameter()")
+
+
+class _LazyAttributeVariable(ObjectVariable):
+    """What a lazily computed attribute of a distribution is when it is read from the class: only asked what it is."""
+
+    def reconstruct(self, cg: Any) -> None:
+        unsupported("unsupported_value", "a lazy property of a class")
+
+
+@constructs(_lazy_property_and_property)
+def _lazy_attribute(tx: Any, wrapped: VariableTracker) -> VariableTracker:
+    return _LazyAttributeVariable(_lazy_property_and_property)

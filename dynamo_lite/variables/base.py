@@ -49,6 +49,8 @@ class VariableTracker:
     has_identity: ClassVar[bool] = False
     # Of what an instance of a subclass of a builtin holds: the instance, which is what leaves the trace.
     holder: VariableTracker | None = None
+    # The epoch of the last change of an attribute.
+    changed_at = 0
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source

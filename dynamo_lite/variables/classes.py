@@ -119,9 +119,26 @@ class MadeClassVariable(ClassVariable):
 class NewVariable(VariableTracker):
     """``cls.__new__`` of a builtin class."""
 
+    has_identity = True
+
     def __init__(self, cls: type) -> None:
         super().__init__()
         self.cls = cls
+
+    def python_type(self) -> type:
+        return types.BuiltinFunctionType
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.cls.__new__
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.constant()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.constant())
 
     def truth(self, tx: Any) -> bool:
         return True

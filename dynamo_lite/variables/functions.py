@@ -340,7 +340,9 @@ class NestedFunctionVariable(BaseFunctionVariable):
                 return ConstantVariable(None)
             return tx.new_dict({ConstantVariable(k): v for k, v in self._keyword_defaults.items()})
         if name == "__annotations__":
-            return self.annotations or tx.new_dict({})
+            if self.annotations is None:
+                self.annotations = tx.new_dict({})
+            return self.annotations
         if name == "__code__":
             return tx.from_result(self._code, "code object")
         if name == "__class__":

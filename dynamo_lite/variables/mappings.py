@@ -17,7 +17,7 @@ from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
 from .sequences import SequenceVariable, TupleVariable, started_iterator
 from .sets import SetVariable
-from .user_keys import UserKey, check_rebuildable
+from .user_keys import UserKey, check_rebuildable, check_unchanged
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -73,6 +73,7 @@ class DictVariable(VariableTracker):
         kept = [mark for mark in before if mark in now]
         if list(now)[: len(kept)] != kept:
             return None
+        check_unchanged(hashed for hashed in self.items if _mark(hashed) not in before)
         removed = [key for mark, key in before.items() if mark not in now]
         stored = [(key, value) for mark, (key, value) in now.items() if mark not in before or self._is_new(key, value)]
         return removed, stored

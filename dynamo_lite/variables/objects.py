@@ -257,6 +257,8 @@ class ObjectVariable(VariableTracker):
                 return
             if setter is not None:
                 if is_exception_class(self.cls) and name in EXCEPTION_FIELDS:
+                    if not _fits_exception(name, value):
+                        unsupported("exception_handling", f"{name} of {self.describe()} = {value.describe()}")
                     tx.output.effects.store_attr(self, name, value)
                     return
                 unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a descriptor written in C")
@@ -425,7 +427,7 @@ class ObjectVariable(VariableTracker):
         if isinstance(method, types.FunctionType):
             result = tx.call_class_attribute(self, self.cls, name, method, [other], {})
             return None if result.is_constant() and result.constant() is NotImplemented else result
-        if self.content is not None:
+        if self.content is not None and method is _base_method(self.content, name):
             return on_content(self.content)
         if getattr(object, name, None) is method:
             return None
@@ -492,6 +494,17 @@ class ExceptionState:
 
 # What every exception holds in C and a program may set.
 EXCEPTION_FIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
+
+
+def _fits_exception(name: str, value: VariableTracker) -> bool:
+    """Whether an exception stores a value as it is; others it converts or refuses."""
+    if name == "args":
+        return value.python_type() is tuple
+    if name == "__suppress_context__":
+        return value.python_type() is bool
+    if value.is_constant() and value.constant() is None:
+        return True
+    return issubclass(value.python_type(), types.TracebackType if name == "__traceback__" else BaseException)
 
 
 class TracebackVariable(VariableTracker):

@@ -54,7 +54,7 @@ class SuperVariable(VariableTracker):
         if isinstance(attribute, classmethod):
             return MethodVariable(tx.wrap_class_part(attribute.__func__, source),
                 tx.class_of(self.owner, self.of_class))
-        if isinstance(attribute, property):
+        if isinstance(attribute, property) and not self.of_class:
             return tx.call(tx.wrap_class_part(attribute.fget, source), [self.owner], {})
         if name == "__new__":
             return NewVariable(cls)

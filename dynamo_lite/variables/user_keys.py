@@ -15,12 +15,13 @@ from .constant import is_constant_value
 class UserKey:
     """A key with a ``__hash__`` of the user's; equality asks ``__eq__``, as the dict or set would."""
 
-    __slots__ = ("hash", "tx", "value")
+    __slots__ = ("hash", "made_at", "tx", "value")
 
     def __init__(self, tx: Any, value: VariableTracker, hash: int) -> None:
         self.tx = tx
         self.value = value
         self.hash = hash
+        self.made_at = tx.output.effects.epoch
 
     def __hash__(self) -> int:
         return self.hash
@@ -31,6 +32,13 @@ class UserKey:
         if is_constant_value(other):
             return self.tx.same_or_equal(self.value, self.tx.from_result(other, "key"))
         return False
+
+
+def check_unchanged(keys: Iterable[Any]) -> None:
+    """Breaks the capture where generated code would hash a key that has been changed since the program hashed it."""
+    for key in keys:
+        if isinstance(key, UserKey) and key.value.changed_at > key.made_at:
+            unsupported("unsupported_value", f"a key of {key.value.describe()}, changed since it was hashed")
 
 
 def check_rebuildable(keys: Iterable[Any], what: str) -> None:
