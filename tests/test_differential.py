@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from programs import OBJECTS, programs
 
 import dynamo_lite
+from dynamo_lite import config
 
 FUZZ = int(os.environ.get("DYNAMO_LITE_FUZZ", "0"))
 
@@ -119,6 +120,13 @@ def test_programs_with_breaks(source):
 def test_programs_through_the_default_backend(source):
     note(source)
     compare(source, tolerance=1e-4)
+
+
+@bounded(40)
+@given(programs(breaks=True))
+def test_programs_that_keep_numbers_in_the_graph(source):
+    with config.patch(capture_scalar_outputs=True):
+        compare(source, backend="eager")
 
 
 def test_the_maker_itself():
