@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 STAMP  := $(VENV)/.installed
 TORCH  := torch==2.13.0
+# What the survey of models has found so far: a run that was stopped goes on.
+ROWS   := benchmarks/results/partial.coverage.json
 
 .PHONY: help install demo test sanitize bench lint docs coverage operators clean
 
@@ -17,7 +19,7 @@ help:
 	@echo "make bench  the table of figures in README.md, against eager and torch.compile"
 	@echo "make lint   ruff and mypy"
 	@echo "make docs   write the pages again that are made from tables in the code"
-	@echo "make coverage  try the models of docs/coverage.md again"
+	@echo "make coverage  try the models of docs/coverage.md again, and every type of transformers: an hour"
 
 install: $(STAMP)
 
@@ -52,7 +54,10 @@ docs: $(STAMP)
 	$(BIN)/python docs/generate.py
 
 coverage: $(STAMP)
-	$(BIN)/python benchmarks/coverage_models.py $(ARGS)
+	$(BIN)/python benchmarks/coverage_models.py
+	$(BIN)/python benchmarks/coverage.py --json $(ROWS) $(ARGS)
+	$(BIN)/python benchmarks/coverage.py --json $(ROWS) --sample --backend inductor_lite --train
+	$(BIN)/python benchmarks/coverage.py --json $(ROWS) --sample --systems torch.compile --write
 
 clean:
 	rm -rf $(VENV) build *.egg-info dynamo_lite/*.so

@@ -211,7 +211,9 @@ def main() -> None:
             results.append((case, child(case, options.backend)))
             print(row(*results[-1]), flush=True)
     if not options.only:
-        (HERE.parent / "docs" / "coverage.md").write_text(page(results, options.backend))
+        target = HERE.parent / "docs" / "coverage.md"
+        _, mark, survey = target.read_text().partition("<!-- survey -->")  # which coverage.py has put there
+        target.write_text(page(results, options.backend) + (f"\n{mark}{survey}" if mark else ""))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import pathlib
 import subprocess
 import sys
 
+import coverage
+import coverage_build
 import measure
 import pytest
 import report
@@ -87,3 +89,21 @@ def test_rows_of_the_coverage_page():
     broken = {**fine, "one_graph": False, "kind": "k", "reason": "a | b", "where": "/x/site-packages/m.py:3 in f"}
     assert row(CASES[0], broken).endswith("| a \\| b (`k`), m.py:3 in f |")
     assert "no" in row(CASES[0], {"failed": "Error: x"})
+
+
+def test_the_report_of_the_survey():
+    base = {"system": "dynamo_lite", "backend": "eager", "built": True, "one_graph": True, "equal": True}
+    rows = [{**base, "type": "a", "seconds": 1.0}, {**base, "type": "b", "equal": False},
+            {**base, "type": "c", "one_graph": False, "reason": "line 12 of it", "kind": "k"},
+            {**base, "type": "d", "one_graph": False, "reason": "line 13 of it", "kind": "k"},
+            {"type": "e", "system": "dynamo_lite", "backend": "eager", "built": False, "why_not_built": "no\nfile"}]
+    lines = coverage.report(rows)
+    assert lines[:3] == ["built and run in eager: 4 of 5", "captured in one graph: 2 of 4", "equal to eager: 3 of 4"]
+    assert "  2: line … of it [k] (c, d)" in lines and "  1: different values (b)" in lines
+    assert coverage.unbuilt(rows) == ["not built:", "  1: no (e)"]
+
+
+def test_a_small_model_of_a_type():
+    model, inputs, way = coverage_build.build("llama")
+    assert way == "rules" and set(inputs) == {"input_ids", "attention_mask"}
+    assert sum(p.numel() for p in model.parameters()) < 1_000_000
