@@ -17,7 +17,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
 from dynamo_lite.backends.inductor.ir.nodes import Node
-from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, suits
+from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped
@@ -56,7 +56,15 @@ def convolution(
     wanted = g.wanted_stride(out_shape)
     if wanted is None or not _same(out_shape, wanted, ix.contiguous_strides(out_shape)):
         return NotImplemented
-    if window.depthwise:
+    out: TensorValue | None
+    if window.columns == 1 and window.plain and groups == 1:
+        # One pixel: a linear layer.
+        flat, factors = (reshaped(g, t, t.shape[:2]) for t in (input, weight))
+        out = product(g, flat, turned(g, factors), 0)
+        if out is None:
+            return NotImplemented
+        out = reshaped(g, out, out_shape)
+    elif window.depthwise:
         out = _depthwise(g, input, weight, window, spatial)
     elif window.columns >= MIN_COLUMNS and window.group_out >= MIN_CHANNELS:
         out = _grouped(g, input, weight, window, spatial)

@@ -5,6 +5,7 @@ Only float32 of fixed sizes, of a size that is worth the packing; the rest is th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ aten = torch.ops.aten
 # Fewer lines than this leave most of a vector idle, or most of a tile.
 MIN_LINES = 8
 MIN_DEPTH = 8
+# A sum of fewer products is no loop for vectors.
+MIN_SUM = 32
 
 
 class Operand:
@@ -79,17 +82,20 @@ def emit_product(
     g: GraphLowering,
     shape: Shape,
     loops: Shape,
-    contraction: Contraction,
+    contraction: Contraction | None,
     a: Node,
     b: Node,
     reduced: tuple[ix.Var, ...],
+    order: Shape | None = None,
 ) -> TensorValue:
     """The nest of a sum of products, in memory.
 
     Args:
         shape: of the result, which is contiguous.
         loops: the same elements as the nest runs over them: ``shape``, or a finer form of it.
+        contraction: None leaves the sum to the generated loops.
         a, b: what is multiplied, over ``shape_vars(loops)`` and ``reduced``.
+        order: the variables of ``loops`` in the order of the nest's loops, if that is another.
     """
     stride = ix.contiguous_strides(shape)
     buffer = g.new_buffer(shape, stride, torch.float32, torch.device("cpu"))
@@ -97,7 +103,7 @@ def emit_product(
     g.emit(
         LoopNest(
             buffer,
-            (*loop_vars(variables), *reduced),
+            (*loop_vars(order or variables), *reduced),
             g.ops.op("mul", a, b),
             ix.dot(variables, ix.contiguous_strides(loops)),
             "sum",
@@ -110,17 +116,16 @@ def emit_product(
     return TensorValue(shape, torch.float32, node, stride)
 
 
-def _product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> TensorValue | None:
+def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> TensorValue | None:
     """``x @ y`` with ``batch`` leading dims in common: x is (batch, lines..., k), y is (batch, k, n). None: not for the
     template."""
     if not suits(x, y):
         return None
     sizes = [int(n) for n in x.shape]  # type: ignore[arg-type]
     depth, columns = sizes[-1], int(y.shape[-1])  # type: ignore[arg-type]
-    lines = 1
-    for n in sizes[batch:-1]:
-        lines *= n
-    if min(lines, columns) < MIN_LINES or depth < MIN_DEPTH:
+    lines, count = math.prod(sizes[batch:-1]), math.prod(sizes[:batch])
+    few = lines < MIN_LINES
+    if not few and (columns < MIN_LINES or depth < MIN_DEPTH):
         return None
     left, right = Operand(g, x), Operand(g, y)
     line = left.flat(batch, x.ndim - 1)
@@ -137,6 +142,12 @@ def _product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Te
         ix.add(ix.dot((*variables[:batch], k, variables[-1]), right.stride), right.offset),
         torch.float32,
     )
+    if few:
+        # One pass over the second factor, whose columns are rows in memory: sums along them, without packing anything.
+        if count != 1 or right.stride[-2] != 1 or left.stride[-1] != 1 or depth < MIN_SUM:
+            return None
+        order = (*variables[-1:], *variables[:-1])
+        return emit_product(g, shape, shape, None, a, b, loop_vars((k,)), order)
     batches, rows, last = (loop_vars(v) for v in (variables[:batch], variables[batch:-1], variables[-1:]))
     outer = [tuple(s for n, s in zip(o.shape[:batch], o.stride[:batch]) if n != 1) for o in (left, right)]
     first = Matrix(left.buffer, left.offset, outer[0], line, left.stride[-1])
@@ -159,7 +170,7 @@ def _copied(g: GraphLowering, x: TensorValue) -> TensorValue:
     return copy
 
 
-def _transposed(g: GraphLowering, x: TensorValue) -> TensorValue:
+def turned(g: GraphLowering, x: TensorValue) -> TensorValue:
     """``x`` with its last two dims exchanged, without moving data."""
     g.realize(x)
     shape = (*x.shape[:-2], x.shape[-1], x.shape[-2])
@@ -169,11 +180,8 @@ def _transposed(g: GraphLowering, x: TensorValue) -> TensorValue:
     for mine, theirs in ((old[-1], variables[-2]), (old[-2], variables[-1])):
         for v in ix.free_vars(mine):
             mapping[v] = theirs
-    stride = x.stride
-    assert stride is not None
-    return TensorValue(
-        shape, x.dtype, g.ops.substitute(x.node, mapping), (*stride[:-2], stride[-1], stride[-2]), x.device
-    )
+    stride = None if x.stride is None else (*x.stride[:-2], x.stride[-1], x.stride[-2])
+    return TensorValue(shape, x.dtype, g.ops.substitute(x.node, mapping), stride, x.device)
 
 
 def plus(g: GraphLowering, x: TensorValue, bias: TensorValue | None) -> TensorValue:
@@ -186,19 +194,19 @@ def linear(g: GraphLowering, input: TensorValue, weight: TensorValue, bias: Tens
         return NotImplemented
     if not suits(input, weight, *([] if bias is None else [bias])):
         return NotImplemented
-    out = _product(g, input, _transposed(g, weight), 0)
+    out = product(g, input, turned(g, weight), 0)
     return NotImplemented if out is None else plus(g, out, bias)
 
 
 @register_lowering(aten.mm.default)
 def mm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
-    out = _product(g, self, mat2, 0)
+    out = product(g, self, mat2, 0)
     return NotImplemented if out is None else out
 
 
 @register_lowering(aten.bmm.default)
 def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
-    out = _product(g, self, mat2, 1)
+    out = product(g, self, mat2, 1)
     return NotImplemented if out is None else out
 
 
@@ -223,7 +231,7 @@ def addmm(
 ) -> Any:
     if not suits(self):
         return NotImplemented
-    return _scaled_sum(g, self, _product(g, mat1, mat2, 0), beta, alpha)
+    return _scaled_sum(g, self, product(g, mat1, mat2, 0), beta, alpha)
 
 
 @register_lowering(aten.baddbmm.default)
@@ -232,4 +240,4 @@ def baddbmm(
 ) -> Any:
     if not suits(self):
         return NotImplemented
-    return _scaled_sum(g, self, _product(g, batch1, batch2, 1), beta, alpha)
+    return _scaled_sum(g, self, product(g, batch1, batch2, 1), beta, alpha)

@@ -21,8 +21,12 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store,
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
 WORKSPACE_UNIT = 1 << 14
-# A left operand of more bytes than this is read once, by all panels in turn, rather than once for each panel.
-MAX_REREAD_BYTES = 256 * 1024
+# A left operand of more bytes does not stay in a core's own cache, packed panels of more not in the one that all share:
+# to read them again and again costs so much.
+FAR_LEFT, FAR_PACKED = 2 << 20, 8 << 20
+FAR_COST = 1.05
+# What it costs that all threads wait for each other once more.
+SYNC_COST = 1.03
 # The widest panel, in columns, and the widest vector, in elements, of ``contraction.cpp``.
 MAX_PANEL, MAX_LANES = 64, 16
 
@@ -85,16 +89,36 @@ def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers:
 
 def workspace(contraction: Contraction, threads: int) -> tuple[bool, int, int]:
     """``(whether panels are shared, how many there is room for, elements)``."""
-    panels = -(-volume(contraction.columns) // MAX_PANEL) * volume(contraction.batch)
-    left_bytes = volume(contraction.rows) * contraction.depth * 4
-    share = left_bytes > MAX_REREAD_BYTES or panels < 2 * threads
-    if volume(contraction.batch) > 1 and contraction.left.batch and any(contraction.left.batch):
-        # Each batch has a left operand of its own: nothing is read twice.
-        share = panels < threads
+    batches, columns = volume(contraction.batch), volume(contraction.columns)
+    panels = -(-columns // MAX_PANEL) * batches
+    share = _longest_share_of_rows(contraction, threads) < _longest_share_of_panels(contraction, threads)
     # With narrower vectors there are more panels, of the same size together.
     slots = panels if share else threads
     one = contraction.depth * MAX_PANEL + MAX_LANES * MAX_PANEL
     return share, slots, _rounded(slots * one + planes(contraction))
+
+
+def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
+    """What part of the time the busiest thread takes, in relation to one thread alone, if panels are shared out."""
+    across = -(-volume(contraction.columns) // MAX_PANEL)
+    panels = across * volume(contraction.batch)
+    last = -(-(volume(contraction.columns) - (across - 1) * MAX_PANEL) // MAX_LANES)
+    widths = [MAX_PANEL // MAX_LANES] * (across - 1) + [last]
+    # Each panel reads the left operand anew, from memory if that is where it is.
+    far = volume(contraction.rows) * contraction.depth * 4 > FAR_LEFT and not any(contraction.left.batch)
+    cost = FAR_COST if far and panels > 1 else 1.0
+    if panels > 64 * threads:
+        return cost / threads
+    work = [widths[p % across] for p in range(panels)]
+    parts = (sum(work[panels * t // threads : panels * (t + 1) // threads]) for t in range(threads))
+    return cost * max(parts) / sum(work)
+
+
+def _longest_share_of_rows(contraction: Contraction, threads: int) -> float:
+    """The same if all panels are packed first and rows are shared out."""
+    units = -(-volume(contraction.rows) // MAX_LANES)
+    packed = volume(contraction.columns) * volume(contraction.batch) * contraction.depth * 4
+    return (FAR_COST if packed > FAR_PACKED else SYNC_COST) * -(-units // threads) / units
 
 
 def planes(contraction: Contraction) -> int:

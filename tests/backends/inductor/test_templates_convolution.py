@@ -135,3 +135,12 @@ def test_indices_of_a_pool_come_from_the_library():
     x = R(1, 2, 20, 40)
     got = dynamo_lite.compile(lambda x: pool(x, 2, return_indices=True))(x)
     assert all(torch.equal(a, b) for a, b in zip(got, pool(x, 2, return_indices=True)))
+
+
+@pytest.mark.parametrize("images", [1, 3, 20])
+def test_squeeze_and_excite(images):
+    def fn(x, v, w):
+        s = conv2(F.relu(conv2(x.mean((2, 3), keepdim=True), v)), w)
+        return x * s.sigmoid()
+
+    check(fn, R(images, 64, 9, 9), R(40, 64, 1, 1), R(64, 40, 1, 1))

@@ -9,7 +9,7 @@ R = torch.randn
 
 
 def check(fn, *args, kernels=None, library=0):
-    """``fn`` compiled is as near to the result in double as eager is, has eager's strides, and takes so many kernels."""
+    """``fn`` compiled is as near to the result in double as eager, has eager's strides, and takes so many kernels."""
     torch.manual_seed(0)
     dynamo_lite.reset()
     dynamo_lite.reset_metrics()
@@ -110,3 +110,9 @@ def test_infinities_and_nans_stay_where_they_are():
     with torch.no_grad():
         got, want = dynamo_lite.compile(lambda x, w: F.linear(x, w) + 0.0)(x, w), F.linear(x, w)
     assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf())
+
+
+@pytest.mark.parametrize("lines", [1, 2, 7])
+def test_few_lines(lines):
+    check(lambda x, w, b: F.gelu(F.linear(x, w, b)), R(lines, 300), R(90, 300), R(90))
+    check(lambda x, w: F.linear(x, w).softmax(-1), R(1, lines, 65), R(33, 65))

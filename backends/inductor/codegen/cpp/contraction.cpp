@@ -161,7 +161,6 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
     const Contraction& c = *contraction;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
     const i64 across = (c.columns + panel - 1) / panel, panels = batches * across, one = c.depth * panel + CL;
-    const i64 blocks = (c.rows + block - 1) / block;
     float* workspace = c.workspace;
     const bool windows = c.right.depth == 0;
     const Planes planes = windows ? planes_of(c.windows) : Planes{};
@@ -185,10 +184,10 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
         else if (c.right.depth == 1) pack_columns(from, c.right.line, c.depth, columns, to);
         else pack_elements(from, c.right.line, c.right.depth, c.depth, columns, to);
     };
-    const auto rows_of = [=, &c](i64 p, i64 b, const float* right) {
+    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, const float* right) {
         alignas(64) float tile[block * panel], turned[panel * block];
-        const i64 batch = p / across, c0 = p % across * panel, r0 = b * block;
-        const int columns = columns_of(p), rows = (int)least(block, c.rows - r0), vectors = (columns + CL - 1) / CL;
+        const i64 batch = p / across, c0 = p % across * panel;
+        const int columns = columns_of(p), rows = (int)(r1 - r0), vectors = (columns + CL - 1) / CL;
         const float* from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
         for (i64 k = 0; k < c.depth; k += chunk_depth)
             for (int r = 0; r < rows; r += ROWS) {
@@ -207,16 +206,16 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
         parallel(panels, 1, c.threads, [=](i64 begin, i64 end, int) {
             for (i64 p = begin; p < end; ++p) pack(p, workspace + p * one);
         });
-        parallel(blocks, 1, c.threads, [=](i64 begin, i64 end, int) {
-            for (i64 b = begin; b < end; ++b)
-                for (i64 p = 0; p < panels; ++p) rows_of(p, b, workspace + p * one);
+        parallel(c.rows, c.transposed ? CL : ROWS, c.threads, [=](i64 begin, i64 end, int) {
+            for (i64 r = begin; r < end; r += block)
+                for (i64 p = 0; p < panels; ++p) rows_of(p, r, least(r + block, end), workspace + p * one);
         });
     } else {
         parallel(panels, 1, c.threads < c.slots ? c.threads : c.slots, [=](i64 begin, i64 end, int thread) {
             float* const mine = workspace + thread * one;
             for (i64 p = begin; p < end; ++p) {
                 pack(p, mine);
-                for (i64 b = 0; b < blocks; ++b) rows_of(p, b, mine);
+                for (i64 r = 0; r < c.rows; r += block) rows_of(p, r, least(r + block, c.rows), mine);
             }
         });
     }
