@@ -158,16 +158,17 @@ class TraceFakeMode(FakeTensorMode):
                 result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
             else:
                 result = _raw_dispatch(self, func, types, args, kwargs or {})
-            if func in fake_strides.RULES:
-                result = self._with_strides_of_eager(func, types, args, kwargs or {}, result)
+            rule = fake_strides.rule_of(func)
+            if rule is not None:
+                result = self._with_strides_of_eager(rule, func, types, args, kwargs or {}, result)
             return result
 
-    def _with_strides_of_eager(self, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    def _with_strides_of_eager(self, rule: Any, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
         """See ``fake_strides``. A view stays one."""
         first = result[0] if isinstance(result, tuple) else result
-        if not isinstance(first, FakeTensor) or not fake_strides.is_concerned(first):
+        if not isinstance(first, FakeTensor) or not fake_strides.is_concerned(func, args, first):
             return result
-        strides = fake_strides.RULES[func](func, args, kwargs, first)
+        strides = rule(func, args, kwargs, first)
         if strides is None or tuple(strides) == first.stride():
             return result
         size = tuple(first.shape)

@@ -1,12 +1,15 @@
-"""Strides that eager gives and torch's metadata rules get wrong: of dimensions with no second element.
+"""Strides that eager gives and torch's Python metadata rules get wrong.
 
 Where a dimension has one element or none, its stride means nothing, and torch's Python rules choose another one than
-its C++ operators do. Programs see it all the same (``Tensor.stride()``), so the rules here say what eager does.
+its C++ operators do; for elementwise operations of operands that are laid out or shaped differently, they order
+dimensions otherwise. Programs see that (``Tensor.stride()``), and generated code relies on it, so the rules here say
+what eager does.
 
-Invariant: a rule is asked only where the result has such a dimension and all sizes are known; it changes nothing else.
+Invariant: a rule is asked only where all sizes are known, and changes nothing but strides.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,12 +20,26 @@ Strides = Sequence[int] | None
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any], torch.Tensor], Strides]
 
 
-def is_concerned(result: torch.Tensor) -> bool:
-    """Whether some dimension's stride is free, and everything is known."""
-    shape = result.shape
-    if not all(type(n) is int for n in shape):
+@functools.cache
+def rule_of(func: Any) -> Rule | None:
+    """The rule for an operation, if it has one."""
+    found = RULES.get(func)
+    if found is None and torch.Tag.pointwise in func.tags and func not in _OTHERWISE and not func._schema.is_mutable:
+        return _elementwise
+    return found
+
+
+def is_concerned(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> bool:
+    """Whether torch's rule may be wrong here, and everything is known."""
+    if not all(type(n) is int for n in result.shape):
         return False
-    return min(shape, default=2) < 2
+    if func in RULES:
+        return func in _ALWAYS or any(n < 2 for n in result.shape)
+    operands = [x for x in args if isinstance(x, torch.Tensor)]
+    if not all(type(n) is int for x in operands for n in x.shape):
+        return False
+    plain = all(x.shape == result.shape and x.is_contiguous() for x in operands)
+    return not plain or any(n < 2 for n in result.shape)
 
 
 def view_strides(shape: Sequence[int], stride: Sequence[int], new: Sequence[int]) -> Strides:
@@ -88,6 +105,37 @@ def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     return contiguous(result.shape) if result.is_contiguous() else None
 
 
+def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """As ``TensorIterator`` does for any operation on operands of this layout: asked of one whose rule is in C++."""
+    operands = []
+    for given, argument in zip(args, func._schema.arguments):
+        if isinstance(given, torch.Tensor):
+            operands.append(torch.empty_strided(given.shape, given.stride(), device="meta"))
+        elif argument.name in ("self", "other"):
+            operands.append(torch.empty((), device="meta"))  # a number that becomes a tensor
+    proxy = _PROXIES.get(len(operands))
+    return proxy(*operands).stride() if proxy is not None else None
+
+
+def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    return contiguous(result.shape)
+
+
+def _memory_format(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """Contiguous in the first argument's memory format."""
+    x = args[0]
+    for rank, suggested in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=suggested):
+            return None
+    return contiguous(result.shape) if tuple(x.shape) == tuple(result.shape) else None
+
+
+_PROXIES: dict[int, Callable[..., torch.Tensor]] = {
+    1: aten.neg.default, 2: aten.add.Tensor, 3: aten.addcmul.default}
+_OTHERWISE = frozenset({
+    aten.clone.default, aten.native_dropout_backward.default, aten.mvlgamma.default, aten._conj_physical.default,
+    aten.frexp.Tensor})
+"""Operations with the tag of elementwise ones that choose their layout themselves."""
 _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
 RULES: dict[Any, Rule] = {
     **{getattr(aten, name).default: _preserved for name in _LIKE},
@@ -98,7 +146,18 @@ RULES: dict[Any, Rule] = {
     aten.view.default: _of_view,
     aten._unsafe_view.default: _of_view,
     aten.native_layer_norm.default: _contiguous,
+    aten._to_copy.default: _preserved,
+    aten.pow.Scalar: _copied,
+    aten.masked_fill.Scalar: _copied,
+    aten.masked_fill.Tensor: _copied,
+    aten.native_batch_norm.default: _memory_format,
+    aten._native_batch_norm_legit.default: _memory_format,
+    aten._native_batch_norm_legit.no_stats: _memory_format,
 }
+_ALWAYS = frozenset({
+    aten.native_batch_norm.default, aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats,
+    aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.pow.Scalar})
+"""Operations whose rule is wrong without such a dimension, too."""
 EVERY_RESULT = frozenset({aten.sort.default, aten.sort.stable})
 """Operations whose results all have the strides of the first."""
 VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})

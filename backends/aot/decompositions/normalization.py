@@ -37,7 +37,15 @@ def batch_norm_inference(
     shift = -shift if bias is None else bias - shift
     shape = [-1] + [1] * (input.dim() - 2)
     out = input * factor.view(shape) + shift.view(shape)
-    return out, input.new_empty(0), input.new_empty(0)
+    # Whatever the input's layout is, the result is contiguous in its memory format.
+    return out.contiguous(memory_format=_memory_format(input)), input.new_empty(0), input.new_empty(0)
+
+
+def _memory_format(x: Tensor) -> torch.memory_format:
+    for rank, last in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=last):
+            return last
+    return torch.contiguous_format
 
 
 def batch_norm_training(

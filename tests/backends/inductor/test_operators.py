@@ -117,3 +117,20 @@ def test_division_by_zero_of_integers_raises_as_in_eager():
     assert torch.equal(fn(torch.tensor([4, 6]), torch.tensor([2, 3])), torch.tensor([3, 3]))
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         fn(torch.tensor([4, 6]), torch.tensor([2, 0]))
+
+
+@pytest.mark.parametrize("x", [
+    torch.randn(5, 4, 3).permute(0, 2, 1), torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+    torch.randn(4, 4, 3, 2).permute(3, 2, 0, 1)], ids=["vectors", "channels last", "permuted"])
+def test_layouts_of_results(x):
+    mean, var = torch.zeros(3), torch.ones(3)
+
+    def fn(x):
+        return [
+            F.batch_norm(x, mean, var), F.batch_norm(x, None, None, training=True), F.layer_norm(x, x.shape[-1:]),
+            F.softmax(x, 1), F.group_norm(x, 1), F.gelu(x), x.masked_fill(x > 0, 1.0), torch.copysign(x, x[:1]), 2**x,
+            x.cumsum(1), torch.where(x > 0, x, torch.zeros(())), F.pad(x, (1, 1)), torch.cat([x, x]), x.sum(1),
+            x.amax(0, keepdim=True), x.double(), x.clamp(0, 1), torch.atan2(x, x[:1])]
+
+    with torch.no_grad():
+        check(fn, x, exact=False)
