@@ -19,48 +19,68 @@ constexpr int ahead = 8;           // lines to fetch ahead while packing: each i
 typedef vec<float, CL> fvec;
 #define INLINE_LAMBDA __attribute__((always_inline))
 
-// rows <= R; those beyond are computed again from the last. `add`: to what the tile holds.
-template <int R, int V> NOINLINE void tile_product(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add) {
+// V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
+// what the tile holds.
+template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add) {
+    typedef vec<float, CL / 2> hvec;
+    constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
     const float* at[R];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) at[r] = left + (r < rows ? r : rows - 1) * line;
     for (i64 from = 0; from < depth; from += chain) {
         const i64 to = least(from + chain, depth);
-        fvec sum[R][V];
+        fvec sum[R][some];
+        hvec half[R];
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
+        for (int r = 0; r < R; ++r) {
+            half[r] = hvec{};
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) sum[r][v] = fvec{};
+            for (int v = 0; v < WHOLE; ++v) sum[r][v] = fvec{};
+        }
         for (i64 k = from, i = from * step; k < to; ++k, i += step) {
-            fvec x[V];
+            const float* const line = right + k * panel;
+            fvec x[some];
+            hvec y{};
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) x[v] = load<CL>(right + k * panel + v * CL, full());
+            for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
+            if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
 #pragma GCC unroll 8
             for (int r = 0; r < R; ++r) {
                 const fvec w = bc<CL>(at[r][i]);
 #pragma GCC unroll 4
-                for (int v = 0; v < V; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
+                for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
+                if constexpr (HALF) half[r] = fma_(bc<CL / 2>(at[r][i]), y, half[r]);
             }
         }
         const bool more = add || from > 0;
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r)
+        for (int r = 0; r < R; ++r) {
+            float* const p = tile + r * panel;
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) {
-                float* const p = tile + r * panel + v * CL;
-                store<CL>(p, more ? load<CL>(p, full()) + sum[r][v] : sum[r][v], full());
-            }
+            for (int v = 0; v < WHOLE; ++v) store<CL>(p + v * CL, more ? load<CL>(p + v * CL, full()) + sum[r][v] : sum[r][v], full());
+            if constexpr (HALF) store<CL / 2>(p + WHOLE * CL, more ? load<CL / 2>(p + WHOLE * CL, full()) + half[r] : half[r], full());
+        }
     }
 }
 typedef void Tile(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add);
-// By how many rows and vectors of columns there are.
-static Tile* tile_for(int rows, int vectors) {
-    if (vectors == CV) {
+static Tile* tile_for(int rows, int columns) {
+    if (columns > panel - CL / 2) {
         if (rows <= 2) return tile_product<2, CV>;
         return rows <= 4 ? tile_product<4, CV> : tile_product<ROWS, CV>;
     }
-    if (vectors == 1) return tile_product<ROWS, 1>;
-    if constexpr (CV > 2) return vectors == 2 ? tile_product<ROWS, 2> : tile_product<ROWS, 3>;
+    const int halves = (columns + CL / 2 - 1) / (CL / 2);
+    switch (halves) {
+        case 1: return tile_product<ROWS, 1, true>;
+        case 2: return tile_product<ROWS, 1>;
+        case 3: return tile_product<ROWS, 2, true>;
+    }
+    if constexpr (CV == 4)
+        switch (halves) {
+            case 4: return tile_product<ROWS, 2>;
+            case 5: return tile_product<ROWS, 3, true>;
+            case 6: return tile_product<ROWS, 3>;
+            case 7: return tile_product<ROWS, 4, true>;
+        }
     return tile_product<ROWS, CV>;
 }
 
@@ -187,12 +207,12 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
     const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, const float* right) {
         alignas(64) float tile[block * panel], turned[panel * block];
         const i64 batch = p / across, c0 = p % across * panel;
-        const int columns = columns_of(p), rows = (int)(r1 - r0), vectors = (columns + CL - 1) / CL;
+        const int columns = columns_of(p), rows = (int)(r1 - r0);
         const float* from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
         for (i64 k = 0; k < c.depth; k += chunk_depth)
             for (int r = 0; r < rows; r += ROWS) {
                 const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
-                tile_for(alive_rows, vectors)(from + r * c.left.line + k * c.left.depth, c.left.line, c.left.depth, alive_rows, right + k * panel,
+                tile_for(alive_rows, columns)(from + r * c.left.line + k * c.left.depth, c.left.line, c.left.depth, alive_rows, right + k * panel,
                                               least(chunk_depth, c.depth - k), tile + r * panel, k > 0);
             }
         if (c.transposed) {
