@@ -66,6 +66,7 @@ class OutputGraph:
         self.state_at_entry = state_now()
         self.open_modes: list[InferenceModeVariable | DeviceScopeVariable] = []
         self.operations = 0
+        self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
         self.examples = 0  # how many transforms show one example in place of a batch
         self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
         self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
@@ -101,7 +102,6 @@ class OutputGraph:
         self._last_placeholder = node
         node.meta["example_value"] = fake
         node.meta["source"] = source.name
-        node.meta["origin"] = (source, value)
         node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
         tensor = TensorVariable(node, fake, source, type(value))
         tensor.value = value
@@ -258,6 +258,11 @@ class OutputGraph:
         """The device that the program's contexts give to a function that makes tensors, None if there is none."""
         return device_of_scope(self, target)
 
+    def assume(self, visit: int) -> None:
+        """Notes that from the root's n-th instruction on the graph may raise, for the frame to run again."""
+        if self.assumed_at is None:
+            self.assumed_at = visit
+
     # -- the finished graph
     def finish(
         self, outputs: list[TensorVariable | ScalarVariable]
@@ -265,6 +270,9 @@ class OutputGraph:
         """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
         if self.open_modes:
             raise self.open_modes[0].refuse_break()
+        if self.assumed_at is not None and any(t.fake.requires_grad for t in self.mutated_inputs()):
+            what = "a branch that raises, in a graph that writes to inputs under autograd"
+            raise exc.Unsupported("data_dependent_branch", what, visit=self.assumed_at)
         for function, args in changes_between(state_now(), self.state_at_entry):
             node = self.graph.create_node("call_function", function, args, {})
             node.meta.update(example_value=None, impure=True)

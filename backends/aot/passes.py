@@ -40,6 +40,15 @@ def is_effectful(node: Node) -> bool:
     return target.namespace not in ("aten", "prims", "prim")
 
 
+def keeps_its_place(target: Any) -> bool:
+    """Whether calls of this may not change places with one another: they draw random numbers, or have effects."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return target not in (operator.getitem, ops.as_strided, ops.as_strided_scatter, ops.copy_strided)
+    if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
+        return True
+    return target.namespace not in ("aten", "prims", "prim")
+
+
 def is_random(node: Node) -> bool:
     """Whether a call draws from a random generator."""
     target = node.target

@@ -8,6 +8,7 @@ from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
 from ..variables.objects import ObjectVariable
 from .registry import opcode
+from .assumptions import branch
 from .translator import StackMark, Translator, Yielded
 
 
@@ -19,12 +20,12 @@ def _jump(tx: Translator, i: Any) -> int:
 
 @opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE")
 def _pop_jump_if_false(tx: Translator, i: Any) -> int | None:
-    return None if tx.truth(tx.pop()) else i.target
+    return None if branch(tx, tx.pop(), i.index + 1, i.target) else i.target
 
 
 @opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE")
 def _pop_jump_if_true(tx: Translator, i: Any) -> int | None:
-    return i.target if tx.truth(tx.pop()) else None
+    return i.target if branch(tx, tx.pop(), i.target, i.index + 1) else None
 
 
 def is_none(value: VariableTracker) -> bool:

@@ -389,6 +389,8 @@ def _pow(tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTrac
 def _divmod(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
     if isinstance(a, ObjectVariable) or isinstance(b, ObjectVariable):
         return _divmod_of_objects(tx, a, b)
+    if a.contains_tensor() or b.contains_tensor():
+        unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
     return tx.new_tuple([tx.binary("//", a, b), tx.binary("%", a, b)])
 
 

@@ -202,7 +202,9 @@ class TensorVariable(VariableTracker):
         if name == "size" and not kwargs:
             shape = tx.new_size([ConstantVariable(n) for n in self.fake.shape])
             return shape.getitem(tx, args[0]) if args else shape
-        if name == "new" or tx.class_lookup(self.cls, name) is None:
+        if name == "new":
+            return self._new(tx, args, kwargs)
+        if tx.class_lookup(self.cls, name) is None:
             return self.getattr(tx, name).call(tx, args, kwargs)
         if name == "__len__":
             return self.length(tx)
@@ -221,6 +223,18 @@ class TensorVariable(VariableTracker):
         if number is not None and len(kwargs) == 1 and name in WITH_NUMBERS and is_unknown_number(tx, number):
             return tx.call(tx.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
         return record(tx, "call_method", name, [self, *args], kwargs)
+
+    def _new(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """Tensor.new(): sizes give a tensor with no values, a list or tuple one of these values."""
+        if kwargs or any(a.contains_tensor() for a in args):
+            unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
+        plain = [tx.as_plain(a) for a in args]
+        if len(plain) == 1 and type(plain[0]) in (list, tuple):
+            return record(tx, "call_method", "new_tensor", [self, args[0]], {"dtype": ConstantVariable(self.fake.dtype)})
+        sizes = plain[0] if len(plain) == 1 and isinstance(plain[0], torch.Size) else plain or [0]
+        return record(tx, "call_method", "new_empty", [self, tx.new_list([ConstantVariable(n) for n in sizes])], {})
 
     def _requires_grad(self, tx: Any, requires_grad: VariableTracker | None = None) -> VariableTracker:
         """requires_grad_(); a tensor made in the trace becomes a leaf."""
@@ -443,7 +457,7 @@ def _as_indices(tx: Any, part: Any) -> list[Any]:
     """A part of an index; known truths become the positions of the true ones, a vector for each dimension."""
     fake = _fake_of(part) if isinstance(part, fx.Node) else None
     if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
-        return [part]
+        return [fx.node.map_arg(part, lambda node: _number_or_node(tx, node))]
     known = known_tensor(tx, fake)
     if known is None or known.dim() == 0:
         raise Unsupported("dynamic_output_shape", "an index of truths that are not known")

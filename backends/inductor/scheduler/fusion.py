@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
@@ -39,6 +40,7 @@ class Fuser:
         self.groups: list[Group] = []
         self._writer: dict[str, Group] = {}
         self._readers: dict[str, list[Group]] = {}
+        self._last_in_place: Group | None = None  # the last call whose order among others of its kind is kept
 
     def run(self) -> list[Group]:
         """All groups, in an order in which they can run."""
@@ -64,6 +66,10 @@ class Fuser:
             group.ancestors = (1 << group.number) - 1
         for name in prog.step_reads(operation):
             self._depend(group, name)
+        if isinstance(operation, prog.ExternCall) and passes.keeps_its_place(operation.target):
+            if self._last_in_place is not None:
+                self._add_ancestors(group, self._last_in_place.ancestors | 1 << self._last_in_place.number)
+            self._last_in_place = group
         for name in prog.step_writes(operation):
             self._writer[name] = group
 

@@ -1,0 +1,65 @@
+"""Branches on a tensor of which one side only raises: ``if not valid.all(): raise ValueError(...)``, ``assert ok``.
+
+The trace goes on along the other side, and the graph checks that this is where the program goes; where it is not, the
+graph raises and the frame runs again in plain Python (``rerun``), which raises as the program says. Invariant: such a
+check stands only in graphs after which a frame can run again.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..exc import Unsupported
+from ..variables.base import VariableTracker
+from ..variables.constant import ConstantVariable
+from ..variables.tensor import TensorVariable, record
+
+if TYPE_CHECKING:
+    from .translator import Translator
+
+# What may stand between a branch and its raise: it computes the exception and does nothing else.
+_HARMLESS = frozenset({
+    "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_ATTR", "LOAD_METHOD", "LOAD_ASSERTION_ERROR",
+    "PUSH_NULL", "PRECALL", "CALL", "KW_NAMES", "FORMAT_VALUE", "BUILD_STRING", "BUILD_TUPLE", "BUILD_LIST",
+    "BINARY_OP", "BINARY_SUBSCR", "SWAP", "COPY", "NOP", "CACHE", "EXTENDED_ARG", "RESUME",
+})
+_MESSAGE = "a branch that raises was taken"
+
+
+def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: int) -> bool:
+    """Which way a conditional jump goes.
+
+    Args:
+        value: the condition.
+        when_true, when_false: the instructions at which the program goes on.
+    """
+    try:
+        return tx.truth(value)
+    except Unsupported as error:
+        if type(error) is not Unsupported or error.kind != "data_dependent_branch":
+            raise
+        if not isinstance(value, TensorVariable) or value.fake.numel() != 1:
+            raise
+        raising = _only_raises(tx, when_true), _only_raises(tx, when_false)
+        if raising[0] == raising[1]:
+            raise
+    _assume(tx, value, raising[1])
+    return raising[1]
+
+
+def _only_raises(tx: Translator, index: int) -> bool:
+    instructions = tx.decoded.instructions
+    while index < len(instructions) and instructions[index].opname in _HARMLESS:
+        index += 1
+    return index < len(instructions) and instructions[index].opname == "RAISE_VARARGS"
+
+
+def _assume(tx: Any, value: TensorVariable, truth: bool) -> None:
+    condition: VariableTracker = value
+    if not truth:
+        condition = record(tx, "call_function", torch.logical_not, [value], {})
+    if condition.fake.dim():  # type: ignore[attr-defined]
+        condition = record(tx, "call_method", "reshape", [condition, tx.new_tuple([])], {})
+    tx.output.assume(tx.root_visit())
+    record(tx, "call_function", torch._assert_async, [condition, ConstantVariable(_MESSAGE)], {})
