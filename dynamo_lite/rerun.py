@@ -85,7 +85,7 @@ class Rerun:
         """Emits what has to be known before the call, whose inputs are in the local `inputs`."""
         if self.changed:
             self.emit.call_prepare()
-            self.emit.load_const(_copies)
+            self.emit.load_const(copies)
             self.emit.load_fast(inputs)
             self.emit.load_const(self.changed)
             self.emit.call(2)
@@ -132,7 +132,7 @@ class Rerun:
             raise error
         self.restore()
         if saved is not None:
-            _put_back(saved)
+            put_back(saved)
         if random is not None:
             set_random_state(random)
         log.count("graphs_that_raised")
@@ -153,12 +153,17 @@ def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:
     return copy
 
 
-def _copies(inputs: tuple[Any, ...], places: tuple[int, ...]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+Saved = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def copies(inputs: Sequence[Any], places: Sequence[int]) -> Saved:
+    """Tensors with copies of their elements."""
     with torch.no_grad():
         return [(inputs[place], inputs[place].clone()) for place in places]
 
 
-def _put_back(saved: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def put_back(saved: Saved) -> None:
+    """Gives tensors their elements back."""
     with torch.no_grad():
         for tensor, value in saved:
             tensor.copy_(value)

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import collections
+import copy
+import dataclasses
 
 import pytest
 import torch
@@ -109,3 +111,53 @@ def test_a_side_effect_is_an_error():
 
 def test_no_operation_at_all():
     assert dynamo_lite.export(lambda x: 3)(torch.ones(2)).graph_module(torch.ones(2)) == 3
+
+
+# ---------------------------------------------------------------- odd inputs and outputs
+@dataclasses.dataclass
+class Two:
+    first: torch.Tensor
+    second: int = 2
+
+
+def test_the_example_run_leaves_nothing_behind():
+    model = torch.nn.BatchNorm1d(3)
+    before = copy.deepcopy(model.state_dict())
+    x = torch.randn(4, 3)
+    state = torch.get_rng_state()
+
+    def fn(x):
+        x.add_(torch.rand(3))
+        return model(x)
+
+    kept = x.clone()
+    graph_module = dynamo_lite.export(fn)(x).graph_module
+    assert torch.equal(x, kept) and torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    torch.manual_seed(0)
+    got = graph_module(x)
+    x.copy_(kept)
+    model.load_state_dict(before)
+    torch.manual_seed(0)
+    torch.testing.assert_close(got, fn(x))
+
+
+@pytest.mark.parametrize("fn, args, kwargs", [
+    (lambda x, *, k=2: x * k, (torch.ones(2),), {"k": 3}),
+    (lambda **kw: kw["a"] + kw["b"], (), {"a": torch.ones(2), "b": torch.ones(2)}),
+    (lambda d: {"y": d["x"] + 1, "z": (d["x"], 5, "s", None)}, ({"x": torch.ones(2)},), {}),
+    (lambda p: p.first * p.second, (Two(torch.ones(2)),), {}),
+    (lambda a, b: (a + b, a), (torch.ones(2),) * 2, {}),
+    (lambda x: (1, "a", None, x + 1, True, {1, 2}), (torch.ones(2),), {}),
+    (lambda x, m: x if m is None else x * m, (torch.ones(2), None), {}),
+    (lambda a: a + 1, (3,), {}),
+])
+def test_what_goes_in_and_out(fn, args, kwargs):
+    assert repr(dynamo_lite.export(fn)(*args, **kwargs).graph_module(*args, **kwargs)) == repr(fn(*args, **kwargs))
+
+
+@pytest.mark.parametrize("fn", [lambda x: Two(x + 1), lambda x: (t for t in [x + 1]), lambda x: [Two(x)]])
+def test_outputs_that_a_graph_has_no_structure_for(fn):
+    with pytest.raises(exc.Unsupported, match="an output of type") as error:
+        dynamo_lite.export(fn)(torch.ones(2))
+    assert "register_dataclass" in str(error.value)

@@ -52,7 +52,7 @@ class ExplainOutput:
         for number, graph in enumerate(self.graphs, 1):
             nodes = [n for n in graph.graph.nodes if n.op.startswith("call")]
             names = ", ".join(_target(n) for n in nodes[:8]) + (", ..." if len(nodes) > 8 else "")
-            lines.append(f"Graph {number}: {len(nodes)} operations: {names}")
+            lines.append(f"Graph {number}: {len(nodes)} operation{'' if len(nodes) == 1 else 's'}: {names}")
         lines.append(f"Guards: {len(self.guards)}")
         lines.extend(f"  {guard}" for guard in self.guards)
         lines.append("Compile seconds: " + ", ".join(f"{k} {v:.3f}" for k, v in self.compile_times.items()))

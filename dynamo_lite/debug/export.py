@@ -4,10 +4,11 @@ Invariant: the graph module takes what the function takes and gives what it give
 """
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from .. import _eval_frame, exc
 from ..convert_frame import Settings
 from ..eval_frame import innermost, make_hook
 from ..frame_policy import Artifact
+from ..rerun import copies, put_back, random_state, set_random_state
+from ..variables.constant import is_constant_value
 
 
 @dataclasses.dataclass
@@ -35,6 +38,8 @@ class ExportResult:
 def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
     """``export(fn)(*args)`` captures the function as one graph.
 
+    The function is run once; what it does to elements of tensors and to random number generators is taken back.
+
     Args:
         fn: a function or nn.Module whose inputs and outputs are made of tensors, constants and containers.
 
@@ -52,7 +57,8 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
 
         def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
             def call(*tensors: Any) -> Any:
-                outputs = graph.forward(*tensors)
+                with _unchanged(graph, tensors):
+                    outputs = graph.forward(*tensors)
                 captured.append((graph, tensors, outputs))
                 return outputs
 
@@ -72,6 +78,19 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
         return ExportResult(_with_signature(target, graph, tensors, outputs, args, kwargs, result), guards)
 
     return run
+
+
+@contextlib.contextmanager
+def _unchanged(graph: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Iterator[None]:
+    """Runs a graph to see what it gives, and takes back what it did to its inputs and to random number generators."""
+    random = random_state()
+    writes = any(node.meta.get("impure") and node.all_input_nodes for node in graph.graph.nodes)
+    saved = copies(tensors, [i for i, t in enumerate(tensors) if isinstance(t, torch.Tensor)] if writes else [])
+    try:
+        yield
+    finally:
+        put_back([(tensor, value) for tensor, value in saved if not torch.equal(tensor, value)])
+        set_random_state(random)
 
 
 def _empty_graph() -> torch.fx.GraphModule:
@@ -141,4 +160,9 @@ def _output(
             return node
     if isinstance(leaf, torch.Tensor):
         raise exc.Unsupported("unsupported_value", "an output that is a tensor from outside the function")
+    if not is_constant_value(leaf) and type(leaf) not in (set, range, slice):
+        raise exc.Unsupported(
+            "unsupported_value", f"an output of type {type(leaf).__qualname__}",
+            hint="return tensors, constants, and tuples, lists and dicts of them, or make the class known with "
+                 "torch.utils._pytree.register_dataclass or register_pytree_node")
     return leaf
