@@ -189,6 +189,7 @@ def emit_break(
     continuation: Callable[..., Any],
     uncertain: Collection[str] = (),
     keep_dead: bool = False,
+    keep: Collection[str] = (),
     inline_tail: bool = True,
     parameters: Collection[str] = (),
 ) -> list[CodeType]:
@@ -200,7 +201,8 @@ def emit_break(
     read. The cells and free variables of `code` are cells or free variables of the code being built.
 
     `stack` gives the kinds as the caller pushed them; usually ``analysis.stack_at`` knows them. `uncertain` are locals
-    of `bound` which may have no value; only code that nobody has evaluated needs them. `keep_dead` carries all of
+    of `bound` which may have no value; only code that nobody has evaluated needs them. `keep` are locals to carry
+    over though nothing reads them any more, since the end of their values' lives is felt; `keep_dead` carries all of
     `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return without
     a resume function. `parameters` are parameters that the code being built has beyond those of `code`; they and locals
     that are not of `code` are unbound before instruction k. `continuation` is the type to
@@ -212,7 +214,7 @@ def emit_break(
     # They must neither be seen by instruction k nor keep alive what the program lets go of; but for what super() reads.
     for name in sorted(e.local_names().union(parameters).difference(code.co_varnames, {_FIRST_ARGUMENT})):
         e.unbind_fast(name)
-    emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, inline_tail)
+    emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, frozenset(keep), inline_tail)
     return emission.emit(frozenset(bound), frozenset(uncertain))
 
 
@@ -227,6 +229,7 @@ class _Break:
         stack: Stack,
         continuation: Callable[..., Any],
         keep_dead: bool,
+        keep: frozenset[str],
         inline_tail: bool,
     ) -> None:
         self.e = e
@@ -237,6 +240,7 @@ class _Break:
         self.stack = stack
         self.continuation = continuation
         self.keep_dead = keep_dead
+        self.keep = keep
         self.inline_tail = inline_tail
         self.resumes: list[CodeType] = []
 
@@ -283,7 +287,7 @@ class _Break:
         if self.inline_tail and self._emit_tail(index, bound - uncertain):
             return
         e = self.e
-        carried_set = bound if self.keep_dead else bound & self.analysis.live(index)
+        carried_set = bound if self.keep_dead else bound & (self.analysis.live(index) | self.keep)
         carried = tuple(name for name in self.code.co_varnames if name in carried_set)
         uncertain = uncertain & carried_set
         target = resume_code(self.code, index, stack, carried, uncertain)

@@ -15,7 +15,7 @@ from .exc import Unsupported
 from .guards import GuardSet
 from .source import Source
 from .variables.base import MISSING, VariableTracker, realized
-from .variables.functions import CellVariable
+from .variables.functions import CellVariable, GeneratorVariable
 from .variables.later import LaterCall
 from .variables.mappings import DictVariable
 from .variables.sequences import ListVariable
@@ -38,6 +38,7 @@ class SideEffects:
         self._raised: dict[int, tuple[VariableTracker, int]] = {}
         self._touched: list[VariableTracker | None] = []
         self.calls: list[LaterCall] = []
+        self._generators: list[tuple[GeneratorVariable, int]] = []
         self.epoch = 0
 
     # -- identity
@@ -138,6 +139,22 @@ class SideEffects:
         for tracker, _ in self._raised.values():
             if tracker.source is not None:
                 self.check_traceback(tracker)
+
+    # -- generators
+    def note_started(self, generator: GeneratorVariable, visit: int) -> None:
+        """Remembers that the root's n-th instruction began a generator."""
+        self._generators.append((generator, visit))
+
+    def check_generators(self) -> None:
+        """Refuses to end a trace with a generator left inside ``try`` or ``with``: when the program lets go of it, its
+        clean-up runs, and the trace does not see when that is.
+
+        Raises:
+            Unsupported: with the visit at which to break so that the generator runs natively.
+        """
+        for generator, visit in self._generators:
+            if generator.has_clean_up():
+                raise Unsupported("generator_frame", f"{generator.describe()}, left inside try or with", visit=visit)
 
     # -- globals
     def load_global(self, tx: Any, space: dict[str, Any], name: str) -> Any:

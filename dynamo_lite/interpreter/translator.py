@@ -281,13 +281,28 @@ class Translator(Protocols):
         frame.depth = self.depth + 1
         if frame.depth >= config.inline_depth_limit:
             unsupported("inline_depth", f"generator at depth {frame.depth}")
+        inner = frame.delegate() if raised is not None else None
+        if raised is not None and inner is not None:
+            try:
+                if issubclass(raised.value.python_type(), GeneratorExit):
+                    self.close_generator(inner)
+                else:
+                    value = inner.resume(self, None, raised)
+                    if value is not None:
+                        return value
+                    # It has returned: the outer one goes on behind its ``yield from``.
+                    frame.stack[-1] = inner.returned
+                    frame.index = frame.decoded.instructions[frame.index - 2].target
+                    raised = None
+            except ObservedException as error:
+                raised = error
         if raised is not None:
             try:
                 frame.unwind(raised, frame.current)
             except ObservedException as error:
                 self._check_stop_iteration(error)
                 raise
-        elif sent is not None:
+        elif sent is not None and inner is None:
             frame.push(sent)
         try:
             while True:
@@ -300,6 +315,16 @@ class Translator(Protocols):
         except ObservedException as error:
             self._check_stop_iteration(error)
             raise
+
+    def delegate(self) -> GeneratorVariable | None:
+        """The generator that this suspended one is in the ``yield from`` of (Objects/genobject.c, _PyGen_yf)."""
+        following = self.decoded.instructions[self.index]
+        if following.opname != "RESUME" or following.arg != 2:
+            return None
+        inner = self.stack[-1]
+        if not isinstance(inner, GeneratorVariable):
+            unsupported("generator_frame", f"throw() into a generator that delegates to {inner.describe()}")
+        return inner
 
     def _check_stop_iteration(self, error: ObservedException) -> None:
         """A StopIteration that leaves a generator becomes a RuntimeError (PEP 479)."""

@@ -520,6 +520,8 @@ class GeneratorVariable(VariableTracker):
             return None
         tx.output.effects.advance(self)
         first, self.started = not self.started, True
+        if first:
+            tx.output.effects.note_started(self, tx.root.visits - 1)
         if first and sent is not None and not (sent.is_constant() and sent.constant() is None):
             tx.raise_error(TypeError, "can't send non-None value to a just-started generator")
         if first and raised is not None:
@@ -534,6 +536,10 @@ class GeneratorVariable(VariableTracker):
             self.finished = True
             self.returned = self.frame.returned
         return value
+
+    def has_clean_up(self) -> bool:
+        """Whether the end of the generator's life runs code: it is suspended inside ``try`` or ``with``."""
+        return self.started and not self.finished and self.frame.current.handler is not None
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         if self.stands_for is not None and name not in ("__next__", "__iter__"):

@@ -1,4 +1,5 @@
 """When objects end, which of them are one, and what outlives a graph break: as in eager, at every call."""
+
 from __future__ import annotations
 
 import builtins
@@ -139,8 +140,103 @@ def no_methods(x):
     return called.largest(1, 2), called.double(x)
 
 
-PROGRAMS = [let_go, bound_anew, cycle, finalizer, weak_to_slots, one_tuple, equal_texts, exhausted_iterators,
-            views_of_subclasses, made_per_call, nested_deeply, no_methods]
+def left_in_try(x):
+    log = []
+
+    def steps():
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("end")
+
+    first = next(steps())
+    for second in steps():
+        break
+    any(v == 1 for v in steps())
+    log.append("after")
+    return first, second, log
+
+
+def left_in_no_grad(x):
+    def steps():
+        with torch.no_grad():
+            yield 1
+
+    it = steps()
+    next(it)
+    inside = torch.is_grad_enabled()
+    del it
+    return inside, torch.is_grad_enabled()
+
+
+def held_to_the_end(x):
+    log = []
+
+    def steps():
+        try:
+            yield 1
+        finally:
+            log.append("end")
+
+    it = iter(zip(steps(), [1, 2]))
+    next(it)
+    log.append("after")
+    dynamo_lite.graph_break()
+    return log
+
+
+def thrown_into_a_delegate(x):
+    log = []
+
+    def inner():
+        try:
+            yield 1
+        except KeyError:
+            yield "caught"
+        except ValueError:
+            return "returned"
+        finally:
+            log.append("inner")
+
+    def outer():
+        try:
+            log.append((yield from inner()))
+            yield "after"
+        except IndexError:
+            yield "outer"
+        finally:
+            log.append("outer")
+
+    found = []
+    for error in (KeyError, ValueError, IndexError):
+        it = outer()
+        next(it)
+        found += [it.throw(error()), list(it)]
+    it = outer()
+    next(it)
+    it.close()
+    return found, log
+
+
+PROGRAMS = [
+    left_in_try,
+    left_in_no_grad,
+    held_to_the_end,
+    thrown_into_a_delegate,
+    let_go,
+    bound_anew,
+    cycle,
+    finalizer,
+    weak_to_slots,
+    one_tuple,
+    equal_texts,
+    exhausted_iterators,
+    views_of_subclasses,
+    made_per_call,
+    nested_deeply,
+    no_methods,
+]
 
 
 def same(a, b):
