@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import logging
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ import torch
 
 from . import config, exc, frame_policy, log
 from ._eval_frame import RUN_ORIGINAL, Continuation, GuardedCode, entries, set_active, skip
-from ._guards import current_global_state
+from ._guards import GuardProgram, current_global_state
 from .bytecode.code_map import CodeMap
 from .bytecode.emit import Emitter
 from .bytecode.instructions import decode
@@ -41,10 +42,12 @@ from .rerun import Rerun, may_raise
 from .resume import break_start, emit_break, is_resume_code, needed_locals, note_numbers, resume_label
 from .source import LocalSource, Source
 from .variables import autograd_function, checkpointing, transforms
-from .variables.base import MISSING, ObservedException, VariableTracker, realized
+from .variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized
 from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
-from .variables.functions import CellVariable
+from .variables.functions import CellVariable, GeneratorVariable
+from .variables.iterators import IteratorVariable
+from .variables.objects import ObjectVariable, end_is_felt
 from .variables.scalars import NumberNeeded, ScalarVariable
 from .variables.size_tables import ValuesNeeded
 from .variables.torch_functions import set_state
@@ -306,6 +309,7 @@ class _FrameCompiler:
         if break_index is not None:
             break_index = self._break_start(tx, break_index)
         output.effects.check_outer_tracebacks()
+        output.effects.check_generators()
         plan = Plan()
         try:
             self._emit(tx, plan, 0, returned, break_index, dry=True)
@@ -353,6 +357,7 @@ class _FrameCompiler:
         if log.enabled("graph_code"):
             place = frame_policy.place(_original(self.code, 0)[0])
             log.artifact("graph_code").info("graph of %s\n%s", place, graph.print_readable(False))
+            log.artifact("graph_code").debug("nodes of the graph of %s\n%s", place, _layouts(graph))
         if self.settings.on_graph is not None:
             self.settings.on_graph(graph)
         with log.phase("backend"):
@@ -402,7 +407,7 @@ class _FrameCompiler:
             if not dry:
                 resumes = emit_break(
                     emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation,
-                    parameters=(INPUTS, *self._argument_names()),
+                    keep=self._felt_locals(tx), parameters=(INPUTS, *self._argument_names()),
                 )
                 self._note_numbers(tx, resumes)
         if rerun is not None:
@@ -435,7 +440,7 @@ class _FrameCompiler:
     def _emit_frame(self, cg: Codegen, tx: Translator) -> list[str]:
         """Restores the frame: cells, stack, locals. Values are computed before a local is overwritten."""
         emitter = cg.emit
-        live = needed_locals(self.code, tx.current.index)
+        live = needed_locals(self.code, tx.current.index) | self._felt_locals(tx)
         held: list[tuple[str, str]] = []
         for name in tx.code.co_varnames:
             if name in tx.locals and name in live:
@@ -471,6 +476,17 @@ class _FrameCompiler:
             if now is None or (name not in live and not held_still):
                 emitter.unbind_fast(name)  # an argument that the program has deleted or bound anew
         return [name for name, _ in held]
+
+    def _felt_locals(self, tx: Translator) -> frozenset[str]:
+        """Locals whose values must not end before the frame does, though nothing may read them any more."""
+        names = set()
+        for name, value in tx.locals.items():
+            outside = isinstance(value, (LazyVariable, ObjectVariable)) and value.source is not None
+            if outside and not name.startswith("___") and end_is_felt(value.value):  # type: ignore[union-attr]
+                names.add(name)
+            elif isinstance(value, (GeneratorVariable, IteratorVariable)):
+                names.add(name)
+        return frozenset(names)
 
     # -- guards and the entry
     def _guard_aliases(self, output: OutputGraph, inputs: list[Any]) -> None:
@@ -509,20 +525,22 @@ class _FrameCompiler:
                 freevars=self.code.co_freevars,
                 cellvars=self.code.co_cellvars,
             )
-        self._log_entry(guards, guarded)
+        self._log_entry(guards, guarded, program)
         artifact = Artifact(guards, texts, graph, log.current_frame(), self.changing, tx.output.effects.changed_names())
         if self.settings.on_entry is not None:
             self.settings.on_entry(artifact)
         return GuardedCode(program, guarded, has_break, extra=artifact)
 
-    def _log_entry(self, guards: list[Guard], guarded: types.CodeType) -> None:
+    def _log_entry(self, guards: list[Guard], guarded: types.CodeType, program: GuardProgram) -> None:
         label = resume_label(self.code)
         if log.enabled("guards"):
             log.artifact("guards").info("guards of %s\n%s", label, guard_tree(guards))
+            steps = "\n".join(f"{n:4} {exc.one_line(repr(step), 110)}" for n, step in enumerate(program.steps))
+            log.artifact("guards").debug("guard program of %s\n%s", label, steps)
         if log.enabled("bytecode"):
             place = frame_policy.place(_original(self.code, 0)[0])
             what = place if is_resume_code(self.code) is None else f"{label} of {place}"
-            log.artifact("bytecode").info("%s\n%s", what, _side_by_side(self.code, guarded))
+            log.artifact("bytecode").info("%s\n%s", what, _side_by_side(self.code, guarded, log.enabled("bytecode", logging.DEBUG)))
 
     def _report_break(self) -> None:
         error = self.error
@@ -627,19 +645,29 @@ class _FrameCodegen(Codegen):
         self._effects.check_traceback(value)
 
 
-def _side_by_side(before: types.CodeType, after: types.CodeType) -> str:
-    left = [f"{i.offset:5} {i.opname:24} {_arg_text(i)}" for i in decode(before).instructions]
-    right = [f"{i.offset:5} {i.opname:24} {_arg_text(i)}" for i in decode(after).instructions]
+def _side_by_side(before: types.CodeType, after: types.CodeType, whole: bool) -> str:
+    left, right = ([f"{i.offset:5} {i.opname:24} {_arg_text(i, 400 if whole else 40)}" for i in decode(c).instructions]
+                   for c in (before, after))
+    width = max(70, *map(len, left)) if whole else 70
     lines = itertools.zip_longest(["BEFORE", *left], ["AFTER", *right], fillvalue="")
-    return "\n".join(f"{a:70.70} | {b}" for a, b in lines)
+    return "\n".join(f"{a:{width}.{width}} | {b}".rstrip() for a, b in lines)
 
 
-def _arg_text(instruction: Any) -> str:
+def _arg_text(instruction: Any, most: int) -> str:
     if instruction.arg is None:
         return ""
     value = instruction.argval
     if isinstance(value, types.CodeType):
         return resume_label(value)
-    return exc.one_line(repr(value), 40)
+    return exc.one_line(repr(value), most)
 
 
+def _layouts(graph: torch.fx.GraphModule) -> str:
+    """For each node its result's dtype, sizes, strides, and whether it does more than compute."""
+    lines = []
+    for node in graph.graph.nodes:
+        value = node.meta.get("example_value")
+        what = f"{value.dtype} {list(value.shape)}, strides {list(value.stride())}, requires_grad={value.requires_grad}" if (
+            isinstance(value, torch.Tensor)) else type(value).__name__
+        lines.append(f"  {node.name}: {what}{', has effects' if node.meta.get('impure') else ''}")
+    return "\n".join(lines)
