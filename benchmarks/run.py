@@ -20,7 +20,7 @@ from typing import Any
 
 import report
 import torch
-from systems import SYSTEMS
+from systems import DEFAULT, SYSTEMS
 from workloads import WORKLOADS
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -101,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure dynamo_lite against eager and torch.compile.")
     parser.add_argument("--quick", action="store_true", help="a few workloads, two rounds, short timing")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=sorted(WORKLOADS), help="these workloads")
-    parser.add_argument("--systems", nargs="+", metavar="NAME", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", metavar="NAME", choices=list(SYSTEMS), default=list(DEFAULT))
     parser.add_argument("--rounds", type=int, help="processes per workload and system; the first has an empty cache")
     parser.add_argument("--seconds", type=float, help="how long calls are timed in each process")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that one process may take")
@@ -110,7 +110,7 @@ def main() -> None:
     names = options.only or [w.name for w in WORKLOADS.values() if (w.quick if options.quick else w.default)]
     results = run(names, options.systems, options.rounds or (2 if options.quick else 3),
                   options.seconds or (0.5 if options.quick else 2.0), options.timeout)
-    whole = not (options.quick or options.only or options.systems != list(SYSTEMS))
+    whole = not (options.quick or options.only or options.systems != list(DEFAULT))
     stem = HERE / "results" / ("figures" if whole else "partial")
     stem.parent.mkdir(exist_ok=True)
     stem.with_suffix(".json").write_text(json.dumps(results, indent=1))

@@ -56,9 +56,45 @@ def _our_disable(fn: Callable[..., Any]) -> Callable[..., Any]:
     return dynamo_lite.disable(fn)
 
 
+class _OnnxRuntime:
+    """A module exported at its first call and run by ONNX Runtime on torch's number of threads."""
+
+    def __init__(self, model: Callable[..., Any]) -> None:
+        self._model = model
+        self._session: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        inputs = [*args, *kwargs.values()]
+        if self._session is None:
+            self._session = self._export(inputs, kwargs)
+        names = [i.name for i in self._session.get_inputs()]
+        (result, *_) = self._session.run(None, {n: x.numpy() for n, x in zip(names, inputs)})
+        return torch.from_numpy(result)
+
+    def _export(self, inputs: list[Any], kwargs: dict[str, Any]) -> Any:
+        import io
+
+        import onnxruntime
+        import torch
+
+        if not isinstance(self._model, torch.nn.Module):
+            raise TypeError("only modules are exported")
+        buffer = io.BytesIO()
+        positional = inputs[:len(inputs) - len(kwargs)]
+        torch.onnx.export(self._model, (*positional, kwargs), buffer, dynamo=False, opset_version=17)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        return onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])
+
+
 SYSTEMS = {
     "eager": System("eager", lambda fn: fn),
     "torch.compile": System("torch.compile", _torch_compile, ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
                             _torch_report, _torch_disable),
     "dynamo_lite": System("dynamo_lite", _ours, ("DYNAMO_LITE_CACHE_DIR",), _our_report, _our_disable),
+    # Not a part of a plain run: for the convolution networks, where onnx and onnxruntime are installed.
+    "onnxruntime": System("onnxruntime", _OnnxRuntime),
 }
+DEFAULT = ("eager", "torch.compile", "dynamo_lite")

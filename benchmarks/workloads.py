@@ -140,6 +140,19 @@ _add("resnet18", "ResNet-18, 224 x 224",
 _add("resnet50", "ResNet-50, 224 x 224", _model("ResNetForImageClassification", "ResNetConfig", _image(1)))
 
 
+def _network(name: str) -> Callable[[], Program]:
+    def build() -> Program:
+        import convnets
+
+        return getattr(convnets, name)().eval(), (torch.randn(1, 3, 224, 224),), {}
+
+    return build
+
+
+_add("resnext50", "ResNeXt-50 32x4d, 224 x 224", _network("ResNeXt50"))
+_add("mobilenet_v3", "MobileNetV3-large, 224 x 224", _network("MobileNetV3"))
+
+
 # ---------------------------------------------------------------- training steps
 class _Loss(torch.nn.Module):
     """A model with its loss."""
@@ -226,7 +239,7 @@ def _branchy(x, y):
 
 
 _add("branchy_1000", "8 steps that branch on data, 1000 x 1000",
-     lambda: (_branchy, (torch.randn(1000, 1000), torch.randn(1000, 1000)), {}), default=False)
+     lambda: (_branchy, (torch.randn(1000, 1000), torch.randn(1000, 1000)), {}))
 
 
 def _nothing(x):
@@ -247,7 +260,7 @@ def _break_program() -> Program:
     return _one_break, (torch.randn(4),), {}
 
 
-_add("break_4", "a break between two one-operation graphs", _break_program, default=False)
+_add("break_4", "a break between two one-operation graphs", _break_program)
 
 
 def opaque_by(disable: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:

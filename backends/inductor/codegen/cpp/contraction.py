@@ -19,6 +19,8 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 
 # As in contraction.h.
 MAX_BATCH_DIMS = 3
+# Products are computed so many times faster than operations on elements that are in memory.
+PRODUCTS_A_GRAIN = 8
 
 
 @functools.cache
@@ -68,7 +70,8 @@ class ContractionKernel(CppKernel):
             sizes = (right.channels, right.height, right.width, right.out_height, right.out_width)
             self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair)])}}};")
         self.line(f"c.transposed = {_bool(c.transposed)}, c.share = {_bool(t.share)}, c.slots = {t.slots};")
-        self.line(f"c.threads = threads_for((i64){batches} * {rows} * {columns} * {c.depth}, {GRAIN});")
+        products = f"(i64){batches} * {rows} * {columns} * {c.depth}"
+        self.line(f"c.threads = threads_for({products}, {PRODUCTS_A_GRAIN * GRAIN});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
         self.open("contract(c, [=](i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, "
                   "i64 pitch)")
