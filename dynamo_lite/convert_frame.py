@@ -37,6 +37,7 @@ from .guards.tree import guard_tree
 from .interpreter import ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
+from .listings import layouts, side_by_side
 from .output_graph import OutputGraph
 from .rerun import Rerun, may_raise
 from .resume import break_start, emit_break, is_resume_code, needed_locals, note_numbers, resume_label
@@ -357,7 +358,7 @@ class _FrameCompiler:
         if log.enabled("graph_code"):
             place = frame_policy.place(_original(self.code, 0)[0])
             log.artifact("graph_code").info("graph of %s\n%s", place, graph.print_readable(False))
-            log.artifact("graph_code").debug("nodes of the graph of %s\n%s", place, _layouts(graph))
+            log.artifact("graph_code").debug("nodes of the graph of %s\n%s", place, layouts(graph))
         if self.settings.on_graph is not None:
             self.settings.on_graph(graph)
         with log.phase("backend"):
@@ -540,7 +541,8 @@ class _FrameCompiler:
         if log.enabled("bytecode"):
             place = frame_policy.place(_original(self.code, 0)[0])
             what = place if is_resume_code(self.code) is None else f"{label} of {place}"
-            log.artifact("bytecode").info("%s\n%s", what, _side_by_side(self.code, guarded, log.enabled("bytecode", logging.DEBUG)))
+            text = side_by_side(self.code, guarded, log.enabled("bytecode", logging.DEBUG))
+            log.artifact("bytecode").info("%s\n%s", what, text)
 
     def _report_break(self) -> None:
         error = self.error
@@ -643,31 +645,3 @@ class _FrameCodegen(Codegen):
 
     def check_traceback(self, value: VariableTracker) -> None:
         self._effects.check_traceback(value)
-
-
-def _side_by_side(before: types.CodeType, after: types.CodeType, whole: bool) -> str:
-    left, right = ([f"{i.offset:5} {i.opname:24} {_arg_text(i, 400 if whole else 40)}" for i in decode(c).instructions]
-                   for c in (before, after))
-    width = max(70, *map(len, left)) if whole else 70
-    lines = itertools.zip_longest(["BEFORE", *left], ["AFTER", *right], fillvalue="")
-    return "\n".join(f"{a:{width}.{width}} | {b}".rstrip() for a, b in lines)
-
-
-def _arg_text(instruction: Any, most: int) -> str:
-    if instruction.arg is None:
-        return ""
-    value = instruction.argval
-    if isinstance(value, types.CodeType):
-        return resume_label(value)
-    return exc.one_line(repr(value), most)
-
-
-def _layouts(graph: torch.fx.GraphModule) -> str:
-    """For each node its result's dtype, sizes, strides, and whether it does more than compute."""
-    lines = []
-    for node in graph.graph.nodes:
-        value = node.meta.get("example_value")
-        what = f"{value.dtype} {list(value.shape)}, strides {list(value.stride())}, requires_grad={value.requires_grad}" if (
-            isinstance(value, torch.Tensor)) else type(value).__name__
-        lines.append(f"  {node.name}: {what}{', has effects' if node.meta.get('impure') else ''}")
-    return "\n".join(lines)

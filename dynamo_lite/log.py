@@ -276,18 +276,18 @@ def reset() -> None:
 
 # ---------------------------------------------------------------- the artifacts
 register_artifact("graph_breaks", "each place where a graph ends early: the user's line, the reason, what to do",
-                  "the chain of inlined calls, and repeats")
+                  "repeats, and where a break had to be made earlier than at its cause")
 register_artifact("recompiles", "each second compile of a code object: the guard that failed, the old and new value",
-                  "the guards of every other entry that failed")
+                  "why each of the other entries does not fit")
 register_artifact("guards", "the conditions under which a compiled frame is used again, as a tree", "the guard program")
-register_artifact("graph_code", "each captured graph as Python code", "with the metadata of every node")
-register_artifact("bytecode", "the bytecode before and after, side by side", "every instruction as it is evaluated")
+register_artifact("graph_code", "each captured graph as Python code", "each node's layout, and whether it has effects")
+register_artifact("bytecode", "the bytecode before and after, side by side", "operands in full")
 register_artifact("aot_graphs", "the functionalized, decomposed graph that the backend gets")
-register_artifact("output_code", "the generated kernels and the code that calls them")
+register_artifact("output_code", "the generated kernels and the code that calls them", "the vector header in full")
 register_artifact("perf", "the seconds that each compile takes, by phase")
 register_artifact("skipped_frames", "each frame that is left to plain Python, and why", "frames skipped by rule too")
 register_artifact("fallbacks", "what a backend hands to plain torch calls, and why")
-register_artifact("ir", "the loop IR of each graph")
+register_artifact("ir", "the loop nests, library calls and writes of each graph, before any are fused")
 register_artifact("schedule", "which loops are fused, which are not and why")
 register_artifact("cache", "the cache folder: hits, misses, files that had to be rebuilt")
 

@@ -18,6 +18,7 @@ LAYERS = [
     "source",
     "guards",
     "resume",
+    "listings",
     "rerun",
     "trace_rules",
     "frame_policy",

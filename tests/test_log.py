@@ -159,3 +159,13 @@ def test_loops_before_scheduling(caplog):
     (text,) = [r.getMessage() for r in caplog.records if r.name == "dynamo_lite.ir"]
     assert "for i0<3, i1*<4:" in text and "max(" in text and "torch.softmax(x, -1)[i]" in text
     assert "aten.index.Tensor" in text and "state[...] = " in text and "float32 [3, 1]" in text
+
+
+def test_more_of_a_log(caplog):
+    for name in ("guards", "graph_code", "bytecode"):
+        caplog.set_level(logging.DEBUG, f"dynamo_lite.{name}")
+    dynamo_lite.compile(lambda x: x.add_(1) * 2, backend="eager")(torch.randn(3, 4))
+    text = caplog.text
+    assert "guard program of" in text and "('tensor', " in text
+    assert "torch.float32 [3, 4], strides [4, 1]" in text and "has effects" in text
+    assert "BEFORE" in text and "AFTER" in text and "test_log.py" in text
