@@ -42,7 +42,7 @@ from .output_graph import OutputGraph
 from .rerun import Rerun, may_raise
 from .resume import break_start, emit_break, is_resume_code, needed_locals, note_numbers, resume_label
 from .source import LocalSource, Source
-from .variables import autograd_function, checkpointing, transforms
+from .variables import arrays, autograd_function, checkpointing, transforms
 from .variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized
 from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
@@ -54,7 +54,8 @@ from .variables.size_tables import ValuesNeeded
 from .variables.torch_functions import set_state
 
 # The modules register their handlers.
-assert HANDLERS and ops_flow and ops_stack and ops_values and autograd_function and checkpointing and transforms
+assert HANDLERS and ops_flow and ops_stack and ops_values
+assert arrays and autograd_function and checkpointing and transforms
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 

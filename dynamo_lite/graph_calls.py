@@ -249,3 +249,19 @@ class TransformCall(GraphCall):
             return pullback(cotangents)  # type: ignore[no-any-return]
         made = self.transform(lambda *inputs: function(*inputs)[0], argnums=chosen)(*args)
         return made[0] if self.transform is torch.func.hessian else made  # type: ignore[no-any-return]
+
+
+class ArrayCall(GraphCall):
+    """A tensor made of a NumPy array, or of a number of NumPy's, that is known; with memory of its own.
+
+    Args:
+        function: torch's, that makes it: ``torch.tensor`` and the like.
+        data: the array.
+    """
+
+    def __init__(self, function: Any, data: Any) -> None:
+        super().__init__(function.__name__)
+        self.data = data
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return torch.tensor(self.data, *args, **kwargs)

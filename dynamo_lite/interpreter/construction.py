@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch.distributions.utils import _lazy_property_and_property
 
@@ -23,6 +24,7 @@ from ..output_graph import OutputGraph
 from ..polyfills import REPLACEMENTS
 from ..polyfills.optimizers import Region
 from ..source import AttrSource, ConstSource, Source
+from ..variables.arrays import fold
 from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.classes import (
     ClassVariable,
@@ -104,6 +106,8 @@ class Construction:
                 f"{value.__qualname__}()")
         if is_named_tuple(value):
             return self._construct_named_tuple(cls, args, kwargs)
+        if issubclass(value, np.generic):
+            return fold(tx, value, args, kwargs)
         if not _is_user_class(value):
             if value.__module__.partition(".")[0] == "torch":
                 return tx.call_torch_class(value, args, kwargs)

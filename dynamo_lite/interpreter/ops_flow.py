@@ -7,8 +7,8 @@ from ..variables.base import ObservedException, VariableTracker, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
 from ..variables.objects import ObjectVariable
-from .registry import opcode
 from .assumptions import branch
+from .registry import opcode
 from .translator import StackMark, Translator, Yielded
 
 

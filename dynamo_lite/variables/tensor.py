@@ -232,7 +232,8 @@ class TensorVariable(VariableTracker):
             unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
         plain = [tx.as_plain(a) for a in args]
         if len(plain) == 1 and type(plain[0]) in (list, tuple):
-            return record(tx, "call_method", "new_tensor", [self, args[0]], {"dtype": ConstantVariable(self.fake.dtype)})
+            dtype = {"dtype": ConstantVariable(self.fake.dtype)}
+            return record(tx, "call_method", "new_tensor", [self, args[0]], dtype)
         sizes = plain[0] if len(plain) == 1 and isinstance(plain[0], torch.Size) else plain or [0]
         return record(tx, "call_method", "new_empty", [self, tx.new_list([ConstantVariable(n) for n in sizes])], {})
 

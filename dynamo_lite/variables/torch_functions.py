@@ -315,6 +315,11 @@ def _wrap_torch_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
     return TorchFunctionVariable(value, source)
 
 
+def handler_of(value: Any) -> Handler | None:
+    """What answers calls of this function here."""
+    return _HANDLERS.get(id(value))
+
+
 def has_handler(value: Any) -> bool:
     """Whether calls of this function are answered here."""
     return id(value) in _HANDLERS or id(value) in _FORBIDDEN

@@ -1,0 +1,215 @@
+"""NumPy arrays and numbers that are made of constants while tracing, such as a table of positions.
+
+NumPy computes them for real, as its functions depend on their arguments alone; where one becomes a tensor, the graph
+makes the tensor of it. Invariant: an array that a tracker holds is never changed; what would change it makes another.
+"""
+from __future__ import annotations
+
+import operator
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ..graph_calls import ArrayCall
+from ..source import Source
+from .base import VariableTracker, unsupported, wraps_if
+from .builtins import handles as handles_builtin
+from .constant import ConstantVariable
+from .modules import SkippedFunctionVariable
+from .tensor import TensorVariable, call_in_graph, record
+from .torch_functions import handler_of, handles
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+_KIND = "numpy_conversion"
+_OPERATORS: dict[str, Any] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}
+_ATTRIBUTES = frozenset({"shape", "ndim", "size", "dtype", "T", "real", "imag", "itemsize", "nbytes"})
+_METHODS = frozenset({
+    "astype", "reshape", "sum", "mean", "tolist", "item", "copy", "transpose", "flatten", "ravel", "min", "max",
+    "argmin", "argmax", "any", "all", "cumsum", "cumprod", "round", "clip", "dot", "squeeze", "repeat", "std", "var",
+    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__", "__index__",
+    "is_integer",
+})
+# Functions that write to an argument or a file, or whose result is not decided by their arguments.
+_NOT_PURE = frozenset({
+    "copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "save", "savez", "savez_compressed",
+    "savetxt", "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "empty", "empty_like", "may_share_memory",
+    "shares_memory", "seterr", "set_printoptions", "nditer", "memmap", "frombuffer", "apply_along_axis", "vectorize",
+})
+_MAKERS = (np.array, np.asarray, np.arange, np.zeros, np.ones, np.full, np.concatenate, np.where, np.dot)
+# Numbers that torch takes for Python's.
+_LIKE_PYTHON = (np.float64, np.int64)
+
+
+class ArrayVariable(VariableTracker):
+    """An array, or a number of NumPy's."""
+
+    has_identity = True
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"NumPy's {type(self.value).__name__}"
+
+    def is_constant(self) -> bool:
+        return isinstance(self.value, np.generic)
+
+    def constant(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        if isinstance(self.value, _LIKE_PYTHON):
+            return self.value.item()
+        unsupported(_KIND, f"{self.describe()} as an argument of a torch function")
+
+    def hash_key(self) -> Any:
+        return self.value if self.is_constant() else super().hash_key()
+
+    def truth(self, tx: Any) -> bool:
+        return bool(tx.run_python(bool, self.value))
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in _ATTRIBUTES:
+            value = getattr(self.value, name)
+            return self if value is self.value else from_numpy(tx, value)
+        if name in _METHODS:
+            return tx.builtin_method(self, name)
+        unsupported(_KIND, f"{self.describe()}.{name}")
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name not in _METHODS:
+            return super().call_method(tx, name, args, kwargs)
+        return fold(tx, getattr(self.value, name), args, kwargs)
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return fold(tx, operator.getitem, [self, key], {})
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        unsupported(_KIND, f"writing to {self.describe()}")
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return tx.new_list([from_numpy(tx, item) for item in tx.run_python(list, self.value)]).iterator(tx)
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if isinstance(other, TensorVariable):
+            if not isinstance(self.value, np.number):
+                unsupported(_KIND, f"{self.describe()} {op} a tensor")
+            number = ConstantVariable(self.value.item())
+            return call_in_graph(tx, _OPERATORS[op], [other, number] if reflected else [number, other], {})
+        return fold(tx, _OPERATORS[op], [other, self] if reflected else [self, other], {})
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        return self.binary(tx, op, other, False)
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        function = {"-": operator.neg, "+": operator.pos, "~": operator.invert}[op]
+        return from_numpy(tx, tx.run_python(function, self.value))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.is_constant():
+            cg.emit.load_const(self.value)
+            return
+        cg.build_new(self, lambda: cg.call_constant(np.array, lambda: cg.emit.load_const(self.value)), lambda: None)
+
+
+def from_numpy(tx: Any, value: Any) -> VariableTracker:
+    """The tracker of what NumPy has computed."""
+    if isinstance(value, np.ndarray):
+        return ArrayVariable(value.copy()) if value.dtype != object else _refuse(value)
+    if isinstance(value, (np.generic, np.dtype)):
+        return ArrayVariable(value)
+    if isinstance(value, (tuple, list)):
+        return tx.new_sequence(type(value), [from_numpy(tx, item) for item in value])
+    return tx.from_result(value, "a result of NumPy")  # type: ignore[no-any-return]
+
+
+def _refuse(value: Any) -> VariableTracker:
+    unsupported(_KIND, "an array of objects")
+
+
+def fold(tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """Calls a function of NumPy now."""
+    if "out" in kwargs:
+        unsupported(_KIND, "a NumPy function with out=")
+    plain = [_plain(tx, a) for a in args]
+    return from_numpy(tx, tx.run_python(function, *plain, **{k: _plain(tx, v) for k, v in kwargs.items()}))
+
+
+def _plain(tx: Any, value: VariableTracker) -> Any:
+    if isinstance(value, ArrayVariable):
+        return value.value.copy() if isinstance(value.value, np.ndarray) else value.value
+    items = getattr(value, "items", None)
+    if type(items) is list and value.python_type() in (list, tuple):
+        return value.python_type()(_plain(tx, item) for item in value.iterate(tx))
+    if value.source is not None and not value.is_constant():
+        unsupported(_KIND, f"a NumPy function of {value.describe()}")
+    return tx.as_plain(value)
+
+
+class NumpyFunctionVariable(SkippedFunctionVariable):
+    """A function or class of NumPy that only computes."""
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if any(isinstance(a, TensorVariable) for a in (*args, *kwargs.values())):
+            unsupported(_KIND, f"{self.describe()}() of a tensor")
+        return fold(tx, self.value, args, kwargs)
+
+
+def _is_pure(value: Any) -> bool:
+    if isinstance(value, np.ufunc) or value in _MAKERS:
+        return True
+    return type(value) is type(np.linspace) and value.__name__ not in _NOT_PURE
+
+
+@wraps_if(lambda value: isinstance(value, (np.ufunc, type(np.linspace))) and _is_pure(value), rank=1)
+def _wrap_numpy_function(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return NumpyFunctionVariable(value, _KIND, "NumPy", source)
+
+
+def _register_maker(function: Any) -> None:
+    @handles_builtin(function)
+    def make(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
+
+
+for _function in _MAKERS:
+    if isinstance(_function, types.BuiltinFunctionType):
+        _register_maker(_function)
+
+
+# ---------------------------------------------------------------- to tensors
+def _makes_tensors(function: Any) -> None:
+    otherwise = handler_of(function)
+
+    @handles(function)
+    def make(tx: Any, data: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if isinstance(data, ArrayVariable):
+            return record(tx, "call_function", ArrayCall(function, data.value), list(args), kwargs)
+        if otherwise is not None:
+            return otherwise(tx, data, *args, **kwargs)
+        if function in (torch.from_numpy, torch.asarray):
+            unsupported(_KIND, function.__name__)
+        return record(tx, "call_function", function, [data, *args], kwargs)
+
+
+for _function in (torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray):
+    _makes_tensors(_function)
