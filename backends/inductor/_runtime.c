@@ -40,6 +40,7 @@ typedef struct {
     Py_ssize_t n_tensors;
     Py_ssize_t n_sizes;
     Py_ssize_t n_new;
+    Py_ssize_t n_kept; /* of the new ones, those that are returned */
     Layout *layouts;
     int release_gil;
 } Entry;
@@ -157,6 +158,10 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
         Py_END_ALLOW_THREADS
     } else {
         entry->fn(pointers, sizes);
+    }
+    if (entry->n_kept < entry->n_new) {
+        PyObject *kept = entry->n_kept == 0 ? Py_NewRef(Py_None) : PyTuple_GetSlice(result, 0, entry->n_kept);
+        Py_SETREF(result, kept);
     }
 done:
     if (pointers != few_pointers) {
@@ -316,10 +321,11 @@ make_entry(PyObject *module, PyObject *args)
 {
     PyObject *handle_object, *name, *layouts;
     Py_ssize_t n_tensors, n_sizes;
+    Py_ssize_t n_kept = -1;
     int release_gil;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OUnnO!p:entry", &handle_object, &name, &n_tensors, &n_sizes, &PyTuple_Type, &layouts,
-                          &release_gil)) {
+    if (!PyArg_ParseTuple(args, "OUnnO!p|n:entry", &handle_object, &name, &n_tensors, &n_sizes, &PyTuple_Type,
+                          &layouts, &release_gil, &n_kept)) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(layouts) != 0 && wrap_tensor == NULL && !can_allocate_now()) {
@@ -351,6 +357,7 @@ make_entry(PyObject *module, PyObject *args)
         Py_DECREF(entry);
         return NULL;
     }
+    entry->n_kept = n_kept < 0 || n_kept > entry->n_new ? entry->n_new : n_kept;
     return (PyObject *)entry;
 }
 
@@ -429,8 +436,9 @@ has_strides(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 static PyMethodDef methods[] = {
     {"load", load_library, METH_O, "load(path) -> int\n\nLoads a shared library for good; its handle."},
     {"entry", make_entry, METH_VARARGS,
-     "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil) -> Entry\n\n"
-     "A layout is (sizes, strides, dtype code) of a tensor to make; their pointers follow those of the arguments."},
+     "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil, n_kept=-1) -> Entry\n\n"
+     "A layout is (sizes, strides, dtype code) of a tensor to make; their pointers follow those of the arguments. The "
+     "first `n_kept` are returned, all if that is negative."},
     {"has_strides", (PyCFunction)(void (*)(void))has_strides, METH_FASTCALL,
      "has_strides(tensor, strides) -> bool\n\nWhether the strides are those, wherever they matter."},
     {"can_allocate", can_allocate, METH_NOARGS, "can_allocate() -> bool\n\nWhether entries can make tensors."},

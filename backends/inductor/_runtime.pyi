@@ -13,6 +13,7 @@ def entry(
     n_sizes: int,
     layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...],
     release_gil: bool,
+    n_kept: int = -1,
     /,
 ) -> Entry: ...
 def can_allocate() -> bool: ...

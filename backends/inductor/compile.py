@@ -203,7 +203,7 @@ def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]
         handle = _runtime.load(str(library))
         for spec in wrapper.entry_specs:
             namespace[spec.symbol] = _runtime.entry(
-                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil)
+                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept)
         if wrapper.direct:
             return namespace[wrapper.entry_specs[0].symbol]
     filename = f"<dynamo_lite wrapper {next(_numbers)}>"

@@ -48,7 +48,7 @@ def same_gradients(a, b, tolerance=1e-5):
     for (name, p), (_, q) in zip(a.named_parameters(), b.named_parameters()):
         assert (p.grad is None) == (q.grad is None), name
         if p.grad is not None:
-            torch.testing.assert_close(q.grad, p.grad, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(q.grad, p.grad, rtol=tolerance, atol=tolerance)
 
 
 def both(use, compile=dynamo_lite.compile, **options):

@@ -99,13 +99,14 @@ def test_dead_memory_of_one_layout_serves_later_kernels():
         KernelCall("twice4", ("a", "x"), ("x",)),
         ExternCall(aten.sin.default, (BufferRef("x"),), {}, ("s",)),
         KernelCall("twice4", ("s", "y"), ("y",)),
-        KernelCall("twice4", ("y", "z"), ("z",)),
+        ExternCall(aten.cos.default, (BufferRef("y"),), {}, ("c",)),
+        KernelCall("twice4", ("c", "z"), ("z",)),
     ]
-    p = program("a", steps, ["z"], [spec(n, 4) for n in "axsyz"])
+    p = program("a", steps, ["z"], [spec(n, 4) for n in "axsycz"])
     call, wrapper = build(p)
     a = torch.randn(4)
-    torch.testing.assert_close(call(a)[0], (a * 2).sin() * 4)
-    assert plan_memory(p).reuse == {"y": "x"}
+    torch.testing.assert_close(call(a)[0], ((a * 2).sin() * 2).cos() * 2)
+    assert plan_memory(p).reuse == {"y": "x", "z": "y"}
 
 
 def test_views_are_offsets_for_kernels_and_tensors_for_the_library():

@@ -44,6 +44,7 @@ def plan_memory(program: Program) -> Plan:
     # What nobody reads (a kernel's workspace) ends with the step that makes it.
     group_end = {own: max(last_read.get(n, written.get(n, -1)) for n in names) for own, names in groups.items()}
     from_kernels = {name for step in program.kernel_calls() for name in step.outputs}
+    local = _local(program, group_end, owner) - pinned
     free: dict[object, list[str]] = {}
     reuse: dict[str, str] = {}
     taken: set[str] = set()
@@ -59,7 +60,9 @@ def plan_memory(program: Program) -> Plan:
                         donor in from_kernels and owner[donor] == donor and donor not in pinned
                         and group_end[donor] == index and _layout_key(program, donor) == _layout_key(program, name)):
                     donor = None
-                if donor is None or donor in taken:
+                if name in local:
+                    donor = None if donor in taken else donor
+                elif donor is None or donor in taken:
                     shelf = free.get(_layout_key(program, name))
                     donor = shelf.pop() if shelf else None
                 if donor is not None:
@@ -69,10 +72,24 @@ def plan_memory(program: Program) -> Plan:
         ended = [own for own, end in group_end.items() if end == index and own not in pinned]
         for own in ended:
             drops.extend(groups[own])
-            if own in from_kernels and own not in taken:
+            if own in from_kernels and own not in taken and own not in local:
                 free.setdefault(_layout_key(program, own), []).append(own)
         drop_after.append(drops)
     return Plan(reuse, drop_after)
+
+
+def _local(program: Program, group_end: dict[str, int], owner: dict[str, str]) -> set[str]:
+    """Buffers that one run of kernels makes and uses up: the writer places them in a piece of memory of the run's."""
+    run_of: list[int] = []
+    for at, step in enumerate(program.steps):
+        goes_on = at > 0 and all(isinstance(s, (KernelCall, View)) for s in (program.steps[at - 1], step))
+        run_of.append(run_of[-1] if goes_on else at)
+    found = set()
+    for at, step in enumerate(program.steps):
+        if isinstance(step, KernelCall):
+            found |= {name for name in step.outputs
+                      if owner[name] == name and run_of[max(at, group_end.get(name, at))] == run_of[at]}
+    return found
 
 
 def owners(program: Program) -> dict[str, str]:

@@ -27,6 +27,7 @@ from dynamo_lite.backends.aot.graph import (
     ValueOutput,
 )
 from dynamo_lite.backends.inductor import _runtime
+from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena, place, storage_bytes
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
@@ -61,8 +62,9 @@ class EntrySpec:
 
     Attributes:
         tensors, sizes: how many of each it is called with.
-        layouts: (sizes, strides, dtype code) of each tensor that it makes and returns.
+        layouts: (sizes, strides, dtype code) of each tensor that it makes.
         release_gil: whether its work is large.
+        kept: how many of the tensors that it makes it returns; the last may be memory for what lives in it alone.
     """
 
     symbol: str
@@ -70,6 +72,7 @@ class EntrySpec:
     sizes: int
     layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
     release_gil: bool
+    kept: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -120,6 +123,7 @@ class _Writer:
         self._names: dict[str, str] = {}
         self._variables: set[str] = set()
         self._bound: set[str] = set(program.inputs) | set(program.constants)
+        self._placed: set[str] = set()
         self._allocate_in_entries = allocate
         self._direct = False
         self._detach = False
@@ -258,17 +262,20 @@ class _Writer:
         """A run of kernels (and views between them) as one C entry."""
         program = self._program
         calls = [s for s in program.steps[start:end] if isinstance(s, KernelCall)]
-        made = self._made_by_entry(calls)
+        arena = self._arena(calls, end)
+        made = self._made_by_entry(calls, set(arena.places))
         used = {self._variable(self._resolve(name)[0]) for call in calls for name in call.args}
         whole = start == 0 and end == len(program.steps) and not program.symbols
         # The inputs come first and in order, so that a graph that is one run may be called through its entry alone.
         pointers = {v: i for i, v in enumerate(
             v for v in map(self._variable, program.inputs) if whole or v in used)}
-        for variable in sorted(used - set(made), key=lambda v: v in pointers):
+        for variable in sorted(used - set(made) - set(arena.places), key=lambda v: v in pointers):
             pointers.setdefault(variable, len(pointers))
         tensors = list(pointers)
         for variable in made:
             pointers[variable] = len(pointers)
+        places = {variable: (len(pointers), offset) for variable, offset in arena.places.items()}
+        layouts = [*made.values(), *([((arena.size,), (1,), _DTYPE_CODES[torch.uint8])] if places else [])]
         sizes: dict[str, int] = {}
         body, overwritten = [], []
         for call in calls:
@@ -277,9 +284,10 @@ class _Writer:
             arguments = []
             for name in call.args:
                 base, offset = self._resolve(name)
-                index = pointers[self._variable(base)]
+                index, start = places.get(self._variable(base)) or (pointers[self._variable(base)], 0)
                 itemsize = program.buffers[base].dtype.itemsize
-                arguments.append(f"p[{index}]" if offset == 0 else f"(char *)p[{index}] + {_c_text(offset, itemsize)}")
+                shift = " + ".join([str(start)] * bool(start) + [_c_text(offset, itemsize)] * (offset != 0))
+                arguments.append(f"(char *)p[{index}] + {shift}" if shift else f"p[{index}]")
             for expr in call.sizes:
                 arguments.append(f"s[{sizes.setdefault(_text(expr), len(sizes))}]")
             body.append(f"    {call.symbol}({', '.join(arguments)});")
@@ -289,7 +297,7 @@ class _Writer:
             f"void {symbol}(void **p, const __INT64_TYPE__ *s)",
             "{", "    (void)s;", *body, "}", ""]))
         work = sum(call.work for call in calls)
-        self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(made.values()), work >= GIL_WORK))
+        self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(layouts), work >= GIL_WORK, len(made)))
         target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
         self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
         if overwritten:
@@ -301,14 +309,36 @@ class _Writer:
             self._variable(name) if isinstance(name, str) and name not in self._views else None for name in results]
         self._drop(start, end)
 
-    def _made_by_entry(self, calls: list[KernelCall]) -> dict[str, Any]:
+    def _arena(self, calls: list[KernelCall], end: int) -> Arena:
+        """Places in one piece of memory for what only this run, which ends before step ``end``, makes and reads."""
+        lives: dict[str, tuple[int, int]] = {}
+        sizes: dict[str, int] = {}
+        for at, call in enumerate(calls):
+            for name in call.args:
+                base = self._resolve(name)[0]
+                slot = self._slot(base)
+                if slot in lives:
+                    lives[slot] = lives[slot][0], at
+                elif base in call.outputs and slot not in self._bound and self._last_use[slot] < end:
+                    layout = _static_layout(self._program.buffers[base]) if self._allocate_in_entries else None
+                    if layout is not None:
+                        lives[slot] = at, at
+                        sizes[slot] = storage_bytes(layout[0], layout[1], self._program.buffers[base].dtype.itemsize)
+        if len(lives) < 2:
+            return Arena({}, 0)
+        arena = place(lives, sizes)
+        self._bound.update(lives)
+        self._placed.update(map(self._variable, lives))
+        return Arena({self._variable(slot): offset for slot, offset in arena.places.items()}, arena.size)
+
+    def _made_by_entry(self, calls: list[KernelCall], placed: set[str]) -> dict[str, Any]:
         """Variables for the memory that the run writes first: layouts for the entry to make, the others made here."""
         made = {}
         for call in calls:
             for name in call.outputs:
                 slot = self._slot(name)
                 if slot in self._bound:
-                    if slot != name:
+                    if slot != name and self._variable(slot) not in placed:
                         self._line(f"# {name} takes over the memory of {slot}")
                     continue
                 self._bound.add(slot)
@@ -346,7 +376,8 @@ class _Writer:
                     slot not in self._bound):
                 continue
             self._bound.discard(slot)
-            variables.append(self._variable(name))
+            if self._variable(name) not in self._placed:
+                variables.append(self._variable(name))
         if variables:
             self._line(f"del {', '.join(dict.fromkeys(variables))}")
 
