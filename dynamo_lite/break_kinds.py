@@ -147,7 +147,8 @@ _kind("functorch", "a functorch transform",
       "vmap, grad, jvp and the like run their function under levels of their own",
       "compile the function inside, or call the transform outside the compiled function")
 _kind("autograd_in_graph", "autograd inside the function",
-      "backward(), autograd.grad, hooks on tensors and custom autograd functions run code of the autograd engine",
+      "backward(), autograd.grad and hooks on tensors run code of the autograd engine; a custom autograd function or a "
+      "checkpoint whose function has effects, or reads what may have changed, can't run later as it was captured",
       "compile the forward part and call backward() outside")
 _kind("grad_mode_mismatch", "gradients that a graph can't reproduce",
       "requires_grad changes, or an input is changed in place while it needs a gradient",

@@ -35,8 +35,8 @@ _ATTRIBUTES = frozenset({"shape", "ndim", "size", "dtype", "T", "real", "imag", 
 _METHODS = frozenset({
     "astype", "reshape", "sum", "mean", "tolist", "item", "copy", "transpose", "flatten", "ravel", "min", "max",
     "argmin", "argmax", "any", "all", "cumsum", "cumprod", "round", "clip", "dot", "squeeze", "repeat", "std", "var",
-    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__", "__index__",
-    "is_integer",
+    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__",
+    "__index__", "is_integer",
 })
 # Functions that write to an argument or a file, or whose result is not decided by their arguments.
 _NOT_PURE = frozenset({
