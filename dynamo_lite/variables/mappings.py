@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..source import DictItemSource, DictKeySource, FrozenSource, Source
+from ..source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
 from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
@@ -587,13 +587,22 @@ def _wrap_defaultdict(tx: Any, value: Any, source: Source) -> VariableTracker:
 
 @wraps_if(lambda value: type(value) is MappingProxyType, rank=4)
 def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
+    # What lies behind the proxy is out of reach: the guard reads the entries through it.
+    place: type[ConstSource] = FrozenSource
     if not source.is_frozen:
-        unsupported("unsupported_value", f"{source.name}, a mapping proxy")
+        place = ConstSource
+        tx.guard(source, "is", value)
+        tx.guard(ConstSource(value, source.name), "callable_eq", entries_of, (value,), entries_of(value))
     entries: dict[Any, tuple[VariableTracker, VariableTracker]] = {}
     for key, item in value.items():
         key_variable = tx.from_result(key, "key")
-        entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, FrozenSource(item, str(key))))
+        entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, place(item, f"{source.name}[{key!r}]")))
     return DictVariable(entries, source, MappingProxyType)
+
+
+def entries_of(mapping: Any) -> tuple[tuple[Any, Any], ...]:
+    """What a mapping holds, in order."""
+    return tuple(mapping.items())
 
 
 def is_sequence(value: VariableTracker) -> bool:
