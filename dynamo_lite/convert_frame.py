@@ -483,11 +483,11 @@ class _FrameCompiler:
         """Locals whose values must not end before the frame does, though nothing may read them any more."""
         names = set()
         for name, value in tx.locals.items():
-            outside = isinstance(value, (LazyVariable, ObjectVariable)) and value.source is not None
-            if outside and not name.startswith("___") and end_is_felt(value.value):  # type: ignore[union-attr]
+            if isinstance(value, (GeneratorVariable, IteratorVariable)):
                 names.add(name)
-            elif isinstance(value, (GeneratorVariable, IteratorVariable)):
-                names.add(name)
+            elif isinstance(value, (LazyVariable, ObjectVariable)) and not name.startswith("___"):
+                if value.source is not None and end_is_felt(value.value):
+                    names.add(name)
         return frozenset(names)
 
     # -- guards and the entry
