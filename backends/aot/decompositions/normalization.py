@@ -26,7 +26,8 @@ def batch_norm_inference(
     training: bool, momentum: float, eps: float,
 ) -> Any:
     """With known statistics it is one product and one sum for each element, with eager's factors."""
-    if training or running_mean is None or running_var is None or not input.dtype.is_floating_point:
+    # 16-bit floats would be rounded between the steps, which eager does not do.
+    if training or running_mean is None or running_var is None or input.dtype not in (torch.float32, torch.float64):
         return batch_norm_effects(input, weight, bias, running_mean, running_var, training, momentum, eps)
     if input.dim() < 2 or input.dtype != running_mean.dtype or (weight is not None and weight.dtype != input.dtype):
         return NotImplemented

@@ -227,6 +227,12 @@ def _per_channel(g: GraphLowering, x: TensorValue | None, like_: TensorValue) ->
     return None if x is None else reshaped(g, x, (1, like_.shape[1], *(1 for _ in like_.shape[2:])))
 
 
+def _wide_channels(g: GraphLowering, x: TensorValue, like_: TensorValue, dtype: torch.dtype) -> TensorValue:
+    wide = _per_channel(g, cast_to(g, x, dtype), like_)
+    assert wide is not None
+    return wide
+
+
 @register_lowering(aten._native_batch_norm_legit_no_training.default)
 def batch_norm_inference(
     g: GraphLowering,
@@ -241,14 +247,17 @@ def batch_norm_inference(
     if not input.dtype.is_floating_point or input.ndim < 2:
         return NotImplemented
     compute = opmath(input.dtype)
-    mean = _per_channel(g, cast_to(g, running_mean, compute), input)
-    var = _per_channel(g, cast_to(g, running_var, compute), input)
-    assert mean is not None and var is not None
-    rstd = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, eps))), var)
+    mean, var = (_wide_channels(g, x, input, compute) for x in (running_mean, running_var))
+    # A factor and a term for each channel, as eager has them: what is done for each element is then one step.
+    factor = elementwise(g, lambda v: rsqrt(g.ops, g.ops.op("add", v, like(g.ops, v, eps))), var)
+    if weight is not None:
+        factor = elementwise(g, lambda r, w: g.ops.op("mul", r, w), factor, _wide_channels(g, weight, input, compute))
+    term = elementwise(g, lambda m, f: g.ops.op("neg", g.ops.op("mul", m, f)), mean, factor)
+    if bias is not None:
+        term = elementwise(g, lambda t, b: g.ops.op("add", t, b), term, _wide_channels(g, bias, input, compute))
     out = elementwise(
-        g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), cast_to(g, input, compute), mean, rstd
+        g, lambda a, f, t: g.ops.op("add", g.ops.op("mul", a, f), t), cast_to(g, input, compute), factor, term
     )
-    out = scaled(g, out, _per_channel(g, weight, input), _per_channel(g, bias, input))
     empty = [TensorValue((0,), d, g.ops.const(0, d)) for d in g.result_dtypes()[1:]]
     return (cast_to(g, out, input.dtype), *empty)
 
