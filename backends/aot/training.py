@@ -34,7 +34,7 @@ def training_function(
         forward: computes the joint graph's values, then the saved ones.
         saved: what goes to the backward pass.
         backward_for: the compiled backward pass for the values to which gradients come in; called once for each
-            such choice, when it first occurs.
+            such choice, when it first occurs. It takes a list of the saved values and the gradients, and empties it.
         checks: called before each backward pass; they raise if it must not run as it was compiled.
     """
     if not any(joint.differentiable):
@@ -131,11 +131,14 @@ def _autograd_function(
                 check()
             given = tuple(grad is not None for grad in grads)
             call = backwards.get(given) or backward_call(given)
-            tangents = [_in_layout(g, *layouts[i]) for i, g in enumerate(grads) if g is not None]
+            given_to_call = list(ctx.saved_tensors)
+            # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
+            ctx.maybe_clear_saved_tensors()
+            given_to_call += [_in_layout(g, *layouts[i]) for i, g in enumerate(grads) if g is not None]
             if not torch.is_grad_enabled():
-                return _call_backward(call, ctx.saved_tensors, tangents)
+                return _call_backward(call, given_to_call)
             with torch.no_grad():
-                made = _call_backward(call, ctx.saved_tensors, tangents)
+                made = _call_backward(call, given_to_call)
             # Differentiating further is an error only if it happens.
             return tuple(None if g is None else _marked(g) for g in made)
 
@@ -148,12 +151,12 @@ def backward_checks(gm: GraphModule) -> list[Callable[[], None]]:
             for check in getattr(node.target, "checks", list)()]
 
 
-def _call_backward(call: Call, saved: tuple[Any, ...], tangents: list[torch.Tensor]) -> tuple[Any, ...]:
+def _call_backward(call: Call, values: list[Any]) -> tuple[Any, ...]:
     if torch.is_autocast_enabled("cpu"):
         # Its casts are in the graph already.
         with torch._C._DisableAutocast():
-            return call(*saved, *tangents)
-    return call(*saved, *tangents)
+            return call(values)
+    return call(values)
 
 
 def _marked(grad: torch.Tensor) -> torch.Tensor:

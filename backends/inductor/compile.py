@@ -134,7 +134,7 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool) 
             casts = torch.autocast("cpu", autocast_dtype, enabled=autocast)
             with log.phase("aot"), torch.set_grad_enabled(grad), casts:
                 graph = backward_graph(record_joint(gm, example_inputs, decompositions, given), saved)
-        return _build(graph, native, {})
+        return _build(graph, native, {"boxed": True})
 
     grad = torch.is_grad_enabled()
     autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")

@@ -6,6 +6,7 @@ last step that reads it or any other look at its memory that the program makes b
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Set
 
 from dynamo_lite.backends.aot.passes import is_view
 from dynamo_lite.backends.inductor.program import (
@@ -31,11 +32,15 @@ class Plan:
     drop_after: list[list[str]]
 
 
-def plan_memory(program: Program) -> Plan:
-    """Lifetimes and reuse for a program."""
+def plan_memory(program: Program, given: Set[str] = frozenset()) -> Plan:
+    """Lifetimes and reuse for a program.
+
+    Args:
+        given: inputs that are the program's to let go of.
+    """
     owner = owners(program)
     last_read = _last_reads(program)
-    pinned = {owner.get(n, n) for n in (*program.inputs, *program.constants)}
+    pinned = {owner.get(n, n) for n in (*program.inputs, *program.constants) if n not in given}
     pinned |= {owner[name] for name in program.outputs if isinstance(name, str)}
     groups: dict[str, list[str]] = {}
     for name, own in owner.items():

@@ -96,7 +96,7 @@ class WrapperSource:
 
 def write_wrapper(
     program: Program, recipes: tuple[OutputRecipe, ...], *, no_grad: bool = False, no_autocast: bool = False,
-    inference: bool = False, allocate: bool = True,
+    inference: bool = False, allocate: bool = True, boxed: bool = False,
 ) -> WrapperSource:
     """The wrapper's source.
 
@@ -107,15 +107,19 @@ def write_wrapper(
         no_autocast: switch autocast off meanwhile: its casts are in the program already.
         inference: make results under inference mode.
         allocate: whether entries can make the tensors that they write.
+        boxed: the function takes a list of the inputs, empties it, and lets go of each input after its last use.
     """
-    return _Writer(written_in_place(program), recipes, allocate).write(no_grad, no_autocast, inference)
+    return _Writer(written_in_place(program), recipes, allocate, boxed).write(no_grad, no_autocast, inference)
 
 
 class _Writer:
-    def __init__(self, program: Program, recipes: tuple[OutputRecipe, ...], allocate: bool) -> None:
+    def __init__(self, program: Program, recipes: tuple[OutputRecipe, ...], allocate: bool, boxed: bool) -> None:
         self._program = program
         self._recipes = recipes
-        self._plan: Plan = plan_memory(program)
+        self._boxed = boxed
+        kept = {program.inputs[r.index] for recipe in recipes
+                for r in (recipe.base if isinstance(recipe, OutputAlias) else recipe,) if isinstance(r, InputOutput)}
+        self._plan: Plan = plan_memory(program, set(program.inputs) - kept if boxed else set())
         self._lines: list[str] = []
         self._entries: list[str] = []
         self._specs: list[EntrySpec] = []
@@ -164,7 +168,7 @@ class _Writer:
         self._results()
         self._lines[:0] = self._sizes()
         return WrapperSource(self._source(no_grad, no_autocast, inference), "\n".join(self._entries), self._specs,
-                             self._namespace, self._direct and not (no_grad or no_autocast or inference))
+                             self._namespace, self._direct and not (no_grad or no_autocast or inference or self._boxed))
 
     def _sizes(self) -> list[str]:
         """Definitions of the symbols that the body reads: inputs themselves, or sizes of inputs."""
@@ -459,6 +463,14 @@ class _Writer:
             scopes.append(f"{self._bind('no_autocast', torch._C._DisableAutocast)}()")
         lines = [f"def call({parameters}):"]
         indent = "    "
+        if self._boxed:
+            box = "inputs"
+            while self._is_taken(box):
+                box += "_"
+            lines = [f"def call({box}):"]
+            if parameters:
+                lines += [f"{indent}{parameters}{',' * (len(self._program.inputs) == 1)} = {box}",
+                          f"{indent}{box}.clear()"]
         if scopes:
             lines.append(f"{indent}with {', '.join(scopes)}:")
             indent *= 2
