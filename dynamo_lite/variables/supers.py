@@ -7,7 +7,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .base import VariableTracker, unsupported
+from dynamo_lite.source import Source
+
+from .base import VariableTracker, unsupported, wraps_type
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
 from .functions import MethodVariable
 from .objects import BuiltinMethodVariable, ObjectVariable
@@ -69,3 +71,25 @@ class SuperVariable(VariableTracker):
                 return BuiltinMethodVariable(self.owner, name, attribute)
             return self.owner._read_descriptor(tx, name, attribute)
         unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
+
+
+class OuterSuperVariable(VariableTracker):
+    """A ``super`` object that was made before the frame (or before a break): what it looks up is not followed."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+
+    def python_type(self) -> type:
+        return super
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        unsupported("unsupported_attribute", f"{name} of a super object that was made outside")
+
+
+@wraps_type(super)
+def _wrap_super(tx: Any, value: super, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", super)
+    return OuterSuperVariable(source)
