@@ -83,7 +83,8 @@ class _OnnxRuntime:
             raise TypeError("only modules are exported")
         buffer = io.BytesIO()
         positional = inputs[:len(inputs) - len(kwargs)]
-        torch.onnx.export(self._model, (*positional, kwargs), buffer, dynamo=False, opset_version=17)
+        torch.onnx.export(self._model, (*positional, kwargs), buffer, dynamo=False,  # type: ignore[arg-type]
+                          opset_version=17)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         return onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])

@@ -426,7 +426,7 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     shape, elements = tuple(base.shape), base.reshape(-1).tolist()
     kwargs = {"dtype": known.dtype, "device": known.device}
     with output.fake_mode:
-        flat = torch.empty(len(elements), **kwargs)
+        flat = torch.empty(len(elements), dtype=known.dtype, device=known.device)
         made = flat.reshape(shape) if transposed else fake
     node = output.create_node(tx, "call_function", torch.tensor, (elements,), kwargs, flat, False)
     node = output.create_node(tx, "call_method", "reshape", (node, shape), {}, made, False)
