@@ -6,6 +6,7 @@ Counted are bytes that torch's CPU allocator gave out during the call, its resul
 autograd keeps between the passes, each once.
 """
 import copy
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -41,9 +42,9 @@ def measure(workload: Workload) -> tuple[list[int], list[int]]:
     peaks, saved = [], []
     with torch.set_grad_enabled(workload.optimizer is not None):
         for original, call in ((fn, fn), (other, dynamo_lite.compile(other))):
-            run = lambda call=call: call(*args, **kwargs)
+            run: Callable[[], Any] = functools.partial(call, *args, **kwargs)
             step = run
-            if workload.optimizer is not None:
+            if workload.optimizer is not None and isinstance(original, torch.nn.Module):
                 step = step_of(call, args, kwargs, workload.optimizer(original.parameters()))
                 saved.append(saved_bytes(run))
             step()

@@ -3,8 +3,9 @@
 The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry
 from fitting, the next compile uses these: as long as the program only computes with a number, compares an int, and
 appends to a list, one entry fits all calls. What an int is added to is known of it; arithmetic with tensors, and all
-arithmetic of floats, is the graph's, whose input the number is then (``scalars``). Invariant: whatever else is done with such a value fixes it, by the guard that it would
-have had at once; only in the last entry that config allows it breaks the graph, so that this one fits them all.
+arithmetic of floats, is the graph's, whose input the number is then (``scalars``). Invariant: whatever else is done
+with such a value fixes it, by the guard that it would have had at once; only in the last entry that config allows it
+breaks the graph, so that this one fits them all.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that come out of tensors, kept in the graph: values and their types, graphs, recompiles, gradients, breaks."""
+"""Numbers that come out of tensors, kept in the graph: values and types, graphs, recompiles, gradients, breaks."""
 from __future__ import annotations
 
 import math

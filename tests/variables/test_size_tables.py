@@ -1,4 +1,4 @@
-"""Size tables, whose elements are guarded where Python numbers are made of them, and texts of tensors that nobody reads."""
+"""Size tables, whose elements are guarded where Python numbers are made of them, and texts that nobody reads."""
 import pytest
 import torch
 import torch.nn.functional as F

@@ -108,8 +108,8 @@ def test_integer_division(dtype):
     x = torch.tensor([info.min, -7, 7, 5, -5, 0, info.max], dtype=dtype)
     y = torch.tensor([3, -3, 2, -2, 1, 7, -4], dtype=dtype)
     check(lambda x, y: (
-        x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc"), x // -3, x % -3, x // 4, x << 2, x >> 1,
-        -x, x * x, x.abs(), torch.sign(x)), x, y)
+        x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc"), x // -3, x % -3, x // 4, x << 2,
+        x >> 1, -x, x * x, x.abs(), torch.sign(x)), x, y)
 
 
 def test_division_by_zero_of_integers_raises_as_in_eager():
