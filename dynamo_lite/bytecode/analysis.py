@@ -7,7 +7,9 @@ handler is live in the whole of what the handler covers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from types import CodeType
+from typing import Any
 
 from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.facts import facts
@@ -216,3 +218,31 @@ def stack_depth(code: CodeType, index: int) -> int | None:
 
 def is_reachable(code: CodeType, index: int) -> bool:
     return analyse(code).stacks[index] is not None
+
+
+def passes_through(
+    instructions: Sequence[Instruction],
+    at: Instruction,
+    exception: type[BaseException],
+    lookup: Callable[[str], Any],
+) -> bool:
+    """Whether an exception raised at an instruction leaves the code with no handler doing anything but looking at it.
+
+    Args:
+        lookup: the value of a global name, or None.
+    """
+    tested: Any = None
+    while at.handler is not None:
+        index = at.handler.target
+        while (at := instructions[index]).opname != "RERAISE":
+            if at.opname == "LOAD_GLOBAL":
+                tested = lookup(at.argval)
+            elif at.opname.endswith("IF_FALSE"):
+                if not isinstance(tested, type) or issubclass(exception, tested) or at.target is None:
+                    return False
+                index = at.target
+                continue
+            elif at.opname not in ("PUSH_EXC_INFO", "CHECK_EXC_MATCH", "COPY", "POP_EXCEPT"):
+                return False
+            index += 1
+    return True

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import polyfills
+from ..bytecode.analysis import passes_through
 from ..source import (
     AttrSource,
     CellContentsSource,
@@ -538,8 +539,13 @@ class GeneratorVariable(VariableTracker):
         return value
 
     def has_clean_up(self) -> bool:
-        """Whether the end of the generator's life runs code: it is suspended inside ``try`` or ``with``."""
-        return self.started and not self.finished and self.frame.current.handler is not None
+        """Whether the end of the generator's life runs code: it is suspended inside ``with``, or inside ``try`` with a
+        handler for what ends it."""
+        frame = self.frame
+        if not self.started or self.finished:
+            return False
+        names = {**frame.builtins, **frame.globals[0]}
+        return not passes_through(frame.decoded.instructions, frame.current, GeneratorExit, names.get)
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         if self.stands_for is not None and name not in ("__next__", "__iter__"):

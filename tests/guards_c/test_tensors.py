@@ -185,3 +185,18 @@ def test_global_state_is_of_the_thread():
         thread.start()
         thread.join()
     assert seen == [True, False]
+
+
+# ---------------------------------------------------------------- elements
+def test_tensor_data():
+    t = torch.tensor([3, 5, 7])
+    step = ("tensor_data", 0, t.numpy().tobytes())
+    assert fits(step, t) and fits(step, t.clone())
+    assert not fits(step, torch.tensor([3, 5, 8])) and not fits(step, torch.tensor([3, 5]))
+
+
+def test_set_order():
+    items = {1, "a", (2, 3)}
+    step = ("set_order", 0, tuple(items))
+    assert fits(step, items) and fits(step, frozenset(items)) == (list(frozenset(items)) == list(items))
+    assert not fits(step, {1, "a"}) and not fits(step, {1, "a", (2, 4)}) and not fits(step, [*items])
