@@ -223,6 +223,20 @@ def decide(function: types.FunctionType) -> Decision:
     return decide_module(_home(function))
 
 
+def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
+    """torch's own function below the wrapper that torch.compile, once it has run, puts around parts of torch.
+
+    It keeps torch's compiler out of places that it can't capture (optimizers' bookkeeping, for example), which says
+    nothing
+    about this one. A function of the user's under torch.compiler.disable is none of these.
+    """
+    if not getattr(function, "_torchdynamo_disable", False):
+        return None
+    inner = getattr(function, "_torchdynamo_orig_callable", None)
+    own = isinstance(inner, types.FunctionType) and _home(inner).partition(".")[0] == "torch"
+    return inner if own else None
+
+
 def _home(function: types.FunctionType) -> str:
     # functools.wraps copies __module__ from the function inside; what runs is the wrapper, whose globals tell its home.
     home = function.__globals__.get("__name__")

@@ -1,4 +1,6 @@
 """What becomes of a function that is called: the tables, and what users add to them."""
+import subprocess
+import sys
 import types
 
 import pytest
@@ -55,3 +57,20 @@ def test_modules_that_users_add():
     with config.patch(extra_inline_modules=("torch.distributed.rpc",)):
         assert trace_rules.decide_module("torch.distributed.rpc.api").rule is Rule.INLINE
         assert trace_rules.decide_module("torch.distributed").rule is Rule.SKIP
+
+
+def test_what_torchs_own_compiler_patches_is_looked_below():
+    """Once torch.compile has run, it wraps functions of torch such as Optimizer.zero_grad."""
+    script = """
+import torch, dynamo_lite
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+layer = torch.nn.Linear(3, 3)
+optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+layer(torch.ones(2, 3)).sum().backward()
+step = lambda: (optimizer.step(), optimizer.zero_grad()) and None
+compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
+compiled()
+print("captured", layer.weight.grad)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "captured None\n", done.stderr[-2000:]

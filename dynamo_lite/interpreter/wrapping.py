@@ -14,7 +14,7 @@ import torch
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..source import ConstSource, FrozenSource, SlotSource, Source, TypeAttrSource
-from ..trace_rules import Rule, decide, is_library, marked
+from ..trace_rules import Rule, below_own_patch, decide, is_library, marked
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable
@@ -100,6 +100,11 @@ class Wrapping:
         transformed = made_before(self, value, source)
         if transformed is not None:
             return transformed
+        inner = below_own_patch(value)
+        if inner is not None:
+            if not trusted:
+                self.guard(source, "is", value)
+            return self.wrap_function(inner, ConstSource(inner, inner.__qualname__), trusted=True)
         decision = decide(value)
         optimizer_step = stand_in(self, value, source)
         if optimizer_step is not None:

@@ -50,20 +50,36 @@ def group_tensors(tensors: Sequence[Sequence[Tensor | None]], with_indices: bool
 
 
 # ---------------------------------------------------------------- numbers that are in a tensor
+def _sum(self: Tensor, other: Any, alpha: Any, sign: int) -> Tensor:
+    """``self + sign * alpha * other``, rounded once: torch's loops use fused operations, which for float32 is what
+    double gives. The number, if it is none of float32, is rounded to it first."""
+    if self.dtype == torch.float32 and other.dtype == torch.float32:
+        factor = (other.new_ones(1) * alpha).reshape(())
+        return (self.double() + sign * (factor.double() * other.double())).float()
+    return self + sign * (alpha * other)
+
+
 def add_(self: Tensor, other: Any, *, alpha: Tensor) -> Tensor:
-    return self.add_(alpha * other)
+    return self.copy_(_sum(self, other, alpha, 1))
 
 
 def sub_(self: Tensor, other: Any, *, alpha: Tensor) -> Tensor:
-    return self.sub_(alpha * other)
+    return self.copy_(_sum(self, other, alpha, -1))
 
 
 def add(self: Tensor, other: Any, *, alpha: Tensor) -> Tensor:
-    return self.add(alpha * other)
+    return _sum(self, other, alpha, 1)
 
 
 def sub(self: Tensor, other: Any, *, alpha: Tensor) -> Tensor:
-    return self.sub(alpha * other)
+    return _sum(self, other, alpha, -1)
+
+
+def _product(self: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
+    """``self + value * tensor1 * tensor2``, the second product and the sum rounded once."""
+    if self.dtype == tensor1.dtype == tensor2.dtype == torch.float32:
+        return (self.double() + (value * tensor1).double() * tensor2.double()).float()
+    return self + value * tensor1 * tensor2
 
 
 def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
@@ -71,7 +87,7 @@ def addcdiv_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -
 
 
 def addcmul_(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
-    return self.add_(value * tensor1 * tensor2)
+    return self.copy_(_product(self, tensor1, tensor2, value))
 
 
 def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
@@ -79,7 +95,7 @@ def addcdiv(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) ->
 
 
 def addcmul(self: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Tensor) -> Tensor:
-    return self.add(value * tensor1 * tensor2)
+    return _product(self, tensor1, tensor2, value)
 
 
 METHODS: dict[str, Callable[..., Any]] = {
