@@ -230,9 +230,14 @@ def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
     nothing
     about this one. A function of the user's under torch.compiler.disable is none of these.
     """
-    if not getattr(function, "_torchdynamo_disable", False):
+    if function.__module__ == "torch._dynamo.mutation_guard":
+        # Module.__init__, which it patches to count modules that were made.
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        inner = cells["init"].cell_contents if "init" in cells else None
+    elif getattr(function, "_torchdynamo_disable", False):
+        inner = getattr(function, "_torchdynamo_orig_callable", None)
+    else:
         return None
-    inner = getattr(function, "_torchdynamo_orig_callable", None)
     own = isinstance(inner, types.FunctionType) and _home(inner).partition(".")[0] == "torch"
     return inner if own else None
 
