@@ -1,4 +1,6 @@
 """Each run of the tests has a kernel cache of its own; each test starts with nothing compiled."""
+import concurrent.futures
+import gc
 import os
 import tempfile
 
@@ -26,3 +28,26 @@ def _nothing_compiled():
     yield
     if reset is not None:
         reset()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "own_thread: runs in a thread of its own, whose state of torch ends with it")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Programs that leave torch's modes in another order than they entered them spoil their thread for good, in eager
+    too: such tests get a thread each."""
+    if pyfuncitem.get_closest_marker("own_thread") is None:
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    def run():
+        try:
+            pyfuncitem.obj(**arguments)
+        finally:
+            gc.collect()  # generators that are left end here, not in the thread of another test
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        thread.submit(run).result()
+    return True
