@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.ops import ANY
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, dim_var, expanded
-
-if TYPE_CHECKING:
-    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 
 aten = torch.ops.aten
 
@@ -26,129 +24,50 @@ def _plain(device: Any, layout: Any) -> bool:
     return (device is None or torch.device(device).type == "cpu") and layout in (None, torch.strided)
 
 
-@register_lowering(aten.full.default)
-def full(
-    g: GraphLowering,
-    size: Sequence[ix.Index],
-    fill_value: Number,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
+# ---------------------------------------------------------------- one value throughout
+_FILL_VALUE = object()  # the operator's own argument of that name
+_ONE_VALUE: tuple[tuple[Any, tuple[Any, ...]], ...] = (
+    (_FILL_VALUE, (aten.full.default, aten.full_like.default, aten.new_full.default)),
+    (0, (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)),
+    (1, (aten.ones.default, aten.ones_like.default, aten.new_ones.default)),
+    # What these hold nobody may rely on; writes into their parts usually replace the zeros before they are stored.
+    (0, (aten.empty.memory_format, aten.new_empty.default)),
+)
+
+
+def _register_one_value(target: Any, value: Any) -> None:
+    """Registers the lowering of an operator whose result is one value throughout. Its arguments are known by their
+    names in the schema; what it does not say of the result, `self` does."""
+    names = [a.name for a in target._schema.arguments]
+
+    @register_lowering(target)
+    def lowering(g: GraphLowering, *args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(names, args)), **kwargs}
+        like: TensorValue | None = given.get("self")
+        content = given["fill_value"] if value is _FILL_VALUE else value
+        size = given["size"] if like is None or "size" in given else like.shape
+        dtype = given.get("dtype") or (like.dtype if like is not None else None)
+        if dtype is None:
+            dtype = _dtype_of(content) if value is _FILL_VALUE else torch.get_default_dtype()
+        return _full(g, size, content, dtype, given.get("layout"), given.get("device"))
+
+
+def _dtype_of(number: Number) -> torch.dtype:
+    """The dtype of a tensor made of a Python number."""
+    if isinstance(number, bool):
+        return torch.bool
+    return torch.int64 if isinstance(number, int) else torch.get_default_dtype()
+
+
+def _full(
+    g: GraphLowering, size: Sequence[ix.Index], value: Number, dtype: torch.dtype, layout: Any, device: Any
 ) -> Any:
-    if dtype is None:
-        dtype = (
-            torch.bool
-            if isinstance(fill_value, bool)
-            else torch.int64
-            if isinstance(fill_value, int)
-            else torch.get_default_dtype()
-        )
-    return filled(g, size, fill_value, dtype) if _plain(device, layout) and dtype in ANY else NotImplemented
+    return filled(g, size, value, dtype) if _plain(device, layout) and dtype in ANY else NotImplemented
 
 
-@register_lowering(aten.zeros.default)
-def zeros(
-    g: GraphLowering,
-    size: Sequence[ix.Index],
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Any:
-    return full(g, size, 0, dtype or torch.get_default_dtype(), layout, device)
-
-
-@register_lowering(aten.ones.default)
-def ones(
-    g: GraphLowering,
-    size: Sequence[ix.Index],
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Any:
-    return full(g, size, 1, dtype or torch.get_default_dtype(), layout, device)
-
-
-@register_lowering(aten.full_like.default)
-def full_like(
-    g: GraphLowering,
-    self: TensorValue,
-    fill_value: Number,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-    memory_format: Any = None,
-) -> Any:
-    return full(g, self.shape, fill_value, dtype or self.dtype, layout, device)
-
-
-@register_lowering(aten.zeros_like.default)
-def zeros_like(
-    g: GraphLowering,
-    self: TensorValue,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-    memory_format: Any = None,
-) -> Any:
-    return full(g, self.shape, 0, dtype or self.dtype, layout, device)
-
-
-@register_lowering(aten.ones_like.default)
-def ones_like(
-    g: GraphLowering,
-    self: TensorValue,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-    memory_format: Any = None,
-) -> Any:
-    return full(g, self.shape, 1, dtype or self.dtype, layout, device)
-
-
-@register_lowering(aten.new_zeros.default)
-def new_zeros(
-    g: GraphLowering,
-    self: TensorValue,
-    size: Sequence[ix.Index],
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Any:
-    return full(g, size, 0, dtype or self.dtype, layout, device)
-
-
-@register_lowering(aten.new_ones.default)
-def new_ones(
-    g: GraphLowering,
-    self: TensorValue,
-    size: Sequence[ix.Index],
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Any:
-    return full(g, size, 1, dtype or self.dtype, layout, device)
-
-
-@register_lowering(aten.new_full.default)
-def new_full(
-    g: GraphLowering,
-    self: TensorValue,
-    size: Sequence[ix.Index],
-    fill_value: Number,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Any:
-    return full(g, size, fill_value, dtype or self.dtype, layout, device)
+for _value, _targets in _ONE_VALUE:
+    for _target in _targets:
+        _register_one_value(_target, _value)
 
 
 @register_lowering(aten.scalar_tensor.default)
@@ -160,40 +79,12 @@ def scalar_tensor(
     device: Any = None,
     pin_memory: bool | None = None,
 ) -> Any:
-    return full(g, (), s, dtype or torch.get_default_dtype(), layout, device)
+    return _full(g, (), s, dtype or torch.get_default_dtype(), layout, device)
 
 
 @register_lowering(aten.fill.Scalar)
 def fill(g: GraphLowering, self: TensorValue, value: Number) -> TensorValue:
     return filled(g, self.shape, value, self.dtype)
-
-
-# ---------------------------------------------------------------- contents that nobody may rely on
-@register_lowering(aten.new_empty.default)
-def new_empty(
-    g: GraphLowering,
-    self: TensorValue,
-    size: Sequence[ix.Index],
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-) -> Any:
-    """Zeros, which the writes into its parts usually replace before they are stored."""
-    return full(g, size, 0, dtype or self.dtype, layout, device)
-
-
-@register_lowering(aten.empty.memory_format)
-def empty(
-    g: GraphLowering,
-    size: Sequence[ix.Index],
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool | None = None,
-    memory_format: Any = None,
-) -> Any:
-    return full(g, size, 0, dtype or torch.get_default_dtype(), layout, device)
 
 
 # ---------------------------------------------------------------- ranges

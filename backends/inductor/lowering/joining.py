@@ -7,18 +7,16 @@ result is always realized; the scheduler takes the loop apart at the borders, so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped, slice_, wrap
-
-if TYPE_CHECKING:
-    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 
 aten = torch.ops.aten
 

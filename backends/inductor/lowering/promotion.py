@@ -8,16 +8,14 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 
 import torch
 
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
-
-if TYPE_CHECKING:
-    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 
 Operand = Union[TensorValue, Number]
 

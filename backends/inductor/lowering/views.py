@@ -7,12 +7,13 @@ plain strided view, and copies only if it is not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from dynamo_lite.backends.aot import ops as recorded
 from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS, register_lowering
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
@@ -23,9 +24,6 @@ from dynamo_lite.backends.inductor.lowering.values import (
     reindexed,
     shape_vars,
 )
-
-if TYPE_CHECKING:
-    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 
 aten = torch.ops.aten
 

@@ -7,12 +7,13 @@ put together of slices (``joining.cat``), so that loops have no test of where th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.joining import cat
 from dynamo_lite.backends.inductor.lowering.pointwise import like
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
@@ -20,9 +21,6 @@ from dynamo_lite.backends.inductor.lowering.reduction import cast_to
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import expand, flip, make_view, slice_
-
-if TYPE_CHECKING:
-    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 
 aten = torch.ops.aten
 
