@@ -7,6 +7,7 @@ Invariant: an object that has an identity is built once, and every later use loa
 """
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,6 +17,7 @@ from .source import GlobalsSource, LocalSource, Source
 from .variables.base import MISSING, LazyVariable, VariableTracker
 from .variables.changing import GrowingListVariable
 from .variables.constant import ConstantVariable
+from .variables.deques import DequeVariable
 from .variables.functions import CellVariable
 from .variables.mappings import DictVariable
 from .variables.scalars import ScalarVariable
@@ -241,6 +243,8 @@ class Codegen:
             function = change_dict
         if isinstance(value, GrowingListVariable) and value.only_grows:
             function = list.extend
+        if isinstance(value, DequeVariable):
+            function = replace_deque
 
         def arguments() -> None:
             self.load_source(value.source)
@@ -293,6 +297,12 @@ def _kind(value: VariableTracker) -> type:
 def replace_list(target: list[Any], items: tuple[Any, ...]) -> None:
     """Makes `items` the contents of a list, whatever its class overrides."""
     list.__setitem__(target, slice(None), items)
+
+
+def replace_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None:
+    """Makes `items` the contents of a deque."""
+    collections.deque.clear(target)
+    collections.deque.extend(target, items)
 
 
 def replace_set(target: set[Any], items: tuple[Any, ...]) -> None:

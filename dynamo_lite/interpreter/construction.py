@@ -6,7 +6,6 @@ they are Python. Invariant: an object made in the trace is not made for real bef
 from __future__ import annotations
 
 import collections
-import copyreg
 import enum
 import functools
 import inspect
@@ -58,6 +57,7 @@ from ..variables.sets import SetVariable
 from ..variables.supers import SuperVariable
 from ..variables.tensor import TensorVariable
 from ..variables.weakrefs import WeakrefVariable
+from .copying import deep_copied, reduced
 
 Constructor = Callable[..., VariableTracker]
 _CONSTRUCTORS: dict[type, Constructor] = {}
@@ -211,6 +211,8 @@ class Construction:
                 return tx.checked_call(handler, tx, owner, *args, **kwargs)
             if issubclass(owner.python_type(), BaseException):
                 return self._exception_method(owner, name, args)
+        if name in ("__reduce__", "__reduce_ex__"):
+            return reduced(tx, owner, *args)
         if content is None:
             unsupported("unsupported_method", f"{owner.describe()}.{name}(), written in C")
         if name == "__init__":
@@ -260,6 +262,9 @@ class Construction:
             content.items[:] = list(args[0].iterate(tx)) if args else []
         elif isinstance(content, SetVariable) and content.cls is not frozenset:
             content.members = SetVariable.of(tx, list(args[0].iterate(tx))).members if args else {}
+
+    reduced = reduced
+    deep_copied = deep_copied
 
     # -- attributes of classes
     def call_class_attribute(
@@ -416,28 +421,6 @@ def _object_eq(tx: Any, owner: VariableTracker, other: VariableTracker) -> Varia
     return ConstantVariable(True if tx.is_same(owner, other) else NotImplemented)
 
 
-def _object_reduce(tx: Any, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
-    """object.__reduce_ex__ of protocol 2 and above for a plain object (Objects/typeobject.c, reduce_newobj)."""
-    cls = owner.python_type()
-    plain = isinstance(owner, ObjectVariable) and owner.content is None and native_base(cls) is object
-    if not plain or not args or cls.__dictoffset__ == 0 or _customizes_pickling(tx, cls):
-        unsupported("unsupported_method", f"pickling {owner.describe()}")
-    state = owner.generic_getattr(tx, "__dict__").as_dict(tx)  # type: ignore[attr-defined]
-    none = ConstantVariable(None)
-    made_by = tx.library_function(copyreg.__newobj__)  # type: ignore[attr-defined]
-    return TupleVariable([
-        made_by, TupleVariable([tx.from_result(cls, "class")]), state if state.items else none, none, none,
-    ])
-
-
-def _customizes_pickling(tx: Any, cls: type) -> bool:
-    if any(tx.class_lookup(cls, name) is not None for name in ("__getnewargs__", "__getnewargs_ex__", "__slots__")):
-        return True
-    if cls.__dict__.get("__slotnames__"):
-        return True
-    return tx.class_lookup(cls, "__getstate__") is not object.__getstate__
-
-
 def _object_init(tx: Any, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     return ConstantVariable(None)
 
@@ -450,8 +433,8 @@ _OBJECT_METHODS: dict[str, Callable[..., VariableTracker]] = {
     "__getattribute__": lambda tx, o, name: _generic_attribute(tx, o, name),
     "__eq__": _object_eq,
     "__ne__": lambda tx, o, other: tx.compare("!=", o, other),
-    "__reduce__": _object_reduce,
-    "__reduce_ex__": _object_reduce,
+    "__reduce__": reduced,
+    "__reduce_ex__": reduced,
 }
 
 

@@ -477,8 +477,6 @@ class Protocols(Wrapping, Errors, Construction):
         if isinstance(value, FunctionVariable) and value.source is not None:
             self.guard(value.source, "is", value.value)
             return ConstantVariable(id(value.value))
-        if isinstance(value, TupleVariable) and value.source is not None:
-            unsupported("unsupported_builtin", f"id() of {value.describe()}, which may be known by several names")
         return IdentityVariable(value)
 
 

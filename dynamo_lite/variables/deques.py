@@ -8,7 +8,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from ..source import ItemSource, Source
-from .base import LazyVariable, VariableTracker, unsupported, wraps_type
+from .base import LazyVariable, VariableTracker, wraps_type
 from .constant import ConstantVariable
 from .sequences import ListVariable, SequenceVariable, TupleVariable
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DequeVariable(ListVariable):
-    """A deque; one from outside can be read, not changed."""
+    """A deque."""
 
     base_type: type = collections.deque
 
@@ -53,14 +53,12 @@ class DequeVariable(ListVariable):
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        if name not in ("count", "index", "copy"):
+        if name in _CHANGES:
             self._change(tx)
         return super().call_method(tx, name, args, kwargs)
 
     def _change(self, tx: Any) -> None:
-        if self.source is not None:
-            unsupported("side_effect_unsupported", f"a change of {self.describe()}, a deque from outside")
-        tx.output.effects.advance(self)
+        tx.output.effects.mutate(self)
 
     def _append_right(self, tx: Any, item: VariableTracker) -> VariableTracker:
         self.items[:] = _last([*self.items, item], self.maxlen)
@@ -125,6 +123,11 @@ class DequeVariable(ListVariable):
             self, make,
             lambda: cg.call_constant_on_top(collections.deque.extend, lambda: cg.push(TupleVariable(self.items))),
         )
+
+
+_CHANGES = frozenset({
+    "append", "appendleft", "extend", "extendleft", "pop", "popleft", "rotate", "insert", "remove", "clear", "reverse",
+})
 
 
 def _last(items: list[VariableTracker], maxlen: int | None) -> list[VariableTracker]:

@@ -30,8 +30,15 @@ class IdentityVariable(VariableTracker):
         return _Identity(self.owner)
 
     def guard_hash(self, tx: Any) -> None:
-        if self.owner.source is not None and not self.owner.is_constant():
-            tx.output.guards.distinct([self.owner.source])
+        source, real = self.owner.source, getattr(self.owner, "real", None)
+        if source is None or (self.owner.is_constant() and real is None):
+            return
+        # A tuple has a tracker for each place where it was met.
+        first = tx.output.effects.tracker_of(real) if real is not None else None
+        if first is not None and first.source is not None and first.source != source:
+            tx.guard(source, "tensor_same", first.source)
+            source = first.source
+        tx.output.guards.distinct([source])
 
     def truth(self, tx: Any) -> bool:
         return True
@@ -63,6 +70,9 @@ class _Identity:
 
     def _key(self) -> tuple[Any, ...]:
         owner = self.owner
+        real = getattr(owner, "real", None)
+        if real is not None and owner.source is not None:
+            return ("real", id(real))
         if owner.is_constant() and is_constant_value(owner.constant()):
             return (type(owner.constant()), owner.constant())
         return (id(owner),)

@@ -698,9 +698,9 @@ _INERT = (
 
 def end_is_felt(value: Any) -> bool:
     """Whether the end of a value's life may do something: a finalizer of the user's, a generator's clean-up, what a
-    class in C does, such as leaving a mode of torch."""
+    class in C does, such as leaving a mode of torch, or the end of weak references to it."""
     if is_made_by_python(type(value)):
-        return hasattr(type(value), "__del__")
+        return hasattr(type(value), "__del__") or weakref.getweakrefcount(value) > 0
     return not issubclass(type(value), _INERT)  # not isinstance: a weak proxy says that it is what it points to
 
 

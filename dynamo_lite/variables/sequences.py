@@ -648,14 +648,18 @@ def _wrap_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTrac
 def _wrap_size(tx: Any, value: torch.Size, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", torch.Size)
     tx.guard(source, "len", len(value))
-    return TupleVariable(lazy_items(value, source, False), source, torch.Size)
+    wrapped = TupleVariable(lazy_items(value, source, False), source, torch.Size)
+    wrapped.real = value
+    return wrapped
 
 
 @wraps_if(lambda value: isinstance(value, tuple) and is_named_tuple(type(value)), rank=5)
 def _wrap_named_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     tx.guard(source, "len", len(value))
-    return NamedTupleVariable(lazy_items(value, source, False), source, type(value))
+    wrapped = NamedTupleVariable(lazy_items(value, source, False), source, type(value))
+    wrapped.real = value
+    return wrapped
 
 
 def is_named_tuple(cls: type) -> bool:
