@@ -1,0 +1,138 @@
+"""What ``copy`` asks of values: ``__reduce_ex__`` of builtins and of the user's objects, ``__deepcopy__`` of tensors.
+
+The ``copy`` module itself is inlined. Invariant: what a value reduces to is what CPython gives for protocol 4
+(Objects/typeobject.c, reduce_newobj; the ``__reduce__`` of each builtin), or the graph breaks.
+"""
+from __future__ import annotations
+
+import collections
+import copyreg
+import types
+from typing import Any
+
+import torch
+
+from ..variables.base import MISSING, VariableTracker, unsupported
+from ..variables.classes import native_base
+from ..variables.constant import ConstantVariable
+from ..variables.deques import DequeVariable
+from ..variables.identity import IdentityVariable
+from ..variables.mappings import DictVariable
+from ..variables.objects import ObjectVariable
+from ..variables.sequences import ListVariable, TupleVariable
+from ..variables.sets import SetVariable
+from ..variables.tensor import TensorVariable
+
+# Builtins whose instances hold what copyreg.__newobj__ makes them of, or what is put in afterwards.
+_FILLED = (object, list, dict, collections.OrderedDict, collections.defaultdict)
+_MADE_OF = (tuple, str, bytes, int, float, complex)
+
+
+def reduced(tx: Any, owner: VariableTracker, *protocol: VariableTracker) -> VariableTracker:
+    """owner.__reduce_ex__(protocol), owner.__reduce__() without one."""
+    cls = owner.python_type()
+    own = tx.class_lookup(cls, "__reduce__")
+    if isinstance(own, types.FunctionType) and protocol:
+        return tx.call_class_attribute(owner, cls, "__reduce__", own, [], {})
+    none = ConstantVariable(None)
+    made_by = tx.from_result(cls, "class")
+    content = getattr(owner, "content", None) if isinstance(owner, ObjectVariable) else owner
+    if isinstance(content, SetVariable):
+        return TupleVariable([made_by, TupleVariable([ListVariable(content.ordered(tx))]), _state(tx, owner)])
+    if isinstance(owner, DequeVariable):
+        limit = [] if owner.maxlen is None else [TupleVariable([]), ConstantVariable(owner.maxlen)]
+        return TupleVariable([made_by, TupleVariable(limit), none, owner.iterator(tx)])
+    if isinstance(owner, DictVariable) and cls in (collections.OrderedDict, collections.defaultdict):
+        factory = owner.default_factory
+        without = factory is None or (factory.is_constant() and factory.constant() is None)
+        given = TupleVariable([] if factory is None or without else [factory])
+        items = owner.call_method(tx, "items", [], {}).iterator(tx)
+        return TupleVariable([made_by, given, _state(tx, owner), none, items])
+    base: Any = native_base(cls)
+    if not protocol or base not in (*_FILLED, *_MADE_OF) or not isinstance(owner, (ObjectVariable, TupleVariable)):
+        unsupported("unsupported_method", f"pickling {owner.describe()}")
+    if base in (collections.OrderedDict, collections.defaultdict):
+        unsupported("unsupported_method", f"pickling {owner.describe()}, a kind of {base.__name__}")
+    if tx.class_lookup(cls, "__getnewargs_ex__") is not None:
+        unsupported("unsupported_method", f"pickling {owner.describe()}, which has __getnewargs_ex__")
+    given_args = tx.class_lookup(cls, "__getnewargs__")
+    arguments: list[VariableTracker] = []
+    if isinstance(given_args, types.FunctionType):
+        found = tx.call_class_attribute(owner, cls, "__getnewargs__", given_args, [], {})
+        arguments = list(found.iterate(tx))
+    elif base is tuple:
+        assert content is not None
+        arguments = [TupleVariable(list(content.iterate(tx)))]
+    elif base in _MADE_OF:
+        assert content is not None
+        arguments = [content]
+    elements = content.iterator(tx) if base is list and content is not None else none
+    entries = content.call_method(tx, "items", [], {}).iterator(tx) if isinstance(content, DictVariable) else none
+    maker = tx.library_function(copyreg.__newobj__)  # type: ignore[attr-defined]
+    return TupleVariable([maker, TupleVariable([made_by, *arguments]), _state(tx, owner), elements, entries])
+
+
+def _state(tx: Any, owner: VariableTracker) -> VariableTracker:
+    """owner.__getstate__() (Objects/typeobject.c, object_getstate)."""
+    cls = owner.python_type()
+    custom = tx.class_lookup(cls, "__getstate__")
+    if isinstance(custom, types.FunctionType):
+        return tx.call_class_attribute(owner, cls, "__getstate__", custom, [], {})
+    if custom is not object.__getstate__:  # type: ignore[attr-defined]
+        unsupported("unsupported_method", f"pickling {owner.describe()}, whose class has a __getstate__ of its own")
+    if not isinstance(owner, ObjectVariable):
+        if tx.output.effects.attributes_of(owner):
+            unsupported("unsupported_method", f"pickling {owner.describe()}, which has attributes")
+        return ConstantVariable(None)
+    state: VariableTracker = ConstantVariable(None)
+    if cls.__dictoffset__ != 0:
+        own = owner.generic_getattr(tx, "__dict__").as_dict(tx)  # type: ignore[union-attr]
+        state = own if own.items else state
+    slots: dict[str, VariableTracker] = {}
+    for name in copyreg._slotnames(cls):  # type: ignore[attr-defined]
+        value = _slot(tx, owner, name)
+        if value is not None:
+            slots[name] = value
+    if not slots:
+        return state
+    return TupleVariable([state, tx.new_dict({ConstantVariable(name): value for name, value in slots.items()})])
+
+
+def _slot(tx: Any, owner: ObjectVariable, name: str) -> VariableTracker | None:
+    try:
+        value = owner.generic_getattr(tx, name)
+    except tx.observed as error:
+        if issubclass(error.value.python_type(), AttributeError):
+            return None
+        raise
+    return None if value is MISSING else value
+
+
+def deep_copied(tx: Any, owner: VariableTracker, memo: VariableTracker) -> VariableTracker:
+    """owner.__deepcopy__(memo) of a tensor: a clone, where that has the same strides and nothing shares its memory."""
+    if not isinstance(owner, TensorVariable) or not isinstance(memo, DictVariable):
+        return owner.call_method(tx, "__deepcopy__", [memo], {})
+    key = IdentityVariable(owner)
+    known = memo.lookup(tx, key)
+    if known is not None:
+        return known
+    fake, real = owner.fake, owner.value
+    attributes = tx.output.effects.attributes_of(owner) or (real is not None and getattr(real, "__dict__", None))
+    storage = fake.untyped_storage()
+    whole = fake.storage_offset() == 0 and storage.nbytes() == fake.numel() * fake.element_size()
+    shares = any(
+        isinstance(other, TensorVariable) and other.fake.untyped_storage()._cdata == storage._cdata
+        for other in _copied_tensors(memo)
+    )
+    if fake.requires_grad or attributes or not whole or shares or fake.layout is not torch.strided:
+        unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}")
+    gradient = tx.getattr(owner, "grad")
+    if not (gradient.is_constant() and gradient.constant() is None):
+        unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}, which has a gradient")
+    made = tx.call_method(owner, "clone", [])
+    memo.store(tx, key, made)
+    return made  # type: ignore[no-any-return]
+
+
+def _copied_tensors(memo: DictVariable) -> list[VariableTracker]:
+    return [key.owner for key in memo.keys() if isinstance(key, IdentityVariable)]
