@@ -17,6 +17,8 @@ import torch
 
 aten = torch.ops.aten
 Strides = Sequence[int] | None
+# Up to so many elements, an operand of an empty result is made to ask how eager lays the result out.
+_MAX_STAND_IN = 1 << 20
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any], torch.Tensor], Strides]
 
 
@@ -107,18 +109,32 @@ def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
 
 def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
     """As ``TensorIterator`` does for any operation on operands of this layout: asked of one whose rule is in C++."""
+    # Without elements, operands that are broadcast have other strides on a CPU than on "meta".
+    empty = 0 in result.shape and all(x.numel() < _MAX_STAND_IN for x in args if isinstance(x, torch.Tensor))
+    device = "cpu" if empty else "meta"
     operands = []
     for given, argument in zip(args, func._schema.arguments):
         if isinstance(given, torch.Tensor):
-            operands.append(torch.empty_strided(given.shape, given.stride(), device="meta"))
+            operands.append(torch.empty_strided(given.shape, given.stride(), device=device))
         elif argument.name in ("self", "other"):
-            operands.append(torch.empty((), device="meta"))  # a number that becomes a tensor
+            operands.append(torch.empty((), device=device))  # a number that becomes a tensor
     proxy = _PROXIES.get(len(operands))
     return proxy(*operands).stride() if proxy is not None else None
 
 
 def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
     return contiguous(result.shape)
+
+
+def _scaled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """Elementwise in the first argument and the weight, which is the third."""
+    weight = args[2] if len(args) > 2 else kwargs.get("weight")
+    return None if weight is None else _elementwise(aten.mul.Tensor, (args[0], weight), {}, result)
+
+
+def _rearranged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """Of nothing, eager makes a copy."""
+    return args[0].stride() if result.numel() == 0 and args[0].shape == result.shape and is_dense(args[0]) else None
 
 
 def _memory_format(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
@@ -147,6 +163,8 @@ RULES: dict[Any, Rule] = {
     aten._unsafe_view.default: _of_view,
     aten.native_layer_norm.default: _contiguous,
     aten._to_copy.default: _preserved,
+    aten._fused_rms_norm.default: _scaled,
+    aten.pixel_unshuffle.default: _rearranged,
     aten.pow.Scalar: _copied,
     aten.masked_fill.Scalar: _copied,
     aten.masked_fill.Tensor: _copied,

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx import Graph, GraphModule, Node
 
+from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.finish import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
@@ -104,7 +105,7 @@ def record_joint(
                 _refuse_hidden_autograd(inputs, results)
                 results = _owned(results, recorder)
             joint, bases = _forward_part(recorder, inputs, results)
-            _refuse_grad_mode_dependent(joint)
+            _refuse_what_differs_in_tracing(joint)
             _backward_part(joint, recorder, inputs, bases, given)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
             raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
@@ -144,12 +145,19 @@ def _refuse_hidden_autograd(inputs: list[Any], results: tuple[Any, ...]) -> None
 
 _GRAD_MODE_DEPENDENT = frozenset({aten.mkldnn_rnn_layer.default})
 """Operations that compute what their gradients need only when grad mode is on."""
+_OTHER_GRADIENT_LAYOUT = frozenset({aten.ormqr.default})
+"""Operations whose gradients, taken of tensors without data, come out in another layout than eager's."""
+_OTHER_EMPTY_GRADIENT = frozenset({aten.prod.default, aten.prod.dim_int})
+"""The same, of tensors without elements only."""
 
 
-def _refuse_grad_mode_dependent(joint: JointGraph) -> None:
+def _refuse_what_differs_in_tracing(joint: JointGraph) -> None:
     for node in joint.graph.nodes:
         if node.target in _GRAD_MODE_DEPENDENT:
             raise CannotFunctionalize(f"{node.target} works differently where grad mode is off")
+        empty = node.target in _OTHER_EMPTY_GRADIENT and node.args[0].meta["val"].numel() == 0
+        if node.target in _OTHER_GRADIENT_LAYOUT or empty:
+            raise CannotFunctionalize(f"gradients of {node.target} are laid out otherwise in tracing")
 
 
 def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
@@ -246,9 +254,14 @@ def _backward_part(
                 # The caller must not get hold of what the forward pass still owns.
                 with recorder:
                     grad = aten.clone.default(grad)
+            tracked = memory.find(grad) if isinstance(grad, torch.Tensor) else None
+            if tracked is not None and tracked.storage.root.fake.dtype is not tracked.fake.dtype:
+                # Such as the real parts of complex numbers: handed out in memory of its own.
+                node = recorder.emit(ops.copy_strided, (memory.read(tracked), tuple(grad.stride())))
+                grad = memory.add(node.meta["val"], node).fake
             made = recipe(grad, memory, known, values) if grad is not None else LiteralOutput(None)
             if isinstance(made, OutputAlias) and made.chain is not None:
-                raise CannotFunctionalize("a gradient that is a view of another dtype")
+                raise CannotFunctionalize("a gradient that is a view of another kind")
             joint.gradient_recipes.append(made)
         joint.gradients = values.nodes
 

@@ -42,6 +42,7 @@ typedef struct {
     Py_ssize_t n_new;
     Py_ssize_t n_kept; /* of the new ones, those that are returned */
     Layout *layouts;
+    PyObject *faults; /* a tuple of (exception type, message), or NULL if the function reports none */
     int release_gil;
 } Entry;
 
@@ -99,6 +100,24 @@ new_tensor(const Layout *layout, void **pointer)
 }
 
 /* ---------------------------------------------------------------- Entry */
+/* What a function reports of an index out of bounds: the number of the fault, the index, whether they are taken. */
+#define FAULT_WORDS 3
+
+static void
+raise_fault(PyObject *faults, const int64_t *fault)
+{
+    PyObject *pair = fault[0] > 0 && fault[0] <= PyTuple_GET_SIZE(faults) ? PyTuple_GET_ITEM(faults, fault[0] - 1) : NULL;
+    if (pair == NULL || !PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+        PyErr_Format(PyExc_SystemError, "a kernel reports the unknown fault %lld", (long long)fault[0]);
+        return;
+    }
+    PyObject *message = PyObject_CallMethod(PyTuple_GET_ITEM(pair, 1), "format", "L", (long long)fault[1]);
+    if (message != NULL) {
+        PyErr_SetObject(PyTuple_GET_ITEM(pair, 0), message);
+        Py_DECREF(message);
+    }
+}
+
 static PyObject *
 entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -113,9 +132,10 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
     int64_t few_sizes[MAX_ON_STACK];
     void **pointers = few_pointers;
     int64_t *sizes = few_sizes;
+    int64_t fault[FAULT_WORDS] = {0};
     PyObject *result = NULL;
-    if (n_pointers > MAX_ON_STACK) {
-        pointers = PyMem_Malloc((size_t)n_pointers * sizeof(void *));
+    if (n_pointers + 1 > MAX_ON_STACK) {
+        pointers = PyMem_Malloc((size_t)(n_pointers + 1) * sizeof(void *));
     }
     if (entry->n_sizes > MAX_ON_STACK) {
         sizes = PyMem_Malloc((size_t)entry->n_sizes * sizeof(int64_t));
@@ -151,6 +171,7 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
             goto done;
         }
     }
+    pointers[n_pointers] = fault;
     if (entry->release_gil) {
         /* The caller's references keep the tensors alive meanwhile. */
         Py_BEGIN_ALLOW_THREADS
@@ -158,6 +179,11 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
         Py_END_ALLOW_THREADS
     } else {
         entry->fn(pointers, sizes);
+    }
+    if (fault[0] != 0 && entry->faults != NULL) {
+        Py_CLEAR(result);
+        raise_fault(entry->faults, fault);
+        goto done;
     }
     if (entry->n_kept < entry->n_new) {
         PyObject *kept = entry->n_kept == 0 ? Py_NewRef(Py_None) : PyTuple_GetSlice(result, 0, entry->n_kept);
@@ -181,6 +207,7 @@ entry_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(entry->name);
     Py_XDECREF(entry->dict);
+    Py_XDECREF(entry->faults);
     for (Py_ssize_t i = 0; i < entry->n_new; i++) {
         PyMem_Free(entry->layouts[i].sizes);
     }
@@ -319,13 +346,13 @@ set_layouts(Entry *entry, PyObject *layouts)
 static PyObject *
 make_entry(PyObject *module, PyObject *args)
 {
-    PyObject *handle_object, *name, *layouts;
+    PyObject *handle_object, *name, *layouts, *faults = NULL;
     Py_ssize_t n_tensors, n_sizes;
     Py_ssize_t n_kept = -1;
     int release_gil;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OUnnO!p|n:entry", &handle_object, &name, &n_tensors, &n_sizes, &PyTuple_Type,
-                          &layouts, &release_gil, &n_kept)) {
+    if (!PyArg_ParseTuple(args, "OUnnO!p|nO!:entry", &handle_object, &name, &n_tensors, &n_sizes, &PyTuple_Type,
+                          &layouts, &release_gil, &n_kept, &PyTuple_Type, &faults)) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(layouts) != 0 && wrap_tensor == NULL && !can_allocate_now()) {
@@ -353,6 +380,7 @@ make_entry(PyObject *module, PyObject *args)
     entry->n_tensors = n_tensors;
     entry->n_sizes = n_sizes;
     entry->release_gil = release_gil;
+    entry->faults = faults != NULL && PyTuple_GET_SIZE(faults) != 0 ? Py_NewRef(faults) : NULL;
     if (set_layouts(entry, layouts) < 0) {
         Py_DECREF(entry);
         return NULL;
@@ -436,9 +464,10 @@ has_strides(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 static PyMethodDef methods[] = {
     {"load", load_library, METH_O, "load(path) -> int\n\nLoads a shared library for good; its handle."},
     {"entry", make_entry, METH_VARARGS,
-     "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil, n_kept=-1) -> Entry\n\n"
+     "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil, n_kept=-1, faults=()) -> Entry\n\n"
      "A layout is (sizes, strides, dtype code) of a tensor to make; their pointers follow those of the arguments. The "
-     "first `n_kept` are returned, all if that is negative."},
+     "first `n_kept` are returned, all if that is negative. The pointer after all others is to three integers, in which the "
+     "function may report fault k: it is raised as the k-th pair (exception type, message) of `faults`."},
     {"has_strides", (PyCFunction)(void (*)(void))has_strides, METH_FASTCALL,
      "has_strides(tensor, strides) -> bool\n\nWhether the strides are those, wherever they matter."},
     {"can_allocate", can_allocate, METH_NOARGS, "can_allocate() -> bool\n\nWhether entries can make tensors."},

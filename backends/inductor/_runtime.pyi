@@ -14,6 +14,7 @@ def entry(
     layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...],
     release_gil: bool,
     n_kept: int = -1,
+    faults: tuple[tuple[type[Exception], str], ...] = (),
     /,
 ) -> Entry: ...
 def can_allocate() -> bool: ...

@@ -188,10 +188,12 @@ def _compile(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Call
 
 
 def _raises_before_writes(program: Program) -> bool:
-    """Whether all library calls, which may raise, come before the first step that writes to an input."""
+    """Whether all that may raise, library calls and kernels that take indices from memory, comes before the first step
+    that writes to an input."""
     inputs = frozenset(program.inputs)
     writes = [n for n, step in enumerate(program.steps) if not inputs.isdisjoint(step_writes(step))]
-    calls = [n for n, step in enumerate(program.steps) if isinstance(step, ExternCall)]
+    calls = [n for n, step in enumerate(program.steps)
+             if isinstance(step, ExternCall) or isinstance(step, KernelCall) and step.faults]
     return not writes or not calls or max(calls) < min(writes)
 
 
@@ -203,7 +205,8 @@ def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]
         handle = _runtime.load(str(library))
         for spec in wrapper.entry_specs:
             namespace[spec.symbol] = _runtime.entry(
-                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept)
+                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept,
+                spec.faults)
         if wrapper.direct:
             return namespace[wrapper.entry_specs[0].symbol]
     filename = f"<dynamo_lite wrapper {next(_numbers)}>"

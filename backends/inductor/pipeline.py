@@ -48,6 +48,7 @@ def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tens
         source,
         {**scheduled.metrics, "kernels": len(kernels)},
         write_libraries(kernels, simd),
+        tuple(lowered.faults),
     )
     if __debug__:
         program.check()
@@ -112,6 +113,7 @@ def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str) -> prog.KernelCall
         work=_volume(work),
         origin=origin,
         inplace=kernel.inplace,
+        faults=kernel.faults(),
     )
 
 

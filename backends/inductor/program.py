@@ -60,6 +60,7 @@ class KernelCall:
         sizes: the integers that follow the pointers; empty in a program of fixed shapes.
         work: roughly how many element operations the call does; decides whether the GIL is released.
         origin: the operations that the kernel computes, for comments and reports, such as ``"layer_norm, gelu"``.
+        faults: whether the last argument is where the call reports an index out of bounds.
         inplace: pairs ``(output, input)``: the output may take over the input's memory if the input dies here, as every
             element of the input is read by the same iteration that writes the output's element, and no other does.
     """
@@ -71,6 +72,7 @@ class KernelCall:
     work: int = 0
     origin: str = ""
     inplace: tuple[tuple[str, str], ...] = ()
+    faults: bool = False
 
 
 @dataclasses.dataclass(slots=True)
@@ -136,6 +138,8 @@ class Program:
         source: C++ source of all kernels (static functions included), without the wrapper's entry; "" if there are
             none.
         metrics: free-form counts for reports, such as ``{"fused_nodes": 12}``.
+        faults: what kernels may report, numbered from 1: exception type and message, in which ``{}`` is the faulty
+            index.
         libraries: C++ sources of libraries that ``source`` calls into.
     """
 
@@ -148,6 +152,7 @@ class Program:
     source: str = ""
     metrics: dict[str, int] = dataclasses.field(default_factory=dict)
     libraries: tuple[str, ...] = ()
+    faults: tuple[tuple[type[Exception], str], ...] = ()
 
     def check(self) -> None:
         """Raises AssertionError with the faulty step if an invariant of the module's docstring is broken."""

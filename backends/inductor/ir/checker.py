@@ -47,6 +47,7 @@ def check_nodes(nodes: Iterable[Node], variables: Set[ix.Var]) -> None:
         _require(node.vars <= variables, f"{node} names a variable of no loop: {set(node.vars) - set(variables)}")
         _require(all(a.id < node.id for a in node.args), f"{node} comes before its operands")
         if node.op in SPECIAL:
+            _require(node.op != "bounded" or node.args[0].dtype is torch.int64, f"{node} bounds no int64")
             _require(node.op != "cast" or node.args[0].dtype is not node.dtype, f"{node} casts to its own dtype")
             continue
         info = OPS.get(node.op)

@@ -86,6 +86,11 @@ def evaluate(
         elif node.op == "inside":
             value, low, high = (torch.as_tensor(ix.evaluate(i, places, indirect)) for i in node.attr)
             result = (low <= value) & (value < high)
+        elif node.op == "bounded":
+            size, wraps, _ = node.attr
+            result = values[node.args[0]]
+            result = torch.where(result < 0, result + size, result) if wraps else result
+            result = torch.where((result < 0) | (result >= size), 0, result)
         elif node.op == "acc":
             assert accs is not None, f"{node} is no part of a nest"
             result = accs[node.attr]

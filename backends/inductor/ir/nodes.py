@@ -105,6 +105,15 @@ class Builder:
         attr = (value, low, high)
         return self._node("inside", torch.bool, (), attr, attr, frozenset(ix.free_vars(value)))
 
+    def bounded(self, value: Node, size: ix.Index, wraps: bool, fault: int) -> Node:
+        """An index that came from memory as one of ``range(size)``: counted from the end if it is negative and
+        ``wraps``; what is out of bounds is reported as the fault of that number (``lowering.faults``), and becomes
+        0."""
+        if value.op == "const" and isinstance(size, int) and (-size if wraps else 0) <= value.attr < size:
+            return self.const(value.attr % size, torch.int64)
+        attr = (size, wraps, fault)
+        return self._node("bounded", torch.int64, (value,), attr, attr)
+
     def acc(self, name: str, dtype: torch.dtype, vars: frozenset[ix.Var]) -> Node:
         return self._node("acc", dtype, (), name, (name, vars), vars)
 
@@ -199,6 +208,8 @@ class Builder:
             return node
         if node.op == "cast":
             return self.cast(args[0], node.dtype)
+        if node.op == "bounded":
+            return self.bounded(args[0], *node.attr)
         return self.op(node.op, *args)
 
 

@@ -58,6 +58,7 @@ class LoweredGraph:
     outputs: tuple[Union[str, prog.Literal], ...]
     symbols: dict[str, Any]
     metrics: dict[str, int]
+    faults: list[tuple[type[Exception], str]] = dataclasses.field(default_factory=list)
 
     def size_symbols(self) -> dict[str, Any]:
         """Sympy symbols by name, of the integer inputs' expressions."""
@@ -84,6 +85,7 @@ class GraphLowering:
         self._mutations: list[tuple[str, TensorValue]] = []
         self._view_names: dict[tuple[Any, ...], str] = {}
         self._uses: dict[torch.fx.Node, Uses] = {}
+        self._faults: list[tuple[type[Exception], str]] = []
 
     # ------------------------------------------------------------ the walk
     def run(self) -> LoweredGraph:
@@ -111,6 +113,7 @@ class GraphLowering:
             outputs,
             self.symbols,
             self.metrics,
+            self._faults,
         )
 
     def has_lowering(self, node: torch.fx.Node) -> bool:
@@ -290,6 +293,13 @@ class GraphLowering:
         """The results that the operator being lowered has in eager, as fake tensors."""
         assert self._node is not None
         return [v for v in pytree.tree_leaves(self._node.meta["val"]) if isinstance(v, torch.Tensor)]
+
+    def fault(self, error: type[Exception], message: str) -> int:
+        """The number of what a kernel may report; ``{}`` in the message is the index that is out of bounds."""
+        found = (error, message)
+        if found not in self._faults:
+            self._faults.append(found)
+        return 1 + self._faults.index(found)
 
     def is_read(self, position: int) -> bool:
         """Whether anybody reads one of the results of the operator being lowered."""

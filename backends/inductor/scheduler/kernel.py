@@ -113,6 +113,10 @@ class Kernel:
             return self.outer[-1]
         return stage.inner[-1] if stage.inner else None
 
+    def faults(self) -> bool:
+        """Whether the kernel may report an index out of bounds."""
+        return any(n.op == "bounded" for n in walk([s.value for s in self.statements()]))
+
     def symbols(self) -> tuple[str, ...]:
         """Names of the symbolic sizes that the kernel needs."""
         used: list[ix.Index] = [v.size for v in self.outer]
@@ -125,6 +129,8 @@ class Kernel:
                 used.append(n.attr[1])
             elif n.op == "index":
                 used.append(n.attr)
+            elif n.op == "bounded":
+                used.append(n.attr[0])
         return tuple(sorted({a.name for x in used for a in ix.atoms_of(x) if isinstance(a, ix.Sym)}))
 
     def statements(self) -> list[Statement]:

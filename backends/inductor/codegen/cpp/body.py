@@ -130,6 +130,11 @@ class Body:
             return self._load(n, vector)
         if n.op == "index":
             return self._index(n, vector)
+        if n.op == "bounded":
+            size, wraps, fault = n.attr
+            lanes = f"m{self._twin}, " if vector else ""
+            value = self._as(n.args[0], vector)
+            return f"bounded<{'true' if wraps else 'false'}>({value}, {index_text(size, {})}, {lanes}fault, {fault})"
         return operation_text(n, [self._as(a, vector) for a in n.args], vector)
 
     def _as(self, n: Node, vector: bool) -> str:

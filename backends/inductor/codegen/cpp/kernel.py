@@ -55,6 +55,7 @@ class CppKernel(Body):
     def write(self) -> str:
         kernel = self.kernel
         parameters = [f"void* a{k}" for k in range(len(kernel.buffers))] + [f"i64 {s}" for s in kernel.symbols()]
+        parameters += ["i64* fault"] * kernel.faults()
         self._pointers()
         self._hoist()
         self._outer_loops()

@@ -329,10 +329,35 @@ template <class M> INLINE bool any_lane(M m) {
 }
 #if defined(__AVX2__) && !defined(__clang__)
 INLINE bool any_lane(vec<i32, 8> m) { return __builtin_ia32_movmskps256(bits<vec<float, 8>>(m)) != 0; }
+INLINE bool any_lane(vec<i64, 4> m) { return __builtin_ia32_movmskpd256(bits<vec<double, 4>>(m)) != 0; }
 #endif
 #if defined(__AVX512DQ__) && !defined(__clang__)
 INLINE bool any_lane(vec<i32, 16> m) { return __builtin_ia32_cvtd2mask512(m) != 0; }
+typedef long long words __attribute__((vector_size(64)));
+INLINE bool any_lane(vec<i64, 8> m) { return __builtin_ia32_cvtq2mask512(bits<words>(m)) != 0; }
 #endif
+
+// An index that came from memory as one of [0, size), counted from the end if it is negative and `wraps`. One out of
+// bounds is reported, the first of them with its value, and becomes 0.
+inline NOINLINE void report(i64* fault, i64 code, i64 index) {
+    if (!__atomic_exchange_n(fault + 2, 1, __ATOMIC_RELAXED)) fault[1] = index, fault[0] = code;
+}
+template <bool wraps> INLINE i64 bounded(i64 x, i64 size, i64* fault, i64 code) {
+    const i64 y = wraps && x < 0 ? x + size : x;
+    if (__builtin_expect((u64)y < (u64)size, 1)) return y;
+    report(fault, code, x);
+    return 0;
+}
+template <bool wraps, class V, class M> INLINE V bounded(V x, i64 size, M m, i64* fault, i64 code) {
+    V y = wraps ? x + (x < 0 ? V{} + size : V{}) : x;
+    const V wrong = (y < 0) | (y >= size);
+    if (__builtin_expect(any_lane(wrong), 0)) {
+        for (int k = 0; k < alive(m, lanes<V>); ++k)
+            if (wrong[k]) report(fault, code, x[k]);
+        y = wrong ? V{} : y;
+    }
+    return y;
+}
 
 template <class V, class F> INLINE V each(V x, F f) {
     V y;

@@ -27,7 +27,8 @@ def written_in_place(program: Program) -> Program:
     owner = owners(program)
     made_by = {name: at for at, step in enumerate(program.steps) if isinstance(step, KernelCall)
                for name in step.outputs}
-    last_call = max((at for at, step in enumerate(program.steps) if isinstance(step, ExternCall)), default=-1)
+    last_call = max((at for at, step in enumerate(program.steps) if isinstance(step, ExternCall)
+                     or isinstance(step, KernelCall) and step.faults), default=-1)
     # For the memory of each name, the steps that look at it and by which name.
     looks: dict[str, list[tuple[int, str]]] = {}
     writes: dict[str, int] = {}

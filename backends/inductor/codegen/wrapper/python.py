@@ -46,6 +46,7 @@ from dynamo_lite.backends.inductor.program import (
     step_writes,
 )
 
+_FAULT = "__INT64_TYPE__ *"
 GIL_WORK = 100_000
 """Element operations from which on a call releases the GIL: some 20 us, next to which letting go costs nothing."""
 
@@ -65,6 +66,7 @@ class EntrySpec:
         layouts: (sizes, strides, dtype code) of each tensor that it makes.
         release_gil: whether its work is large.
         kept: how many of the tensors that it makes it returns; the last may be memory for what lives in it alone.
+        faults: see ``Program.faults``; empty if none of its kernels reports any.
     """
 
     symbol: str
@@ -73,6 +75,7 @@ class EntrySpec:
     layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
     release_gil: bool
     kept: int
+    faults: tuple[tuple[type[Exception], str], ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
@@ -294,14 +297,20 @@ class _Writer:
                 arguments.append(f"(char *)p[{index}] + {shift}" if shift else f"p[{index}]")
             for expr in call.sizes:
                 arguments.append(f"s[{sizes.setdefault(_text(expr), len(sizes))}]")
+            if call.faults:
+                # Three integers after all pointers: the fault's number, the index, whether they are taken.
+                arguments.append(f"({_FAULT})p[{len(pointers) + bool(places)}]")
             body.append(f"    {call.symbol}({', '.join(arguments)});")
+            if call.faults:
+                body.append(f"    if (*({_FAULT})p[{len(pointers) + bool(places)}]) return;")
         symbol = f"run{len(self._specs)}"
         self._entries.append("\n".join([
             'extern "C" __attribute__((visibility("default")))',
             f"void {symbol}(void **p, const __INT64_TYPE__ *s)",
             "{", "    (void)s;", *body, "}", ""]))
         work = sum(call.work for call in calls)
-        self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(layouts), work >= GIL_WORK, len(made)))
+        self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(layouts), work >= GIL_WORK, len(made),
+                                     program.faults if any(call.faults for call in calls) else ()))
         target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
         self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
         if overwritten:

@@ -1,0 +1,197 @@
+"""Elements chosen by indices that stand in memory: gather, index_select, embedding, take, indexing with tensors.
+
+An index from memory becomes an ``Indirect`` atom of the index of a load, so that reading joins whatever surrounds it.
+It is bounded first (``Builder.bounded``): counted from the end where eager does, and reported where eager raises.
+
+Invariant: results are always realized, so that every index is looked at, as in eager, whichever elements are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import (
+    TensorValue,
+    broadcast_shapes,
+    expanded,
+    is_size,
+    reindexed,
+    shape_vars,
+)
+from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
+
+aten = torch.ops.aten
+
+INDEX_DTYPES = (torch.int64, torch.int32)
+
+
+def place_of(
+    g: GraphLowering, node: Node, size: ix.Index, wraps: bool, error: type[Exception], message: str
+) -> ix.Index:
+    """The integer that ``node`` computes as an index into a dimension of ``size`` elements.
+
+    Args:
+        wraps: whether a negative one counts from the end.
+        error, message: what eager raises for one out of bounds; ``{}`` stands for it.
+    """
+    node = g.ops.cast(node, torch.int64)
+    if node.op == "index" and _lies_inside(node.attr, size):
+        return node.attr
+    bounded = g.ops.bounded(node, size, wraps, g.fault(error, message))
+    return bounded.attr if bounded.op == "const" else ix.atom(ix.Indirect(bounded, size))
+
+
+def _lies_inside(index: ix.Index, size: ix.Index) -> bool:
+    """Whether an index made of loop variables is known to be one of ``range(size)``."""
+    affine, bounds = ix.affine_terms(index), ix.value_range(index)
+    if affine is None or bounds is None or not isinstance(size, int):
+        return False
+    low, high = bounds
+    return isinstance(low, int) and isinstance(high, int) and 0 <= low and high < size
+
+
+def is_empty(*values: TensorValue) -> bool:
+    """Whether one of them has no elements, as far as is known."""
+    return any(is_size(n, 0) for x in values for n in x.shape)
+
+
+def prepare_source(g: GraphLowering, x: TensorValue, taken: ix.Index) -> None:
+    """Realizes a tensor of which ``taken`` elements are to be read, if they are more than it has."""
+    if not (isinstance(taken, int) and isinstance(x.numel, int) and taken <= x.numel):
+        g.realize_if_dear(x)
+
+
+def _taken(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], indices: Sequence[ix.Index]) -> TensorValue:
+    result = TensorValue(tuple(shape), x.dtype, reindexed(g.ops, x, indices), device=x.device)
+    g.realize_result(result)
+    return result
+
+
+def _select(
+    g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, error: type[Exception], message: str
+) -> TensorValue:
+    """``x`` with dimension ``dim`` replaced by those of ``index``, whose elements say which to take."""
+    shape = (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
+    variables = shape_vars(shape)
+    prepare_source(g, x, ix.product(shape))
+    node = reindexed(g.ops, index, variables[dim : dim + index.ndim])
+    place = place_of(g, node, x.shape[dim], False, error, message)
+    return _taken(g, x, shape, (*variables[:dim], place, *variables[dim + index.ndim :]))
+
+
+@register_lowering(aten.embedding.default)
+def embedding(
+    g: GraphLowering,
+    weight: TensorValue,
+    indices: TensorValue,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    if weight.ndim != 2 or indices.dtype not in INDEX_DTYPES or is_empty(weight, indices):
+        return NotImplemented
+    if is_size(weight.shape[0], 1):
+        return NotImplemented
+    return _select(g, weight, 0, indices, IndexError, "index out of range in self")
+
+
+@register_lowering(aten.index_select.default)
+def index_select(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue) -> Any:
+    if not self.ndim or index.dtype not in INDEX_DTYPES or is_empty(self, index):
+        return NotImplemented
+    dim = wrap(dim, self.ndim)
+    if is_size(self.shape[dim], 1):
+        return NotImplemented
+    if not index.ndim:
+        index = reshaped(g, index, (1,))
+    if self.ndim > 1 and all(is_size(n, 1) for n in self.shape[dim + 1 :]) and self.node.op == "load":
+        return NotImplemented  # single elements of each row: the library has a loop for just that
+    if dim == 0:
+        return _select(g, self, dim, index, IndexError, "index out of range in self")
+    message = f"INDICES element is out of DATA bounds, id={{}} axis_dim={self.shape[dim]}"
+    return _select(g, self, dim, index, RuntimeError, message)
+
+
+@register_lowering(aten.gather.default)
+def gather(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, sparse_grad: bool = False) -> Any:
+    if not self.ndim or self.ndim != index.ndim or index.dtype not in INDEX_DTYPES or is_empty(self, index):
+        return NotImplemented
+    dim = wrap(dim, self.ndim)
+    if is_size(self.shape[dim], 1):
+        return NotImplemented
+    prepare_source(g, self, index.numel)
+    indices = list(shape_vars(index.shape))
+    message = f"index {{}} is out of bounds for dimension {dim} with size {self.shape[dim]}"
+    indices[dim] = place_of(g, index.node, self.shape[dim], False, RuntimeError, message)
+    return _taken(g, self, index.shape, indices)
+
+
+@register_lowering(aten.take.default)
+def take(g: GraphLowering, self: TensorValue, index: TensorValue) -> Any:
+    numel = self.numel
+    if index.dtype is not torch.int64 or is_empty(self, index) or not isinstance(numel, int) or numel == 1:
+        return NotImplemented
+    flat = reshaped(g, self, (numel,))
+    message = f"out of range: tried to access index {{}} on a tensor of {numel} elements."
+    return _taken(g, flat, index.shape, [place_of(g, index.node, numel, True, IndexError, message)])
+
+
+def indexed_shape(
+    x: TensorValue, indices: Sequence[TensorValue | None]
+) -> tuple[tuple[int, ...], tuple[ix.Index, ...], int] | None:
+    """How ``x[indices]`` is put together: the indexed dimensions, the shape of the indices together, and where in the
+    result it stands. None for what isn't plain integers.
+
+    Dimensions of one element have no variable, so nobody would look at an index into one: the library does that."""
+    dims = tuple(d for d, t in enumerate(indices) if t is not None)
+    given = [t for t in indices if t is not None]
+    if not given or any(t.dtype not in INDEX_DTYPES for t in given) or is_empty(x, *given):
+        return None
+    if any(is_size(x.shape[d], 1) and indices[d].node.op != "const" for d in dims):  # type: ignore[union-attr]
+        return None
+    adjacent = dims == tuple(range(dims[0], dims[0] + len(dims)))
+    return dims, broadcast_shapes(*[t.shape for t in given]), dims[0] if adjacent else 0
+
+
+def indexed_places(
+    g: GraphLowering, x: TensorValue, indices: Sequence[TensorValue | None]
+) -> tuple[tuple[ix.Index, ...], list[ix.Index]] | None:
+    """The shape of ``x[indices]``, and for each dimension of ``x`` the index that its elements have in it."""
+    found = indexed_shape(x, indices)
+    if found is None:
+        return None
+    dims, together, at = found
+    rest = [n for d, n in enumerate(x.shape) if d not in dims]
+    shape = (*rest[:at], *together, *rest[at:])
+    variables = shape_vars(shape)
+    inside = variables[at : at + len(together)]
+    others = iter([*variables[:at], *variables[at + len(together) :]])
+    places: list[ix.Index] = []
+    for d, n in enumerate(x.shape):
+        t = indices[d] if d < len(indices) else None
+        if t is None:
+            places.append(next(others))
+            continue
+        wide = TensorValue(together, t.dtype, expanded(g.ops, t, together))
+        message = f"index {{}} is out of bounds for dimension {d} with size {n}"
+        places.append(place_of(g, reindexed(g.ops, wide, inside), n, True, IndexError, message))
+        if is_size(n, 1) and not isinstance(places[-1], int):
+            return None
+    return shape, places
+
+
+@register_lowering(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index(g: GraphLowering, self: TensorValue, indices: Sequence[TensorValue | None]) -> Any:
+    found = indexed_places(g, self, indices)
+    if found is None:
+        return NotImplemented
+    shape, places = found
+    prepare_source(g, self, ix.product(shape))
+    return _taken(g, self, shape, places)
