@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from . import config, exc, frame_policy, log
+from . import changed_values, config, exc, frame_policy, log
 from ._eval_frame import RUN_ORIGINAL, Continuation, GuardedCode, entries, set_active, skip
 from ._guards import GuardProgram, current_global_state
 from .bytecode.code_map import CodeMap
@@ -137,7 +137,7 @@ def compile_frame(
         measured: frozenset[Any] = frozenset()
         if known:
             frame_policy.note_recompile(code, known, frame)
-            changing = frame_policy.changing_values(known, frame)
+            changing = frame_policy.changing_values(user_code, known, frame)
         resumed = is_resume_code(code)
         if resumed is not None and resumed.numbers:
             names = enumerate(code.co_varnames[: len(args)])
@@ -175,7 +175,8 @@ class _FrameCompiler:
         self.closure = closure
         self.args = args
         self.error: exc.Unsupported | None = None
-        self.fixed_tables: frozenset[Any] = frozenset()  # the paths of size tables that are guarded by their elements
+        # The paths of tensors that are guarded by their elements, and the functions that asked for these.
+        self.readers: dict[Any, frozenset[types.CodeType]] = {}
         self.kept: frozenset[Any] = frozenset()  # floats that are not to be guarded by value whatever is done with them
         self._faults = 0
 
@@ -183,7 +184,8 @@ class _FrameCompiler:
         visit: int | None = None
         while True:
             output = OutputGraph(self.changing, self.fits_all)
-            output.fixed_tables, output.refixes_tables = self.fixed_tables, self.settings.fullgraph
+            output.fixed_tables, output.refixes_tables = frozenset(self.readers), self.settings.fullgraph
+            output.has_changed = functools.partial(changed_values.has_changed, _original(self.code, 0)[0])
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None
@@ -192,7 +194,8 @@ class _FrameCompiler:
                 try:
                     result, visit = self._attempt(tx, state)
                 except ValuesNeeded as values:
-                    self.fixed_tables |= values.origins
+                    for path in values.origins:
+                        self.readers[path] = self.readers.get(path, frozenset()) | values.readers
                     continue
                 except NumberNeeded as needed:
                     if not self._may_fix(needed):
@@ -351,7 +354,8 @@ class _FrameCompiler:
     def _run_original(self, tx: Translator, state: tuple[Any, ...], hooked: bool = True) -> GuardedCode:
         """An entry that says: there is nothing to compile; `hooked`: perhaps there is in what it calls."""
         program, texts = build_program(tx.output.guards.all(), state, [])
-        artifact = Artifact(tx.output.guards.all(), texts, None, log.current_frame(), self.changing)
+        artifact = Artifact(
+            tx.output.guards.all(), texts, None, log.current_frame(), self.changing, readers=self.readers)
         return GuardedCode(program, None, hooked, extra=artifact)
 
     def _call_backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -528,7 +532,8 @@ class _FrameCompiler:
                 cellvars=self.code.co_cellvars,
             )
         self._log_entry(guards, guarded, program)
-        artifact = Artifact(guards, texts, graph, log.current_frame(), self.changing, tx.output.effects.changed_names())
+        artifact = Artifact(guards, texts, graph, log.current_frame(), self.changing,
+                            tx.output.effects.changed_names(), self.readers)
         if self.settings.on_entry is not None:
             self.settings.on_entry(artifact)
         return GuardedCode(program, guarded, has_break, extra=artifact)

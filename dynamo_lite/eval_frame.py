@@ -23,7 +23,7 @@ import torch
 import torch.utils.checkpoint
 from torch.nn.parameter import is_lazy
 
-from . import _eval_frame, config, convert_frame, exc, frame_policy, log, trace_rules
+from . import _eval_frame, changed_values, config, convert_frame, exc, frame_policy, log, trace_rules
 from .backends import lookup_backend
 from .bytecode.code_map import CodeMap
 from .polyfills import call_module
@@ -450,4 +450,5 @@ def reset() -> None:
     _eval_frame.reset()
     _hooks.clear()
     convert_frame.reset_numbers()
+    changed_values.reset()
     log.reset()

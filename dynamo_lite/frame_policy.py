@@ -9,13 +9,13 @@ import os
 import re
 import sysconfig
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
 
-from . import config, exc, log, trace_rules
+from . import changed_values, config, exc, log, trace_rules
 from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, GuardedCode
 from ._guards import GuardProgram
 from .bytecode.instructions import decode
@@ -188,12 +188,14 @@ def _plain_entry(code: types.CodeType, args: tuple[Any, ...]) -> GuardedCode:
 
 class Artifact:
     """What a cache entry remembers: its guards, the words for each step of its program, its graph, what it changes
-    outside of the function, and for the next compile the paths of values that have changed.
+    outside of the function, and for the next compile the paths of values that have changed, and for tensors guarded by
+    their elements the functions that read them.
     """
 
     def __init__(
         self, guards: list[Guard], texts: list[str], graph: torch.fx.GraphModule | None, frame_id: str,
         changing: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
+        readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
     ) -> None:
         self.guards = guards
         self.texts = texts
@@ -201,16 +203,21 @@ class Artifact:
         self.frame_id = frame_id
         self.changing = changing
         self.changed = changed
+        self.readers = readers or {}
 
 
 # ---------------------------------------------------------------- compiled again
-def changing_values(known: list[GuardedCode], frame: Frame) -> frozenset[Any]:
-    """The paths of the numbers and lists whose change kept these entries from fitting, now or before."""
+def changing_values(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> frozenset[Any]:
+    """The paths of the numbers, lists and tensors' elements whose change kept these entries of a function from fitting,
+    now or before."""
     found: set[Any] = set()
     for entry in known:
         found |= entry.extra.changing
         for text in _changed_values(entry, frame):
-            found |= {guard.source.key for guard in entry.extra.guards if guard.text == text}
+            for guard in (g for g in entry.extra.guards if g.text == text):
+                found.add(guard.source.key)
+                if guard.kind == "tensor_data":
+                    changed_values.note(code, guard.source.name, entry.extra.readers.get(guard.source.key, ()))
     return frozenset(found)
 
 

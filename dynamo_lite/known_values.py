@@ -1,12 +1,14 @@
 """Fake tensors whose elements are known, because they come from tensors that are guarded by value.
 
-A program gets the sizes of its images as a small tensor, ``[[1, 4, 4]]``, and makes Python numbers of it. Such a size
-table is guarded by its elements where the trace needs them (``variables.size_tables``), and what is computed from size
-tables and constants alone is computed here too, beside the fake result. Invariant: the known elements of a fake tensor
-are what the program's tensor has at that point; an operation that can't be followed makes them unknown.
+A program gets the sizes of its images as a small tensor, ``[[1, 4, 4]]``, and makes Python numbers of it, or picks by a
+mask. Such tensors are guarded by their elements where the trace needs them (``variables.size_tables``), and what is
+computed from these and constants alone is computed here too, beside the fake result. Invariant: the known elements of a
+fake tensor are what the program's tensor has at that point; an operation that can't be followed makes them unknown.
 """
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
 # Results with more elements are not followed.
-MOST_ELEMENTS = 4096
+MOST_ELEMENTS = 1 << 20
+# Those of results whose shape depends on elements stand in the graph as constants.
+MOST_IN_GRAPH = 1 << 16
 _DYNAMIC = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _aten = torch.ops.aten
 # Operations without a tensor argument whose elements follow from their arguments.
@@ -25,6 +29,11 @@ _FACTORIES = frozenset({
     _aten.arange.default, _aten.arange.start, _aten.arange.start_step, _aten.full.default, _aten.zeros.default,
     _aten.ones.default, _aten.scalar_tensor.default, _aten.eye.default, _aten.linspace.default,
     _aten.empty.memory_format,
+})
+# Operations that look at a tensor's size and type only.
+_OF_METADATA = frozenset({
+    _aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default, _aten.empty_like.default,
+    _aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default, _aten.new_empty.default,
 })
 # What makes a tensor of the program out of one that Python has just made of numbers.
 _LIFTS = frozenset({_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.default})
@@ -38,11 +47,12 @@ class KnownValues:
 
     def __init__(self) -> None:
         self._values: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._outer: list[dict[int, tuple[torch.Tensor, torch.Tensor]]] = []
         # Set when an operation has run whose result's shape, or result, depends on elements; whoever asks clears it.
         self.needed = False
 
     def __bool__(self) -> bool:
-        return bool(self._values)
+        return bool(self._values or self._outer)
 
     def add(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         self._values[id(fake)] = (fake, value)
@@ -52,14 +62,38 @@ class KnownValues:
         found = self._values.get(id(fake))
         return found[1] if found is not None else getattr(fake, "constant", None)
 
+    def drop(self, fake: Any) -> None:
+        """Forgets the elements of one tensor, not what shares its memory."""
+        self._values.pop(id(fake), None)
+
+    @contextlib.contextmanager
+    def unknown(self) -> Iterator[None]:
+        """Nothing is known within, and nothing that is written within is known afterwards."""
+        outer, self._values = self._values, {}
+        self._outer.append(outer)
+        try:
+            yield
+        finally:
+            self._values = self._outer.pop()
+
     def forget(self, tensors: list[torch.Tensor]) -> None:
         """Forgets what lies in the memory of these."""
         if not tensors:
             return
         storages = {t.untyped_storage()._cdata for t in tensors}
-        for key, (fake, _) in list(self._values.items()):
-            if fake.untyped_storage()._cdata in storages:
-                del self._values[key]
+        for values in (self._values, *self._outer):
+            for key, (fake, _) in list(values.items()):
+                if fake.untyped_storage()._cdata in storages:
+                    del values[key]
+
+    def _forget_copies(self, written: list[torch.Tensor]) -> None:
+        """What lies in the memory of tensors that were just written, here too, but has elements of its own here."""
+        for tensor in written:
+            place = tensor.untyped_storage()._cdata
+            elements = self._values[id(tensor)][1].untyped_storage()._cdata
+            for key, (fake, value) in list(self._values.items()):
+                if fake.untyped_storage()._cdata == place and value.untyped_storage()._cdata != elements:
+                    del self._values[key]
 
     def dispatch(self, mode: FakeTensorMode, raw: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operation on fake tensors by `raw`, and beside it on their elements."""
@@ -67,7 +101,12 @@ class KnownValues:
         value = self._evaluate(func, args, kwargs, fakes)
         if value is _NOT_FOLLOWED:
             self.forget(_written(func, args, kwargs))
-            return raw(mode, func, types, args, kwargs)
+            result = raw(mode, func, types, args, kwargs)
+            for fake in pytree.tree_leaves(result):
+                if not any(fake is given for given in fakes):
+                    self.drop(fake)  # whatever the rule for this operation has made it with
+            return result
+        self._forget_copies(_written(func, args, kwargs))
         if any(tag in func.tags for tag in _DYNAMIC):
             self.needed = True
             result = pytree.tree_map_only(torch.Tensor, lambda t: _like(mode, t), value)
@@ -85,8 +124,14 @@ class KnownValues:
         if func in _LIFTS and not fakes:
             with no_dispatch():
                 return args[0].clone() if args[0].numel() <= MOST_ELEMENTS else _NOT_FOLLOWED
-        if (not fakes and func not in _FACTORIES) or any(self.of(f) is None for f in fakes):
+        if not fakes and func not in _FACTORIES:
             return _NOT_FOLLOWED
+        if any(self.of(f) is None for f in fakes):
+            if func not in _OF_METADATA or fakes[0].device.type != "cpu" or fakes[0].numel() > MOST_ELEMENTS:
+                return _NOT_FOLLOWED
+            like = {"dtype": fakes[0].dtype, "layout": fakes[0].layout}
+            with no_dispatch():
+                args = (torch.empty_strided(fakes[0].shape, fakes[0].stride(), **like), *args[1:])
         if not all(id(t) in self._values for t in _written(func, args, kwargs)):
             return _NOT_FOLLOWED  # a constant of the fake mode is its own business
         args, kwargs = pytree.tree_map_only(FakeTensor, self.of, (args, kwargs))

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from . import exc, log
 from .fake_mode import TraceFakeMode
 from .guards import GuardSet
+from .guards.memory import overlap
 from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
 from .variables import size_tables
@@ -52,8 +53,10 @@ class OutputGraph:
         self.graph = fx.Graph()
         self.changing = changing
         self.fits_all = fits_all
-        self.fixed_tables: frozenset[Any] = frozenset()  # the paths of size tables to guard by their elements
+        self.fixed_tables: frozenset[Any] = frozenset()  # the paths of tensors to guard by their elements
+        self.may_fix = True  # whether such guards may be asked for
         self.refixes_tables = False  # also those that have changed
+        self.has_changed: Callable[[str], bool] = lambda name: False  # whether the elements at a path are unreliable
         self.fake_mode = TraceFakeMode()
         self.guards = GuardSet()
         self.effects = SideEffects()
@@ -107,6 +110,8 @@ class OutputGraph:
         tensor.value = value
         if source.key in self.fixed_tables:
             size_tables.fix(self, source, fake, value)
+        elif self.fixed_tables:
+            size_tables.forget_alias(self, fake, value)
         self.inputs.append(tensor)
         return self.register_tensor(tensor)
 
@@ -136,7 +141,14 @@ class OutputGraph:
 
     def may_fix_table(self, source: Source) -> bool:
         """Whether a tensor may be guarded by its elements."""
-        return not self.fits_all and (self.refixes_tables or source.key not in self.changing)
+        if self.fits_all:
+            return False
+        return self.refixes_tables or (source.key not in self.changing and not self.has_changed(source.name))
+
+    def inputs_over(self, value: torch.Tensor) -> list[TensorVariable]:
+        """The inputs met so far that lie in the memory of a tensor."""
+        tensors = [t for t in self.inputs if isinstance(t, TensorVariable) and t.value is not None]
+        return [t for t in tensors if t.value.device == value.device and overlap(t.value, value)]  # type: ignore
 
     def _input_name(self, source: Source) -> str:
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
@@ -184,10 +196,10 @@ class OutputGraph:
                     result = target(*args, **kwargs)
         except DataDependentOutputException as error:
             unknown = exc.Unsupported("tensor_to_python", f"{error.func} inside {_name(target)}")
-            raise self._needed(unknown, args, kwargs) from error
+            raise self._needed(tx, unknown, args, kwargs) from error
         except DynamicOutputShapeException as error:
             unknown = exc.Unsupported("dynamic_output_shape", f"{error.func} inside {_name(target)}")
-            raise self._needed(unknown, args, kwargs) from error
+            raise self._needed(tx, unknown, args, kwargs) from error
         except Exception as error:
             self.scalars.check(_name(target))
             raise describe_failure(target, error) from error
@@ -195,13 +207,15 @@ class OutputGraph:
             self.scalars.check(_name(target))
         return result, mode.effects_seen
 
-    def _needed(self, error: exc.Unsupported, args: tuple[Any, ...], kwargs: dict[str, Any]) -> exc.Unsupported:
+    def _needed(
+        self, tx: Any, error: exc.Unsupported, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> exc.Unsupported:
         """The break for an operation that needs elements, or the wish to know them."""
-        fakes = [a for a in pytree.tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+        fakes = _tensors_in((args, kwargs))
         unknown = [t for f in fakes if self.fake_mode.known.of(f) is None and (t := self.tensor_of(f)) is not None]
         # An index or a count is the integer among the operands; what it is applied to does not matter.
         wanted = [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
-        return size_tables.needed(self, error, wanted)
+        return size_tables.needed(tx, error, wanted)
 
     def create_node(
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
@@ -356,6 +370,13 @@ def _is_buffer(source: Source) -> bool:
         and source.base.item in ("_buffers", "_parameters")
         and isinstance(source.base.base, InstanceDictSource)
     )
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors among arguments, in slices too."""
+    leaves = pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, slice))
+    parts = [p for leaf in leaves for p in ((leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,))]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
 
 
 def _name(target: Any) -> str:

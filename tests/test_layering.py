@@ -21,6 +21,7 @@ LAYERS = [
     "listings",
     "rerun",
     "trace_rules",
+    "changed_values",
     "frame_policy",
     "polyfills",
     "variables",

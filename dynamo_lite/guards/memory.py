@@ -23,13 +23,13 @@ def guard_memory(guards: GuardSet, changed: Sequence[Input], others: Sequence[In
         others: the other inputs.
     """
     pairs = ((a, b) for i, (_, a) in enumerate(changed) for _, b in [*changed[:i], *others])
-    if not any(_overlap(a, b) for a, b in pairs):
+    if not any(overlap(a, b) for a, b in pairs):
         _apart(guards, changed, others)
         return
     for i, (source, tensor) in enumerate(changed):
         apart = []
         for other_source, other in [*changed[:i], *others]:
-            if _overlap(tensor, other):
+            if overlap(tensor, other):
                 guards.add(source, "memory_offset", other_source, other.data_ptr() - tensor.data_ptr())
             else:
                 apart.append((other_source, other))
@@ -42,7 +42,8 @@ def _apart(guards: GuardSet, changed: Sequence[Input], others: Sequence[Input]) 
         guards.add(sources[0], "disjoint", len(changed), *sources[1:])
 
 
-def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors lie in the same memory, from the first to the last element of each."""
     (a_low, a_high), (b_low, b_high) = _span(a), _span(b)
     return a_low < b_high and b_low < a_high
 

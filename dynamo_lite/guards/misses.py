@@ -168,7 +168,8 @@ def _dtype(code: int, bits: int) -> str:
 
 
 def _data_miss(name: str, value: Any, expected: bytes) -> Miss:
-    return Miss(f"{name} had other values than {_short(value.tolist())}", "pass the numbers as Python numbers")
+    return Miss(f"{name} had other values than {_short(value.tolist())}",
+                "pass Python numbers, or the same elements each time; elements that change are not relied on again")
 
 
 def _const_miss(name: str, value: Any, expected: Any) -> Miss:

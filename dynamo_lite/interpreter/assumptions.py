@@ -13,6 +13,7 @@ import torch
 from ..exc import Unsupported
 from ..variables.base import VariableTracker
 from ..variables.constant import ConstantVariable
+from ..variables.size_tables import ValuesNeeded
 from ..variables.tensor import TensorVariable, record
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: i
     try:
         return tx.truth(value)
     except Unsupported as error:
-        if type(error) is not Unsupported or error.kind != "data_dependent_branch":
+        # Rather in the graph than guarded by its elements.
+        if type(error) not in (Unsupported, ValuesNeeded) or error.kind != "data_dependent_branch":
             raise
         if not isinstance(value, TensorVariable) or value.fake.numel() != 1:
             raise

@@ -92,6 +92,8 @@ class SequenceVariable(VariableTracker):
         if op == "+" and isinstance(other, SequenceVariable) and other.base_type is self.base_type:
             first, second = (other, self) if reflected else (self, other)
             return first.like(tx, first.items + second.items)
+        if op == "*" and issubclass(other.python_type(), torch.Tensor):
+            other = ConstantVariable(tx.as_index(other))
         if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
             if other.value * len(self.items) > _MAX_LENGTH:
                 unsupported("unsupported_operator", f"{self.describe()} * {other.value} is too large to follow")
@@ -191,6 +193,8 @@ class ListVariable(SequenceVariable):
         if op == "+":
             self._extend(tx, other)
             return self
+        if op == "*" and issubclass(other.python_type(), torch.Tensor):
+            other = ConstantVariable(tx.as_index(other))
         if op == "*" and isinstance(other, ConstantVariable):
             tx.output.effects.mutate(self)
             self.items[:] = self.items * other.value

@@ -109,14 +109,17 @@ def torch_state(*, grad: bool | None = None, autocast: bool | None = None) -> It
 @contextlib.contextmanager
 def own_guards(output: Any) -> Iterator[GuardSet]:
     """All guards that the part needs, also those that the trace needed before; they join the trace's own. No number
-    is an input of the graph.
+    is an input of the graph, and no tensor's elements are known: the part runs later than it is evaluated.
     """
     outer, output.guards = output.guards, GuardSet()
     changing, output.changing = output.changing, ()
+    may_fix, output.may_fix = output.may_fix, False
     trackers = output.effects.forget_trackers()
     try:
-        yield output.guards
+        with output.fake_mode.known.unknown():
+            yield output.guards
     finally:
+        output.may_fix = may_fix
         outer.merge(output.guards)
         output.guards = outer
         output.changing = changing

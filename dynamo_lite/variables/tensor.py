@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.utils import _pytree as pytree
 
 from .. import config
 from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
 from ..exc import Unsupported
+from ..known_values import MOST_IN_GRAPH
 from ..polyfills.optimizers import METHODS as WITH_NUMBERS
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
-from .size_tables import known_tensor, refuse
+from .size_tables import known_elements, known_tensor, refuse
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -387,6 +389,8 @@ def record(
         device = output.device_for(target)
         if device is not None:
             node_kwargs["device"] = device
+    if target in (torch.tensor, torch.as_tensor) and node_args and isinstance(node_args[0], (list, tuple)):
+        node_args, node_kwargs = _made_of_numbers(tx, node_args, node_kwargs)
     fake_args = fx.node.map_arg(node_args, _fake_of)
     fake_kwargs = fx.node.map_arg(node_kwargs, _fake_of)
     if output.scalars.any:
@@ -418,10 +422,25 @@ def record(
     return wrap_result(tx, node, result)
 
 
+def _made_of_numbers(
+    tx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of torch.tensor() without tensors among the elements, whose types decide about the result's."""
+    elements = known_elements(tx, args[0])
+    found = fx.node.map_aggregate(elements, lambda e: e.dtype if isinstance(e, torch.Tensor) else None)
+    if not any(isinstance(leaf, torch.dtype) for leaf in pytree.tree_leaves(found)):
+        return args, kwargs
+    if kwargs.get("dtype") is None:
+        kwargs = {**kwargs, "dtype": torch.tensor(elements).dtype}
+    numbers = pytree.tree_map_only(torch.Tensor, lambda t: t.tolist(), elements)
+    return (numbers, *args[1:]), kwargs
+
+
 def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     """A result whose shape depends on known elements, as a constant of the graph: backends have no elements."""
     known = known_tensor(tx, fake)
     assert known is not None
+    _check_size(known)
     output = tx.output
     transposed = known.dim() == 2 and known.t().is_contiguous()
     base = known.t() if transposed else known
@@ -435,6 +454,11 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     if transposed:
         node = output.create_node(tx, "call_method", "t", (node,), {}, fake, False)
     return output.register_tensor(TensorVariable(node, fake))
+
+
+def _check_size(known: torch.Tensor) -> None:
+    if known.numel() > MOST_IN_GRAPH:
+        raise Unsupported("dynamic_output_shape", f"{known.numel()} elements that only a guard knows")
 
 
 def _with_known_sizes(
@@ -466,6 +490,7 @@ def _as_indices(tx: Any, part: Any) -> list[Any]:
         raise Unsupported("dynamic_output_shape", "an index of truths that are not known")
     nodes = []
     for positions in known.nonzero(as_tuple=True):
+        _check_size(positions)
         with tx.output.fake_mode:
             twin = torch.empty(positions.shape, dtype=positions.dtype)
         nodes.append(tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),

@@ -91,6 +91,7 @@ class _Body:
     def show(self, fake: torch.Tensor, seen: torch.Tensor) -> None:
         """In place of the tensor `fake` the function sees `seen`."""
         output = self.tx.output
+        output.fake_mode.known.drop(seen)  # one example's elements are not those of the others
         node = output.graph.create_node("call_function", shown_tensor, (), name="shown")
         node.meta["example_value"] = seen
         self.markers.append(node)

@@ -88,9 +88,10 @@ def test_what_is_computed_from_other_tensors_breaks():
     assert torch.equal(compiled(f)(x, GRID), f(x, GRID))
 
 
-def test_long_rows_are_no_sizes():
-    with pytest.raises(exc.Unsupported):
-        compiled(lambda ids: ids.tolist(), fullgraph=True)(torch.arange(16).view(2, 8))
+def test_large_tensors_and_floats_are_never_guarded_by_their_elements():
+    for given in (torch.zeros(20_000, dtype=torch.long), torch.ones(3), torch.ones(2, dtype=torch.float64)):
+        with pytest.raises(exc.Unsupported):
+            compiled(lambda x: x.tolist(), fullgraph=True)(given)
 
 
 def test_a_message_that_nobody_reads():
