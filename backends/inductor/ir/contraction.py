@@ -17,6 +17,12 @@ from typing import Union
 
 from dynamo_lite.backends.inductor.ir import index as ix
 
+# The widest vector, in elements, of ``contraction.cpp``.
+MAX_LANES = 16
+# Of ``depthwise.cpp``: rows of results in registers, the widest kernel, about how many results at a time, the columns
+# from which on a row is cut.
+ROWS_AT_ONCE, MAX_KERNEL_WIDTH, STRIP, STRIP_COLUMNS = 7, 256, 2048, 1024
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Matrix:
@@ -44,6 +50,8 @@ class Patches:
         channels, height, width: of the input (of one group), which is contiguous.
         out_height, out_width: of the result.
         kernel, stride, padding, dilation: each (vertical, horizontal).
+        each: for a depthwise convolution, how many rows of the result see one channel each, the first ones the first;
+            ``channels`` is then 1. 0: every row sees all channels.
     """
 
     buffer: str
@@ -58,6 +66,21 @@ class Patches:
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]
+    each: int = 0
+
+    def strip(self) -> tuple[int, int, int, int]:
+        """Of a depthwise convolution: rows and columns of results at a time, all columns or one row; of how many
+        channels, if these are whole; and the elements of the scratch planes that hold what they see."""
+        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
+        rows, width = 1, self.out_width
+        if width > STRIP_COLUMNS:
+            width = STRIP_COLUMNS
+        else:
+            rows = min(max(STRIP // sh // width // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE, self.out_height)
+        several = max(STRIP // 2 // (rows * width), 1) if (rows, width) == (self.out_height, self.out_width) else 1
+        lines = (-(-rows // ROWS_AT_ONCE) * ROWS_AT_ONCE - 1) * sh + (kh - 1) * dh + 1
+        padded = -(-(width + (kw - 1) * dw // sw) // MAX_LANES) * MAX_LANES
+        return rows, width, several, several * (lines * sw * padded + 2 * MAX_LANES)
 
     def phases(self) -> tuple[int, int]:
         """Rows and columns of the padded input fall into so many classes, each copied to a plane of its own, so that

@@ -2,8 +2,8 @@
 norm, activation, residual) is computed on the tiles.
 
 Nothing is packed ahead: weights are read where they are at every call, so no change of them can be missed. Float32, one
-or two spatial dims, contiguous; the rest is the library's. A depthwise convolution is a few products an element: an
-expression over the padded input, in the loops of whatever it is fused with.
+or two spatial dims, contiguous; the rest is the library's. A depthwise convolution is a few products an element, for
+which the template has loops of their own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
+from dynamo_lite.backends.inductor.ir.contraction import MAX_KERNEL_WIDTH, Contraction, Matrix, Patches
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
-from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, reindexed, shape_vars
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped
 
 aten = torch.ops.aten
@@ -29,8 +29,9 @@ aten = torch.ops.aten
 MIN_CHANNELS = 4
 # Fewer results in a row than this leave most of a vector idle.
 MIN_COLUMNS = 8
-# The taps of a depthwise convolution stand in the text one by one.
-MAX_TAPS = 49
+# The products of a depthwise convolution are added up one after the other: longer sums would be less exact than
+# eager's.
+MAX_TAPS = MAX_KERNEL_WIDTH
 
 
 @register_lowering(aten.convolution.default)
@@ -115,6 +116,10 @@ class _Window:
 
     @property
     def depthwise(self) -> bool:
+        if self.columns == 1 and any(
+            pad >= size + d for pad, d, size in zip(self.padding, self.dilation, (self.height, self.width))
+        ):
+            return False  # it may see nothing but padding
         return self.group_in == 1 and self.groups > 1 and math.prod(self.kernel) <= MAX_TAPS
 
     @property
@@ -200,6 +205,7 @@ def _pixel(
     channel: ix.Index,
     place: tuple[ix.Index, ix.Index],
     tap: tuple[ix.Index, ix.Index],
+    border: bool = True,
 ) -> Node:
     """What the kernel's tap sees: an element of the input, or 0 in the padding."""
     at = []
@@ -209,54 +215,52 @@ def _pixel(
     node = g.ops.load(image.buffer, ix.add(index, image.offset), torch.float32)
     zero = g.ops.const(0.0, torch.float32)
     for where, size, pad in zip(at, (w.height, w.width), w.padding):
-        if pad:
+        if pad and border:
             node = g.ops.op("where", g.ops.inside(where, 0, size), node, zero)
     return node
 
 
 # ---------------------------------------------------------------- depthwise
 def _depthwise(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Window, spatial: int) -> TensorValue:
-    """One product for each tap, over a padded copy of the input whose rows and columns are dealt out by their classes
-    modulo the stride, so that every tap reads neighbours."""
     image = _contiguous(g, input, spatial)
     if image.stride[1] != w.height * w.width:
         image = _contiguous(g, input, input.ndim)
-    (sh, sw), (dh, dw) = w.stride, w.dilation
-    height = w.out_height + (w.kernel[0] - 1) * dh // sh
-    width = w.out_width + (w.kernel[1] - 1) * dw // sw
-    planes = _padded(g, image, w, (w.batch, w.channels, sh * height, sw * width))
-    shape = (w.batch, w.channels, sh, sw, height, width)
-    if (sh, sw) != (1, 1):
-        n, c, ph, pw, y, x = shape_vars(shape)
-        place = (n, c, ix.add(ix.mul(y, sh), ph), ix.add(ix.mul(x, sw), pw))
-        planes = TensorValue(shape, torch.float32, reindexed(g.ops, planes, place))
-        g.realize(planes, fresh=True)
-    filters = Operand(g, weight)
-    out_shape = (w.batch, w.groups * w.group_out, w.out_height, w.out_width)
-    n, c, y, x = shape_vars(out_shape)
-    source = c if w.group_out == 1 else ix.floordiv(c, w.group_out)
-    total: Node | None = None
-    for kh in range(w.kernel[0]):
-        for kw in range(w.kernel[1]):
-            at = (n, source, kh * dh % sh, kw * dw % sw, ix.add(y, kh * dh // sh), ix.add(x, kw * dw // sw))
-            pixel = g.ops.load(planes.node.attr[0], ix.dot(at, ix.contiguous_strides(shape)), torch.float32)
-            taps = (c, 0, kh, kw) if spatial == 2 else (c, 0, kw)
-            factor = g.ops.load(filters.buffer, ix.add(ix.dot(taps, filters.stride), filters.offset), torch.float32)
-            total = g.ops.op("mul", pixel, factor) if total is None else g.ops.op("fma", pixel, factor, total)
-    assert total is not None
-    out = TensorValue(out_shape, torch.float32, total)
-    return out if spatial == 2 else reshaped(g, out, w.result(1))
-
-
-def _padded(g: GraphLowering, image: Operand, w: _Window, shape: tuple[int, int, int, int]) -> TensorValue:
-    """The input with its padding, and zeros up to ``shape``, in memory."""
-    n, c, y, x = shape_vars(shape)
-    at = [ix.add(v, -pad) for v, pad in zip((y, x), w.padding)]
-    index = ix.dot((n, c, *at), (image.stride[0], w.height * w.width, w.width, 1))
-    node = g.ops.load(image.buffer, ix.add(index, image.offset), torch.float32)
-    zero = g.ops.const(0.0, torch.float32)
-    for where, size in zip(at, (w.height, w.width)):
-        node = g.ops.op("where", g.ops.inside(where, 0, size), node, zero)
-    padded = TensorValue(shape, torch.float32, node)
-    g.realize(padded)
-    return padded
+    filters = _contiguous(g, weight, weight.ndim)
+    sizes = (w.batch, w.groups * w.group_out, w.out_height, w.out_width)
+    n, channel, y, x = shape_vars(sizes)
+    first: tuple[int, ...] = (0, 0)
+    last: tuple[int, ...] = w.kernel
+    if w.columns == 1:
+        # Of one pixel only the taps inside the image count: an ordinary sum, without a border.
+        sides = list(zip(w.kernel, w.dilation, w.padding, (w.height, w.width)))
+        first = tuple(-(-pad // d) for _, d, pad, _ in sides)
+        last = tuple(min(k, (size - 1 + pad) // d + 1) for k, d, pad, size in sides)
+    loops = [dim_var(4 + at, end - begin) for at, (begin, end) in enumerate(zip(first, last))]
+    taps = [ix.add(v, begin) for v, begin in zip(loops, first)]
+    at = ix.dot((channel, *taps), (w.depth, w.kernel[1], 1))
+    a = g.ops.load(filters.buffer, ix.add(at, filters.offset), torch.float32)
+    seen = channel if w.group_out == 1 else ix.floordiv(channel, w.group_out)
+    b = _pixel(g, image, w, n, seen, (y, x), (taps[0], taps[1]), w.columns > 1)
+    if not loop_vars(loops):
+        return reshaped(g, TensorValue(sizes, torch.float32, g.ops.op("mul", a, b)), w.result(spatial))
+    if w.columns == 1:
+        return emit_product(g, w.result(spatial), sizes, None, a, b, loop_vars(loops))
+    left = Matrix(filters.buffer, filters.offset, (0,) * (w.batch != 1), w.depth, 1)
+    outer = (image.stride[0],) * (w.batch != 1)
+    right = Patches(
+        image.buffer,
+        image.offset,
+        outer,
+        1,
+        w.height,
+        w.width,
+        w.out_height,
+        w.out_width,
+        w.kernel,
+        w.stride,
+        w.padding,
+        w.dilation,
+        w.group_out,
+    )
+    contraction = Contraction(loop_vars((n,)), loop_vars((channel,)), loop_vars((y, x)), w.depth, left, right, False)
+    return emit_product(g, w.result(spatial), sizes, contraction, a, b, loop_vars(loops))

@@ -34,7 +34,7 @@ aten = torch.ops.aten
 MIN_LINES = 8
 MIN_DEPTH = 8
 # A sum of fewer products is no loop for vectors.
-MIN_SUM = 32
+MIN_SUM = 8
 
 
 class Operand:

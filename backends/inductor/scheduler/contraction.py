@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, volume
+from dynamo_lite.backends.inductor.ir.contraction import MAX_LANES, Contraction, Matrix, Patches, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.scheduler.arrange import rewrite
@@ -27,8 +27,8 @@ FAR_LEFT, FAR_PACKED = 2 << 20, 8 << 20
 FAR_COST = 1.05
 # What it costs that all threads wait for each other once more.
 SYNC_COST = 1.03
-# The widest panel, in columns, and the widest vector, in elements, of ``contraction.cpp``.
-MAX_PANEL, MAX_LANES = 64, 16
+# The widest panel, in columns, of ``contraction.cpp``.
+MAX_PANEL = 64
 
 
 def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> dict[ix.Var, ix.Index]:
@@ -45,6 +45,8 @@ def accepts(group: Group, member: Member) -> bool:
     """Whether a member that fits the group by its loops touches memory along the tiles' lines contiguously, or the same
     all along."""
     contraction = group.contraction
+    if any(n.op == "bounded" for n in walk((member.nest.value,))):
+        return False
     own = group.mapping(group.members[0])
     mapping = group.mapping(member, full=False)
     assert contraction is not None and own is not None and mapping is not None
@@ -89,6 +91,9 @@ def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers:
 
 def workspace(contraction: Contraction, threads: int) -> tuple[bool, int, int]:
     """``(whether panels are shared, how many there is room for, elements)``."""
+    right = contraction.right
+    if isinstance(right, Patches) and right.each:
+        return False, threads, _rounded(threads * right.strip()[-1])
     batches, columns = volume(contraction.batch), volume(contraction.columns)
     panels = -(-columns // MAX_PANEL) * batches
     share = _longest_share_of_rows(contraction, threads) < _longest_share_of_panels(contraction, threads)

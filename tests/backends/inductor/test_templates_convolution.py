@@ -53,7 +53,21 @@ CONVOLUTIONS = {
     "depthwise, twice as many": (lambda x, w: conv2(x, w, None, 1, 1, 1, 16), R(2, 16, 15, 14), R(32, 1, 3, 3)),
     "depthwise, stride 1 and 2": (lambda x, w: conv2(x, w, None, (1, 2), 1, 2, 16), R(2, 16, 15, 14), R(16, 1, 3, 3)),
     "depthwise of one pixel": (lambda x, w: conv2(x, w, None, 1, 1, 1, 16), R(2, 16, 1, 1), R(16, 1, 3, 3)),
+    "depthwise of one padded pixel": (lambda x, w: conv2(x, w, None, 1, (2, 1), 2, 6), R(2, 6, 3, 5), R(6, 1, 4, 4)),
     "depthwise, one dim": (lambda x, w, b: conv1(x, w, b, 1, 1, 1, 16), R(2, 16, 100), R(16, 1, 3), R(16)),
+    "depthwise, 7x7": (lambda x, w: conv2(x, w, None, 1, 3, 1, 9), R(2, 9, 21, 45), R(9, 1, 7, 7)),
+    "depthwise, 5x3, large": (lambda x, w: conv2(x, w, None, 1, (2, 1), 1, 3), R(1, 3, 61, 112), R(3, 1, 5, 3)),
+    "depthwise, 3x3, stride 2, large": (lambda x, w: conv2(x, w, None, 2, 1, 1, 3), R(1, 3, 113, 112), R(3, 1, 3, 3)),
+    "depthwise, 4x4, stride 3": (lambda x, w: conv2(x, w, None, 3, 2, 1, 3), R(1, 3, 20, 23), R(3, 1, 4, 4)),
+    "depthwise, dilated": (lambda x, w: conv2(x, w, None, 2, 3, 3, 8), R(2, 8, 20, 41), R(16, 1, 3, 5)),
+    "depthwise, a long line": (lambda x, w, b: conv1(x, w, b, 1, 3, 1, 4).sigmoid(), R(2, 4, 2500), R(8, 1, 7), R(8)),
+    "depthwise, wide": (lambda x, w: conv2(x, w, None, 1, 1, 1, 2), R(1, 2, 9, 1100), R(2, 1, 3, 3)),
+    "depthwise, wider": (lambda x, w: conv2(x, w, None, 1, 1, 1, 3), R(2, 3, 18, 900), R(3, 1, 3, 3)),
+    "depthwise of the whole image": (lambda x, w, b: conv2(x, w, b, 1, 0, 1, 8), R(3, 8, 7, 7), R(8, 1, 7, 7), R(8)),
+    "depthwise, padding beyond the image": (lambda x, w: conv2(x, w, None, 1, 9, 1, 4), R(1, 4, 3, 2), R(4, 1, 3, 3)),
+    "depthwise of many small ones": (lambda x, w, m, v: F.batch_norm(conv2(x, w, None, 1, 2, 1, 45), m, v).relu(),
+                                     R(2, 45, 7, 7), R(45, 1, 5, 5), R(45), R(45).abs() + 0.1),
+    "depthwise of a slice": (lambda x, w: conv2(x[:, 2:10, 1:], w, None, 1, 1, 1, 8), R(2, 12, 15, 14), R(8, 1, 3, 3)),
     "mean over the image": (lambda x, w: conv2(x, w, None, 1, 1).mean((2, 3)), R(1, 16, 7, 7), R(64, 16, 3, 3)),
     "of a slice": (lambda x, w: conv2(x[:, 3:11], w, None, 1, 1), R(2, 16, 14, 14), R(24, 8, 3, 3)),
     "of part of an image": (lambda x, w: conv2(x[:, :, 3:11, 2:], w, None, 1, 1), R(2, 16, 14, 14), R(24, 16, 3, 3)),
@@ -67,7 +81,8 @@ def test_convolutions(name):
 
 
 @pytest.mark.parametrize("simd", ["avx2", "scalar"])
-@pytest.mark.parametrize("name", ["3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1"])
+@pytest.mark.parametrize("name", ["3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1",
+                                  "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones"])
 def test_narrower_vectors(name, simd):
     with dynamo_lite.config.patch(cpp_simd=simd):
         check(*CONVOLUTIONS[name])
@@ -76,6 +91,31 @@ def test_narrower_vectors(name, simd):
 def test_what_follows_is_computed_on_the_tiles():
     check(*CONVOLUTIONS["batch norm"], kernels=1)
     check(*CONVOLUTIONS["residual"], kernels=1)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_border_of_a_depthwise_convolution_sees_no_neighbour(stride):
+    """NaN and infinity stay where the kernel sees them, in the last and first columns too."""
+    x = R(1, 6, 14, 14)
+    x[0, 1, 3, 0], x[0, 2, 0, 13], x[0, 4, 13, 13] = float("nan"), float("inf"), float("-inf")
+    fn = lambda x, w: conv2(x, w, None, stride, 1, 1, 6)
+    w = R(6, 1, 3, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(dynamo_lite.compile(fn)(x, w), fn(x, w), equal_nan=True)
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    x, w = R(2, 40, 56, 56), R(40, 1, 5, 5)
+    compiled = dynamo_lite.compile(lambda x, w: conv2(x, w, None, 1, 2, 1, 40))
+    before = torch.get_num_threads()
+    with torch.no_grad():
+        try:
+            torch.set_num_threads(1)
+            alone = compiled(x, w)
+            torch.set_num_threads(2)
+            assert torch.equal(compiled(x, w), alone)
+        finally:
+            torch.set_num_threads(before)
 
 
 def test_channels_last_goes_to_the_library():

@@ -177,8 +177,11 @@ static i64 at_batch(const Contraction& c, const Matrix& operand, i64 batch) {
     return rest / c.batches[1] * operand.batch[0] + rest % c.batches[1] * operand.batch[1] + last * operand.batch[2];
 }
 
+static void depthwise(const Contraction& c, Finish* finish, const void* context);  // depthwise.cpp
+
 extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contraction* contraction, Finish* finish, const void* context) {
     const Contraction& c = *contraction;
+    if (c.windows.each) return depthwise(c, finish, context);
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
     const i64 across = (c.columns + panel - 1) / panel, panels = batches * across, one = c.depth * panel + CL;
     float* workspace = c.workspace;

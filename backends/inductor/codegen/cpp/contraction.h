@@ -6,6 +6,9 @@ struct Matrix {
 };
 struct Windows {
     i64 channels, height, width, out_height, out_width, kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+    i64 each;  // so many rows see one channel each; 0: every row sees all of them
+    // If each: results at a time (all columns, or one row), of how many rows of the result; elements that one thread needs.
+    i64 tile_rows, tile_columns, several, scratch;
 };
 struct Contraction {
     i64 batches[3], rows, columns, depth;

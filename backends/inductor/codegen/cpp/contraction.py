@@ -1,5 +1,5 @@
-"""Kernels that begin with a sum of products: a call of the library in ``contraction.cpp``, which all graphs share, and
-what is fused behind, which the library calls for each tile.
+"""Kernels that begin with a sum of products: a call of the library in ``contraction.cpp`` and ``depthwise.cpp``, which
+all graphs share, and what is fused behind, which the library calls for each tile.
 
 Invariant: the body reads the sum from the tile and nowhere else; the library hands over each element once.
 """
@@ -31,7 +31,8 @@ def _text(name: str) -> str:
 @functools.cache
 def _symbol(simd: str) -> str:
     """The library's entry: its name says what it does exactly, as several builds may be loaded at once."""
-    digest = hashlib.sha256("".join(map(_text, ("vec.h", "contraction.h", "contraction.cpp"))).encode())
+    parts = ("vec.h", "contraction.h", "contraction.cpp", "depthwise.cpp")
+    digest = hashlib.sha256("".join(map(_text, parts)).encode())
     return f"dynamo_lite_contract_{simd}_{digest.hexdigest()[:16]}"
 
 
@@ -42,7 +43,7 @@ def contraction_header(simd: str) -> str:
 
 def contraction_library(simd: str) -> str:
     """The library's source."""
-    return _text("vec.h") + contraction_header(simd) + _text("contraction.cpp")
+    return _text("vec.h") + contraction_header(simd) + _text("contraction.cpp") + _text("depthwise.cpp")
 
 
 class ContractionKernel(CppKernel):
@@ -68,7 +69,8 @@ class ContractionKernel(CppKernel):
             self.line(f"c.right = {self._matrix(right.buffer, right.offset, 0, 0, right.batch)};")
             pairs = (right.kernel, right.stride, right.padding, right.dilation)
             sizes = (right.channels, right.height, right.width, right.out_height, right.out_width)
-            self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair)])}}};")
+            own = right.strip() if right.each else ()
+            self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair), right.each, *own])}}};")
         self.line(f"c.transposed = {_bool(c.transposed)}, c.share = {_bool(t.share)}, c.slots = {t.slots};")
         products = f"(i64){batches} * {rows} * {columns} * {c.depth}"
         self.line(f"c.threads = threads_for({products}, {PRODUCTS_A_GRAIN * GRAIN});")

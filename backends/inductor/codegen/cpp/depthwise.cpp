@@ -1,0 +1,164 @@
+// Depthwise convolutions: every row of the result sees one channel of the image, through a kernel of its own.
+//
+// A strip of the image is padded into a scratch plane that stays in the first cache, its columns dealt out by their classes modulo the
+// stride, so that every tap of the kernel reads neighbours. Seven rows of results are held in registers: a line of the plane is
+// read once for all of them that see it. Every result adds its products in the same order, wherever it stands.
+constexpr int RESULTS = 7;  // rows at a time: the sizes of images are multiples of it more often than of 8
+constexpr int MAX_KERNEL_WIDTH = 256, MAX_TILE = 8192;  // as in ir/contraction.py
+// In a register: GCC would read it from memory for each of its uses, and where it is not aligned that costs as much as two products.
+#if defined(__AVX512F__)
+#define IN_REGISTER(v) asm("" : "+v"(v))
+#elif defined(__x86_64__)
+#define IN_REGISTER(v) asm("" : "+x"(v))
+#else
+#define IN_REGISTER(v)
+#endif
+struct Plane {
+    const float* p;
+    i64 pitch;          // of a line of the image
+    const i64* column;  // where a kernel's column begins in it
+};
+
+// Rows of results, L columns at a time; the kernel is KH x `width`, its rows not spread.
+template <int KH, int S, int L> INLINE void depthwise_columns(const Plane& plane, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
+    vec<float, L> sum[RESULTS];
+#pragma GCC unroll 8
+    for (int i = 0; i < RESULTS; ++i) sum[i] = vec<float, L>{};
+    for (int kw = 0; kw < width; ++kw) {
+        const float* p = plane.p + plane.column[kw] + x;
+        vec<float, L> w[KH];
+#pragma GCC unroll 8
+        for (int kh = 0; kh < KH; ++kh) w[kh] = bc<L>(filter[kh * width + kw]);
+#pragma GCC unroll 24
+        for (int r = 0; r < (RESULTS - 1) * S + KH; ++r, p += plane.pitch) {
+            auto line = load<L>(p, full());
+            IN_REGISTER(line);
+#pragma GCC unroll 8
+            for (int kh = 0; kh < KH; ++kh)
+                if (r >= kh && (r - kh) % S == 0 && (r - kh) / S < RESULTS) sum[(r - kh) / S] = fma_(w[kh], line, sum[(r - kh) / S]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < RESULTS; ++i)
+        if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
+}
+template <int KH, int S> NOINLINE void depthwise_rows(const Plane& plane, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
+    // Whole vectors are stored: what goes beyond a row is overwritten by the next, so the last columns come first.
+    i64 x = columns / CL * CL;
+    if (columns - x > CL / 2) depthwise_columns<KH, S, CL>(plane, filter, width, x, out, pitch, rows);
+    else if (columns > x) depthwise_columns<KH, S, CL / 2>(plane, filter, width, x, out, pitch, rows);
+    while (x > 0) depthwise_columns<KH, S, CL>(plane, filter, width, x -= CL, out, pitch, rows);
+}
+typedef void DepthwiseRows(const Plane& plane, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
+static DepthwiseRows* depthwise_for(const Windows& w) {
+    if (w.dilation_h != 1 || w.tile_rows < RESULTS / 2) return nullptr;
+    if (w.kernel_h == 3 && w.stride_h == 1) return depthwise_rows<3, 1>;
+    if (w.kernel_h == 3 && w.stride_h == 2) return depthwise_rows<3, 2>;
+    if (w.kernel_h == 5 && w.stride_h == 1) return depthwise_rows<5, 1>;
+    if (w.kernel_h == 5 && w.stride_h == 2) return depthwise_rows<5, 2>;
+    if (w.kernel_h == 7 && w.stride_h == 1) return depthwise_rows<7, 1>;
+    return nullptr;
+}
+// One row of results, whatever the kernel.
+template <int V> INLINE void depthwise_line(const Windows& w, const Plane& plane, const float* filter, i64 x, float* out, int columns) {
+    fvec sum[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[v] = fvec{};
+    for (i64 kh = 0; kh < w.kernel_h; ++kh)
+        for (i64 kw = 0; kw < w.kernel_w; ++kw) {
+            const fvec factor = bc<CL>(filter[kh * w.kernel_w + kw]);
+            const float* const p = plane.p + kh * w.dilation_h * plane.pitch + plane.column[kw] + x;
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) sum[v] = fma_(factor, load<CL>(p + v * CL, full()), sum[v]);
+        }
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+        if (columns >= (v + 1) * CL) store<CL>(out + x + v * CL, sum[v], full());
+        else store<CL>(out + x + v * CL, sum[v], columns - v * CL);
+    }
+}
+// Lanes [begin, end) of what is at p, zeros in the others; nothing else is read.
+INLINE fvec load_within(const float* p, i64 begin, i64 end) {
+    if (begin <= 0 && end >= CL) return load<CL>(p, full());
+#if defined(__AVX512VL__) && !defined(__clang__)
+    const i64 first = begin < 0 ? 0 : least(begin, CL), last = end < 0 ? 0 : least(end, CL);
+    const u32 lanes = ((1u << last) - 1) & ~((1u << first) - 1);
+    return bits<fvec>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, CL>{}, (u16)lanes));
+#else
+    fvec v{};
+    for (int k = 0; k < CL; ++k)
+        if (k >= begin && k < end) v[k] = p[k];
+    return v;
+#endif
+}
+// Lines [first, first + lines) of the padded image, columns from `left` on, `width` of each class of columns, a multiple of CL.
+static void pad_lines(const Windows& w, const float* image, i64 first, i64 lines, i64 left, i64 width, float* to) {
+    vec<i32, CL> even, odd;
+    for (int k = 0; k < CL; ++k) even[k] = 2 * k, odd[k] = 2 * k + 1;
+    left -= w.pad_w;
+    for (i64 y = first - w.pad_h; y < first - w.pad_h + lines; ++y, to += w.stride_w * width) {
+        const float* const line = image + y * w.width + left;
+        const i64 begin = -left, end = w.width - left;
+        if (y < 0 || y >= w.height) {
+            for (i64 x = 0; x < w.stride_w * width; x += CL) store<CL>(to + x, fvec{}, full());
+        } else if (w.stride_w == 1) {
+            for (i64 x = 0; x < width; x += CL) store<CL>(to + x, load_within(line + x, begin - x, end - x), full());
+        } else if (w.stride_w == 2) {
+            for (i64 x = 0; x < width; x += CL) {
+                const fvec a = load_within(line + 2 * x, begin - 2 * x, end - 2 * x);
+                const fvec b = load_within(line + 2 * x + CL, begin - 2 * x - CL, end - 2 * x - CL);
+                store<CL>(to + x, __builtin_shuffle(a, b, even), full());
+                store<CL>(to + width + x, __builtin_shuffle(a, b, odd), full());
+            }
+        } else {
+            for (i64 k = 0; k < w.stride_w; ++k)
+                for (i64 x = 0; x < width; ++x) {
+                    const i64 at = x * w.stride_w + k;
+                    to[k * width + x] = at >= begin && at < end ? line[at] : 0;
+                }
+        }
+    }
+}
+
+static void depthwise(const Contraction& c, Finish* finish, const void* context) {
+    const Windows& w = c.windows;
+    const i64 across = (w.out_width + w.tile_columns - 1) / w.tile_columns, down = (w.out_height + w.tile_rows - 1) / w.tile_rows;
+    const i64 tiles = across * down, batches = c.batches[0] * c.batches[1] * c.batches[2];
+    const i64 pad_size = w.scratch / w.several;
+    i64 columns[MAX_KERNEL_WIDTH];
+    const i64 width = (w.tile_columns + (w.kernel_w - 1) * w.dilation_w / w.stride_w + CL - 1) / CL * CL;
+    for (i64 kw = 0; kw < w.kernel_w; ++kw) columns[kw] = kw * w.dilation_w % w.stride_w * width + kw * w.dilation_w / w.stride_w;
+    DepthwiseRows* const rows_at_once = depthwise_for(w);
+    const i64* const column = columns;
+    parallel(batches * c.rows * tiles, 1, c.threads < c.slots ? c.threads : c.slots, [=, &c, &w](i64 begin, i64 end, int thread) {
+        float* const scratch = c.workspace + thread * w.scratch;
+        alignas(64) float tile[MAX_TILE];
+        const i64 pitch = w.stride_w * width;
+        for (i64 at = begin; at < end;) {
+            const i64 place = at % tiles, row = at / tiles % c.rows, batch = at / tiles / c.rows;
+            const i64 y0 = place / across * w.tile_rows, y1 = least(y0 + w.tile_rows, w.out_height);
+            const i64 x0 = place % across * w.tile_columns, x1 = least(x0 + w.tile_columns, w.out_width);
+            const i64 count = tiles > 1 ? 1 : least(w.several, least(end - at, c.rows - row)), size = (y1 - y0) * (x1 - x0);
+            const i64 lines = (y1 - y0 - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1;
+            const float* const images = c.right.p + at_batch(c, c.right, batch);
+            // All of them first: what was just written is slow to read otherwise than it was written.
+            for (i64 k = 0; k < count; ++k)
+                pad_lines(w, images + (row + k) / w.each * w.height * w.width, y0 * w.stride_h, lines, x0 * w.stride_w, width, scratch + k * pad_size);
+            for (i64 k = 0; k < count; ++k) {
+                const float* const filter = c.left.p + (row + k) * c.left.line;
+                float* const out = tile + k * size;
+                for (i64 y = 0; rows_at_once && y < y1 - y0; y += RESULTS)
+                    rows_at_once({scratch + k * pad_size + y * w.stride_h * pitch, pitch, column}, filter, (int)w.kernel_w, out + y * (x1 - x0), x1 - x0,
+                                 (int)least(RESULTS, y1 - y0 - y), (int)(x1 - x0));
+                for (i64 y = 0; !rows_at_once && y < y1 - y0; ++y) {
+                    const Plane plane{scratch + k * pad_size + y * w.stride_h * pitch, pitch, column};
+                    i64 x = 0;
+                    for (; x1 - x0 - x >= 4 * CL; x += 4 * CL) depthwise_line<4>(w, plane, filter, x, out + y * (x1 - x0), 4 * CL);
+                    for (; x < x1 - x0; x += CL) depthwise_line<1>(w, plane, filter, x, out + y * (x1 - x0), (int)(x1 - x0 - x));
+                }
+            }
+            finish(context, batch, row, row + count, y0 * w.out_width + x0, y0 * w.out_width + x0 + size, tile, size);
+            at += tiles > 1 ? 1 : count;
+        }
+    });
+}
