@@ -26,6 +26,9 @@ MIN_TILED = 8
 def arrange(builder: Builder, kernel: Kernel) -> Kernel:
     """The kernel with its loops in final order and form."""
     _split_divisions(builder, kernel)
+    # Before the choice, so that short loops that are one long loop in memory, as a convolution's weight has them, are
+    # judged as that; after it again, with the order that it has made.
+    _collapse(builder, kernel)
     _choose_vector(kernel)
     _collapse(builder, kernel)
     _split_guards(builder, kernel)

@@ -81,6 +81,14 @@ def test_equal_kernels_are_made_once(build, data):
     assert built.kernels == 4 and built.program.source.count("KERNEL kernel") == 1
 
 
+def test_short_loops_that_are_one_in_memory_are_one_loop(build, data):
+    """A weight of 3 x 3: none of its loops is a good vector loop, all together are."""
+    weight, gradient = data.random(8, 16, 3, 3), data.random(8, 16, 3, 3)
+    built = build(lambda w, g: w - g * 0.1, [weight, gradient])
+    assert "for_lanes<L>(0, 1152" in built.program.source and "for (" not in built.program.source.split("KERNEL")[1]
+    torch.testing.assert_close(built.call(weight, gradient)[0], weight - gradient * 0.1)
+
+
 def test_dead_results_are_not_computed(build, data):
     built = build(
         lambda x: (
