@@ -117,11 +117,15 @@ _kind("unsupported_iteration", "iteration over a value that is not captured",
 _kind("side_effect_unsupported", "a side effect that can't be replayed",
       "the change is made to an object outside the function in a way that can't be repeated after the graph",
       "return the new value and store it outside the compiled function")
+_kind("end_of_life", "the end of an object whose end is felt",
+      "a finalizer, a generator's clean-up or a weak reference's callback runs when the program lets go of the object, "
+      "between what it does before and what it does after",
+      "let go of the object after the compiled function, or close it explicitly before the tensor work")
 _kind("generator_frame", "a generator, coroutine or async generator",
       "its frame is suspended and resumed by its caller",
       "consume the generator inside the compiled function, or compile the functions that it calls")
 _kind("class_definition", "a class defined inside the function",
-      "making a class runs its body as code of its own",
+      "its metaclass, a base's __init_subclass__, __slots__ or a finalizer acts on the class while it is made",
       "define the class at module level")
 _kind("import_statement", "an import of a module that is not loaded yet",
       "an import runs the module's code",

@@ -34,7 +34,7 @@ from .frame_policy import Artifact
 from .guards import Guard, build_program
 from .guards.memory import guard_memory
 from .guards.tree import guard_tree
-from .interpreter import ops_flow, ops_stack, ops_values
+from .interpreter import ops_class, ops_flow, ops_stack, ops_values
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
 from .listings import layouts, side_by_side
@@ -54,7 +54,7 @@ from .variables.size_tables import ValuesNeeded
 from .variables.torch_functions import set_state
 
 # The modules register their handlers.
-assert HANDLERS and ops_flow and ops_stack and ops_values
+assert HANDLERS and ops_class and ops_flow and ops_stack and ops_values
 assert arrays and autograd_function and checkpointing and transforms
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]

@@ -8,7 +8,7 @@ Invariant: a real object is never changed while tracing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .exc import Unsupported
@@ -51,6 +51,10 @@ class SideEffects:
         """Remembers that `tracker` stands for `value`, which is kept alive so that its id stays its own."""
         self._trackers[id(value)] = (value, tracker)
         return tracker
+
+    def all_tracked(self) -> Iterable[tuple[Any, VariableTracker]]:
+        """The real objects that have been met, and what stands for them."""
+        return self._trackers.values()
 
     def is_tracked(self, value: Any) -> bool:
         """Whether an object's contents may have been changed in this trace."""

@@ -23,6 +23,7 @@ from ..output_graph import OutputGraph
 from ..polyfills import REPLACEMENTS
 from ..polyfills.optimizers import Region
 from ..source import AttrSource, ConstSource, Source
+from ..trace_rules import is_library
 from ..variables.arrays import fold
 from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.classes import (
@@ -30,6 +31,7 @@ from ..variables.classes import (
     MadeClassVariable,
     NewVariable,
     class_attribute_source,
+    class_source,
     is_made_by_python,
     native_base,
 )
@@ -39,8 +41,10 @@ from ..variables.deques import DequeVariable
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
 from ..variables.inference import InferenceModeVariable
 from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
+from ..variables.made_classes import DESCRIPTORS, DescriptorVariable, define_class
 from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
 from ..variables.objects import ObjectVariable
+from ..variables.overrides import DisabledOverridesVariable
 from ..variables.partials import PartialVariable
 from ..variables.scalars import ScalarVariable, call_on_scalars
 from ..variables.sequences import (
@@ -301,12 +305,12 @@ class Construction:
         if name == "__dict__":
             unsupported("unsupported_attribute", f"{value.__qualname__}.__dict__")
         if name == "__annotations__" and _is_user_class(value):
-            return tx.wrap_at(value.__annotations__, AttrSource(ConstSource(value, value.__qualname__), name))
+            return tx.wrap_at(value.__annotations__, AttrSource(class_source(value), name))
         if name in _CLASS_FACTS:
             if name in ("__mro__", "__bases__", "__base__"):
                 tx.guard_mro(value)
             elif name in ("__name__", "__qualname__") and _is_user_class(value):
-                where = AttrSource(ConstSource(value, value.__qualname__), name)
+                where = AttrSource(class_source(value), name)
                 tx.guard(where, "const", getattr(value, name))
             elif _is_user_class(value):
                 tx.class_lookup(value, name)
@@ -360,11 +364,15 @@ class Construction:
     def class_getitem(self, cls: ClassVariable, key: VariableTracker) -> VariableTracker:
         """cls[key]."""
         tx: Any = self
-        if isinstance(cls, MadeClassVariable):
-            unsupported("class_definition", f"{cls.describe()}[...]")
         meta = tx.class_lookup(type(cls.value), "__getitem__")
         if isinstance(meta, types.FunctionType) and not isinstance(cls.value, enum.EnumMeta):
             return tx.call_class_attribute(cls, type(cls.value), "__getitem__", meta, [key], {})
+        own = tx.class_lookup(cls.value, "__class_getitem__")
+        if isinstance(own, classmethod) and isinstance(own.__func__, types.FunctionType):
+            if not is_library(own.__func__.__module__):
+                return tx.call(self.read_class_attribute(cls, "__class_getitem__"), [key], {})
+        if isinstance(cls, MadeClassVariable):
+            unsupported("class_definition", f"{cls.describe()}[...]")
         return tx.from_result(tx.run_python(operator.getitem, cls.value, tx.as_plain(key)), "generic alias")
 
     def class_iterator(self, cls: ClassVariable) -> VariableTracker:
@@ -607,10 +615,30 @@ def _method(tx: Any, function: VariableTracker, owner: VariableTracker) -> Varia
 
 
 @constructs(type)
-def _type(tx: Any, *args: VariableTracker) -> VariableTracker:
+def _type(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if len(args) == 3 and not kwargs:
+        content = tx.dict_content(args[2])
+        if content is None or not args[0].is_constant():
+            unsupported("class_definition", "type(name, bases, namespace)")
+        namespace = {key.constant(): value for key, value in zip(content.keys(), content.values(tx))}
+        namespace.setdefault("__module__", ConstantVariable(tx.globals[0].get("__name__")))
+        return define_class(tx, args[0].constant(), list(args[1].iterate(tx)), namespace, None)
     if len(args) != 1:
         unsupported("class_definition", "type(name, bases, namespace)")
     return tx.from_result(args[0].python_type(), "class")
+
+
+def _descriptor(cls: type) -> Constructor:
+    def constructor(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if kwargs or not args:
+            unsupported("class_definition", f"{cls.__name__}() with keyword arguments")
+        return DescriptorVariable(cls, list(args))
+
+    return constructor
+
+
+for _cls in DESCRIPTORS:
+    _CONSTRUCTORS[_cls] = _descriptor(_cls)
 
 
 @constructs(object)
@@ -694,6 +722,16 @@ def _simple_namespace(tx: Any, /, **attributes: VariableTracker) -> VariableTrac
     for name, value in attributes.items():
         tx.output.effects.store_attr(made, name, value)
     return made
+
+
+@constructs(torch._C.DisableTorchFunction)
+def _disable_torch_function(tx: Any) -> VariableTracker:
+    return DisabledOverridesVariable(torch._C.DisableTorchFunction, tx.root_visit())
+
+
+@constructs(torch._C.DisableTorchFunctionSubclass)
+def _disable_torch_function_subclass(tx: Any) -> VariableTracker:
+    return DisabledOverridesVariable(torch._C.DisableTorchFunctionSubclass, tx.root_visit())
 
 
 @constructs(torch.nn.Parameter)

@@ -3,17 +3,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..variables.base import MISSING, LazyVariable, unsupported
+from ..variables.base import MISSING
 from ..variables.constant import ConstantVariable
 from ..variables.functions import CellVariable
-from ..variables.objects import ObjectVariable, has_finalizer
 from .registry import opcode, refuse
 from .translator import NULL, Returned, StackMark, Translator
 
 refuse("an async construct", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "ASYNC_GEN_WRAP",
        "GET_AWAITABLE")
-refuse("it belongs to class bodies and modules", "LOAD_NAME", "STORE_NAME", "DELETE_NAME", "LOAD_CLASSDEREF",
-       "SETUP_ANNOTATIONS", "IMPORT_STAR", "PRINT_EXPR")
+refuse("it belongs to modules", "IMPORT_STAR", "PRINT_EXPR")
 refuse("an exception group", "CHECK_EG_MATCH", "PREP_RERAISE_STAR")
 
 
@@ -80,10 +78,6 @@ def _store_fast(tx: Translator, i: Any) -> None:
 
 @opcode("DELETE_FAST")
 def _delete_fast(tx: Translator, i: Any) -> None:
-    value = tx.locals.get(i.argval)
-    ours = i.argval.startswith("___")  # a parameter of a resume function: what it held lies on the stack by now
-    if not ours and isinstance(value, (LazyVariable, ObjectVariable)) and has_finalizer(value.value):
-        unsupported("side_effect_unsupported", f"del {i.argval}, an object with a finalizer")
     if tx.locals.pop(i.argval, None) is None:
         tx.raise_error(
             UnboundLocalError, f"cannot access local variable {i.argval!r} where it is not associated with a value"

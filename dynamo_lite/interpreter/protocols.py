@@ -21,7 +21,9 @@ from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
+from ..variables.classes import is_stand_in
 from ..variables.constant import ConstantVariable, is_unique
+from ..variables.endings import SUSPENDED
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.identity import IdentityVariable
 from ..variables.mappings import DictVariable
@@ -178,13 +180,30 @@ class Protocols(Wrapping, Errors, Construction):
         return default
 
     def _guard_class(self, cls: type, name: str, value: Any) -> None:
+        if is_stand_in(cls):
+            for base in cls.__mro__:
+                if is_stand_in(base) and name not in base.__dict__:
+                    continue
+                if is_stand_in(base):
+                    return
+                self._guard_class(base, name, next((b.__dict__[name] for b in base.__mro__ if name in b.__dict__),
+                                                   MISSING))
+                if name in base.__dict__:
+                    return
+            return
         # Classes written in C do not change.
         if cls.__flags__ & (1 << 9):
+            if isinstance(value, SUSPENDED):
+                unsupported("unsupported_attribute", f"{cls.__qualname__}.{name}, whose life guards would prolong")
             self.output.guards.class_attribute(cls, name, value)
 
     def guard_mro(self, cls: type) -> None:
         """Requires that a class has the bases that it has."""
-        if cls.__flags__ & (1 << 9) and not is_library(cls.__module__):
+        if is_stand_in(cls):
+            for base in cls.__mro__:
+                if not is_stand_in(base):
+                    self.guard_mro(base)
+        elif cls.__flags__ & (1 << 9) and not is_library(cls.__module__):
             self.guard(AttrSource(ConstSource(cls, cls.__qualname__), "__mro__"), "is", cls.__mro__)
 
     def class_getattr(self, owner: VariableTracker, cls: type, name: str) -> VariableTracker:

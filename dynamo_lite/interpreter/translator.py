@@ -43,6 +43,7 @@ from ..variables.functions import (
     GeneratorVariable,
     is_inlinable,
 )
+from ..variables.mappings import DictVariable
 from ..variables.modes import DeviceScopeVariable
 from .protocols import Protocols
 from .registry import HANDLERS, REFUSED
@@ -137,6 +138,7 @@ class Translator(Protocols):
         self.stack: list[VariableTracker] = []
         self.cells: dict[str, CellVariable] = {}
         self.free_cells: list[CellVariable] = []
+        self.namespace: DictVariable | None = None  # of a class body
         self.keyword_names: tuple[str, ...] = ()
         self.exceptions: list[VariableTracker | None] = []
         self.index = 0

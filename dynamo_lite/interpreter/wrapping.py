@@ -13,14 +13,21 @@ import torch
 
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
-from ..source import ConstSource, FrozenSource, SlotSource, Source, TypeAttrSource
+from ..source import ConstSource, FrozenSource, SlotSource, Source
 from ..trace_rules import Rule, below_own_patch, decide, is_library, marked
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable
-from ..variables.classes import ClassVariable
+from ..variables.classes import ClassVariable, class_attribute_source, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
-from ..variables.functions import CellVariable, FunctionVariable, MethodVariable, new_cell, user_function
+from ..variables.functions import (
+    CellVariable,
+    FunctionVariable,
+    MethodVariable,
+    NestedFunctionVariable,
+    new_cell,
+    user_function,
+)
 from ..variables.later import AskedFunctionVariable, LaterFunctionVariable
 from ..variables.mappings import DictVariable
 from ..variables.modules import (
@@ -97,6 +104,9 @@ class Wrapping:
         Args:
             trusted: whether the identity of the function at the source is guarded already.
         """
+        nested = self.output.effects.tracker_of(value)
+        if isinstance(nested, NestedFunctionVariable):
+            return nested  # `value` stands for it in a class that the program makes
         transformed = made_before(self, value, source)
         if transformed is not None:
             return transformed
@@ -148,6 +158,9 @@ class Wrapping:
 
         The attribute itself is guarded by identity with its class, which fixes the function inside.
         """
+        known = self.output.effects.tracker_of(value)
+        if known is not None and known.source is None and not known.is_constant():
+            return known  # `value` stands for it in a class that the program makes
         if isinstance(value, types.FunctionType):
             held = ConstSource(value, getattr(value, "__qualname__", "function"))
             return self.wrap_function(value, held, trusted=True)
@@ -156,7 +169,7 @@ class Wrapping:
     def bound_class_function(self, owner: VariableTracker, cls: type, name: str,
         value: types.FunctionType) -> VariableTracker:
         """A function that a class defines, bound to an instance."""
-        source = TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
+        source = class_attribute_source(cls, name)
         return MethodVariable(self.wrap_function(value, source, trusted=True), owner)
 
     def library_function(self, value: types.FunctionType) -> VariableTracker:
@@ -173,7 +186,8 @@ class Wrapping:
                 return SetVariable({v: self.from_result(v, what) for v in value}, cls=frozenset)
             return constant_variable(value, source)
         if isinstance(value, type):
-            return ClassVariable(value, source)
+            made = self.output.effects.tracker_of(value) if is_stand_in(value) else None
+            return made or ClassVariable(value, source)
         if isinstance(value, types.ModuleType):
             return PythonModuleVariable(value)
         if isinstance(value, torch.Size):

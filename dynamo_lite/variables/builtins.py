@@ -7,7 +7,6 @@ breaks the graph. Invariant: a function is folded only if it is listed as pure.
 from __future__ import annotations
 
 import _thread
-import builtins
 import collections
 import inspect
 import itertools
@@ -578,11 +577,6 @@ def _index(tx: Any, value: VariableTracker) -> VariableTracker:
 @handles(operator.length_hint)
 def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
     return value.length(tx)
-
-
-@handles(builtins.__build_class__)
-def _build_class(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    unsupported("class_definition", f"class {args[1].constant()}" if len(args) > 1 else "a class")
 
 
 @handles(collections.namedtuple)

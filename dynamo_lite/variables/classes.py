@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import enum
 import types
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..source import ConstSource, Source, TypeAttrSource
+from ..source import ConstSource, FrozenSource, Source, TypeAttrSource
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
 
@@ -111,6 +112,7 @@ class MadeClassVariable(ClassVariable):
     def __init__(self, value: type, call: Callable[[Codegen], None]) -> None:
         super().__init__(value)
         self.make = call
+        _STAND_INS.add(value)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: self.make(cg), lambda: None)
@@ -188,9 +190,23 @@ def has_instance_dict(cls: type) -> bool:
     return cls.__dictoffset__ != 0
 
 
+# Classes that the traced program makes anew at each run are known by one that was made while tracing.
+_STAND_INS: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def is_stand_in(cls: type) -> bool:
+    """Whether a class stands for one that the traced program makes, so that nothing of it is guarded."""
+    return cls in _STAND_INS
+
+
+def class_source(cls: type) -> Source:
+    """Where a class is found; the cache entry holds it."""
+    return (FrozenSource if is_stand_in(cls) else ConstSource)(cls, cls.__qualname__)
+
+
 def class_attribute_source(cls: type, name: str) -> Source:
-    """Where an attribute of a class is found; the class itself is held by the cache entry."""
-    return TypeAttrSource(ConstSource(cls, cls.__qualname__), name)
+    """Where an attribute of a class is found."""
+    return TypeAttrSource(class_source(cls), name)
 
 
 def is_made_by_python(cls: type) -> bool:

@@ -450,7 +450,7 @@ def number_and_text_subclasses(x):
     return x + 1, MyInt(3).double(), MyStr("a").shout(), MyInt(3) + 1, MyStr("b") + "c"
 
 
-@program.breaks("class_definition")
+@program
 def set_subclass(x):
     class S(set):
         def more(self):
@@ -472,7 +472,7 @@ def class_attribute_assignment(x):
     return y
 
 
-@program.breaks("class_definition")
+@program
 def local_class(x):
     class Local:
         def __init__(self, v):

@@ -667,7 +667,7 @@ class Cnt:
     l = []
 
 
-@program.breaks("class_definition")
+@program
 def localclass(x):
     class L:
         k = 3

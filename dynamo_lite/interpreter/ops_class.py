@@ -1,0 +1,82 @@
+"""Class bodies: the instructions that read and write their namespace, and ``__build_class__``.
+
+A class body is a function that is evaluated with a namespace. Invariant: code without one (a module's, ``exec``'s) is
+refused.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from ..variables.base import VariableTracker, unsupported
+from ..variables.builtins import handles
+from ..variables.constant import ConstantVariable
+from ..variables.functions import CellVariable, NestedFunctionVariable
+from ..variables.made_classes import define_class
+from ..variables.mappings import DictVariable
+from .registry import opcode
+from .translator import Translator
+
+
+def _namespace(tx: Translator, i: Any) -> DictVariable:
+    if tx.namespace is None:
+        unsupported("unsupported_opcode", f"{i.opname}: it belongs to class bodies and modules")
+    return tx.namespace
+
+
+@opcode("LOAD_NAME")
+def _load_name(tx: Translator, i: Any) -> None:
+    value = _namespace(tx, i).lookup(tx, ConstantVariable(i.argval))
+    tx.push(value if value is not None else tx.load_global(i.argval))
+
+
+@opcode("LOAD_CLASSDEREF")
+def _load_classderef(tx: Translator, i: Any) -> None:
+    value = _namespace(tx, i).lookup(tx, ConstantVariable(i.argval))
+    if value is None:
+        value = tx.cells[i.argval].load(tx)
+    if value is None:
+        tx.raise_error(NameError, f"cannot access free variable {i.argval!r} where it is not associated with a value"
+                                  " in enclosing scope")
+    tx.push(value)
+
+
+@opcode("STORE_NAME")
+def _store_name(tx: Translator, i: Any) -> None:
+    _namespace(tx, i).store(tx, ConstantVariable(i.argval), tx.pop())
+
+
+@opcode("DELETE_NAME")
+def _delete_name(tx: Translator, i: Any) -> None:
+    namespace = _namespace(tx, i)
+    if namespace.lookup(tx, ConstantVariable(i.argval)) is None:
+        tx.raise_error(NameError, f"name {i.argval!r} is not defined")
+    namespace.delitem(tx, ConstantVariable(i.argval))
+
+
+@opcode("SETUP_ANNOTATIONS")
+def _setup_annotations(tx: Translator, i: Any) -> None:
+    namespace = _namespace(tx, i)
+    if namespace.lookup(tx, ConstantVariable("__annotations__")) is None:
+        namespace.store(tx, ConstantVariable("__annotations__"), tx.new_dict({}))
+
+
+@handles(__build_class__)
+def _build_class(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    body, name, *bases = args
+    text = name.constant()
+    meta = kwargs.pop("metaclass", None)
+    if kwargs or not isinstance(body, NestedFunctionVariable) or (meta is not None and not meta.is_constant()):
+        unsupported("class_definition", f"class {text}")
+    if set(body.code().co_cellvars) & set(body.code().co_freevars):
+        unsupported("class_definition", f"class {text}, with two variables of one name")
+    namespace = DictVariable({})
+    frame = Translator(body.code(), tx.output, body.globals(), tx.builtins, {}, tx)
+    frame.free_cells = body.cells(tx)
+    frame.namespace = namespace
+    cell = frame.run()
+    contents = {key.constant(): value for key, value in zip(namespace.keys(), namespace.values(tx))}
+    contents.pop("__classcell__", None)
+    made = define_class(tx, text, bases, contents, None if meta is None else meta.constant())
+    if isinstance(cell, CellVariable):
+        cell.store(tx, made)
+    return made
