@@ -90,7 +90,7 @@ def measure(workload: str, system_name: str, seconds: float) -> dict[str, Any]:
             results, call = (lambda f: f(*args, **kwargs)), (lambda: compiled(*args, **kwargs))
         else:
             results = lambda f: gradients(fn, f, args, kwargs)
-            call = step_of(compiled, args, kwargs, optimizer(fn.parameters()))
+            call = step_of(system.compile, compiled, args, kwargs, optimizer(fn.parameters()))
         first = results(compiled)
         first_call = time.perf_counter() - start
         report = system.report()
@@ -107,14 +107,16 @@ def measure(workload: str, system_name: str, seconds: float) -> dict[str, Any]:
     return result
 
 
-def step_of(model: Any, args: Any, kwargs: Any, optimizer: torch.optim.Optimizer) -> Callable[[], torch.Tensor]:
-    """A training step of a model that returns its loss."""
+def step_of(compile_: Callable[[Any], Any], model: Any, args: Any, kwargs: Any,
+            optimizer: torch.optim.Optimizer) -> Callable[[], torch.Tensor]:
+    """A training step of a model that returns its loss; the optimizer's step is compiled too."""
+    update = compile_(optimizer.step)
 
     def step() -> torch.Tensor:
         optimizer.zero_grad()
         loss = model(*args, **kwargs)
         loss.backward()
-        optimizer.step()
+        update()
         return loss.detach()
 
     return step
