@@ -154,7 +154,10 @@ class TraceFakeMode(FakeTensorMode):
             self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
         func = _SAME_METADATA.get(func, func)
         with _config_stand_in():
-            if self.known:
+            if func in _CONTIGUOUS_LIKE_FIRST:
+                like = {"dtype": args[0].dtype, "device": args[0].device}
+                result = _raw_dispatch(self, torch.ops.aten.empty.memory_format, types, (tuple(args[0].shape),), like)
+            elif self.known:
                 result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
             else:
                 result = _raw_dispatch(self, func, types, args, kwargs or {})
@@ -212,6 +215,11 @@ def _has_effects(func: Any) -> bool:
 def _draws_random(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
+
+# Operators without a metadata rule in torch, whose result is contiguous, with the shape and type of the first argument.
+_CONTIGUOUS_LIKE_FIRST = frozenset({
+    torch.ops.aten._sample_dirichlet.default, torch.ops.aten.binomial.default, torch.ops.aten._dirichlet_grad.default,
+})
 
 # Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
 # runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.

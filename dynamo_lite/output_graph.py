@@ -30,6 +30,7 @@ from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.inference import InferenceModeVariable
 from .variables.modes import DeviceScopeVariable, device_of_scope
+from .variables.overrides import DisabledOverridesVariable, FunctionMode, Overrides
 from .variables.scalars import Scalars, ScalarVariable, new_number
 from .variables.tensor import TensorVariable, describe_failure
 from .variables.torch_functions import changes_between, set_state, state_now
@@ -39,6 +40,9 @@ _FREE_OF_IDENTITY = (
     int, float, bool, complex, str, bytes, type(None), type, torch.dtype, torch.device, torch.Size, tuple, range, slice,
     types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
 )
+
+
+OpenMode = InferenceModeVariable | DeviceScopeVariable | DisabledOverridesVariable | FunctionMode
 
 
 class OutputGraph:
@@ -67,7 +71,8 @@ class OutputGraph:
         self._placeholder_names: set[str] = set()
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
-        self.open_modes: list[InferenceModeVariable | DeviceScopeVariable] = []
+        self.open_modes: list[OpenMode] = []
+        self.overrides = Overrides()
         self.operations = 0
         self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
         self.examples = 0  # how many transforms show one example in place of a batch

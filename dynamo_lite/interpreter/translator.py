@@ -45,6 +45,7 @@ from ..variables.functions import (
 )
 from ..variables.mappings import DictVariable
 from ..variables.modes import DeviceScopeVariable
+from ..variables.overrides import DisabledOverridesVariable
 from .protocols import Protocols
 from .registry import HANDLERS, REFUSED
 
@@ -386,6 +387,9 @@ class Translator(Protocols):
             scope = DeviceScopeVariable(manager.constant(), self.root_visit())
             self.push(scope)
             return scope.enter(self)
+        if isinstance(manager, DisabledOverridesVariable):
+            self.push(manager.getattr(self, "__exit__"))
+            return manager.call_method(self, "__enter__", [], {})
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 
     def root_visit(self) -> int:

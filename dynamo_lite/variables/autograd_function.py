@@ -43,6 +43,8 @@ from .torch_functions import handles, state_now
 _Base = torch.autograd.Function
 _KIND = "autograd_in_graph"
 _ONCE_CODE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
+# Functions of torch's own that are made of nothing but tensor operations; others act on the engine or on processes.
+_CAPTURED_OF_TORCH = ("torch.distributions.", "torch._dynamo._trace_wrapped_higher_order_op")
 _MOST_CHOICES = 8  # of incoming gradients, each evaluated by itself
 
 
@@ -163,7 +165,7 @@ def _apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: Vari
     """Function.apply (torch/autograd/function.py and torch/csrc/autograd/python_function.cpp, THPFunction_apply)."""
     if not isinstance(cls, ClassVariable) or not issubclass(cls.value, _Base):
         unsupported(_KIND, f"apply() of {cls.describe()}")
-    if is_library(cls.value.__module__):
+    if is_library(cls.value.__module__) and not cls.value.__module__.startswith(_CAPTURED_OF_TORCH):
         unsupported(_KIND, f"{cls.value.__qualname__}.apply() of torch's own")
     if torch._C._are_functorch_transforms_active():
         unsupported("functorch", f"{cls.value.__qualname__}.apply() under a transform")

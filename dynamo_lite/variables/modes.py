@@ -16,8 +16,7 @@ from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
 from .torch_functions import forbid
 
-forbid("unsupported_context_manager", torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack,
-       torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
+forbid("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
 
 
 class DeviceScopeVariable(VariableTracker):

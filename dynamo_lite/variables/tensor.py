@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from .. import config
 from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
 from ..exc import Unsupported
+from ..graph_calls import GraphCall
 from ..known_values import MOST_IN_GRAPH
 from ..polyfills.optimizers import METHODS as WITH_NUMBERS
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
@@ -79,6 +80,8 @@ _METADATA_ATTRIBUTES = frozenset({
     "nbytes", "requires_grad", "is_leaf", "names", "retains_grad",
 })
 _LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "is_non_overlapping_and_dense", torch.Tensor.stride})
+# They change what autograd knows of a tensor, and no memory.
+_AUTOGRAD_CHANGES = ("detach_", torch.Tensor.detach_, torch.detach_)
 PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -137,6 +140,10 @@ class TensorVariable(VariableTracker):
 
     # -- attributes
     def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if tx.output.overrides.active() and isinstance(getattr(self.cls, name, None), _GETSETS):
+            made = tx.output.overrides.call(tx, getattr, [self, ConstantVariable(name)], {})
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         if name == "shape":
             return tx.new_size([ConstantVariable(n) for n in self.fake.shape])
         if name in _METADATA_ATTRIBUTES:
@@ -196,6 +203,10 @@ class TensorVariable(VariableTracker):
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
+        if tx.output.overrides.active() and callable(getattr(self.cls, name, None)):
+            made = tx.output.overrides.call(tx, _call_method, [self, ConstantVariable(name), *args], kwargs)
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         kind = _DATA_METHODS.get(name)
         if kind is not None and not (kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is not None):
             return self._data_method(tx, name, kind)
@@ -263,12 +274,16 @@ class TensorVariable(VariableTracker):
         refuse(tx, kind, f"Tensor.{name}()", [self])
 
     def length(self, tx: Any) -> VariableTracker:
+        if tx.output.overrides.active():
+            made = tx.output.overrides.call(tx, len, [self], {})
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         if self.fake.dim() == 0:
             tx.raise_error(TypeError, "len() of a 0-d tensor")
         return ConstantVariable(self.fake.shape[0])
 
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        if tx.output.examples and _are_numbers(key):
+        if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
             # Of a batch in truth, which torch indexes with; one alone would have to be known.
             keys = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
             return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.new_list(keys)], {})
@@ -281,6 +296,8 @@ class TensorVariable(VariableTracker):
         unsupported("tensor_to_python", "`in` on a tensor")
 
     def iterator(self, tx: Any) -> VariableTracker:
+        if tx.output.overrides.active():
+            self.call_method(tx, "dim", [], {})  # as Tensor.__iter__ asks
         if self.fake.dim() == 0:
             tx.raise_error(TypeError, "iteration over a 0-d tensor")
         return record(tx, "call_method", "unbind", [self, ConstantVariable(0)], {}).iterator(tx)
@@ -343,6 +360,10 @@ def is_unknown_number(tx: Any, value: VariableTracker) -> bool:
 _GETSETS = (type(torch.Tensor.requires_grad), property)
 
 
+def _call_method(tensor: torch.Tensor, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    return getattr(tensor, name)(*args, **kwargs)
+
+
 def _are_numbers(key: VariableTracker) -> bool:
     """Whether an index is one or several tensors without dimensions."""
     items = getattr(key, "items", None)
@@ -383,6 +404,11 @@ def record(
         exc.Unsupported: an argument can't stand in a graph, or the operation can't be run without data.
     """
     output = tx.output
+    if output.overrides.active() and not isinstance(target, GraphCall):
+        made = (output.overrides.call(tx, target, args, kwargs) if op == "call_function" else
+                output.overrides.call(tx, _call_method, [args[0], ConstantVariable(target), *args[1:]], kwargs))
+        if made is not None:
+            return made  # type: ignore[no-any-return]
     node_args = tuple(a.as_argument(tx) for a in args)
     node_kwargs = {name: a.as_argument(tx) for name, a in kwargs.items()}
     if output.open_modes and op == "call_function" and node_kwargs.get("device") is None:
@@ -408,6 +434,8 @@ def record(
             result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
             if output.fake_mode.known.needed:
                 raise Unsupported("dynamic_output_shape", f"{_target_name(target)} with a shape that elements decide")
+    if target in _AUTOGRAD_CHANGES:
+        impure = True
     if target in _LAYOUT_QUESTIONS:
         output.layout_questions += 1
     if not impure and not _has_tensor(result):

@@ -85,6 +85,10 @@ class TorchFunctionVariable(VariableTracker):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         handler = _HANDLERS.get(id(self.value))
+        if tx.output.overrides.active() and (handler is None or self.value in _ASKS_MODES):
+            made = tx.output.overrides.call(tx, self.value, args, kwargs)
+            if made is not None:
+                return made  # type: ignore[no-any-return]
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
         kind = _FORBIDDEN.get(id(self.value))
@@ -96,7 +100,16 @@ class TorchFunctionVariable(VariableTracker):
 
     def record(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """The call as a node of the graph."""
+        method = _METHODS.get(self.value) if isinstance(self.value, types.FunctionType) else None
+        if method is not None and args:
+            return record(tx, "call_method", method, args, kwargs)
         return record(tx, "call_function", self.value, args, kwargs)
+
+
+# Methods of tensors written in Python, by function: code finds them by their names in the class alone.
+_METHODS = {value: name for name, value in vars(torch.Tensor).items() if isinstance(value, types.FunctionType)}
+# Answered here, but handed to torch function modes first.
+_ASKS_MODES = (torch._C._set_grad_enabled,)
 
 
 def _elements_known(tx: Any, kind: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
@@ -180,7 +193,7 @@ _answers_now(
     torch.cuda.is_available, torch.backends.mkldnn.is_available,
     torch._C._is_any_autocast_enabled, torch._C._get_privateuse1_backend_name,
     torch.amp.autocast_mode.is_autocast_available, torch.get_default_device,
-    torch._C._len_torch_function_stack, torch.cuda.device_count, torch._C._accelerator_getAccelerator,
+    torch.cuda.device_count, torch._C._accelerator_getAccelerator,
 )
 # ... and these read state that no guard on torch's state fixes: their answer is guarded by itself.
 _answers_now(
@@ -227,7 +240,7 @@ def _has_torch_function(tx: Any, *args: VariableTracker) -> VariableTracker:
             cls = element.python_type()
             if cls not in (torch.Tensor, torch.nn.Parameter) and hasattr(cls, "__torch_function__"):
                 unsupported("tensor_subclass", f"__torch_function__ of {cls.__qualname__}")
-    return ConstantVariable(False)
+    return ConstantVariable(tx.output.overrides.active())
 
 
 @handles(torch.is_tensor)

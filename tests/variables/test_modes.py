@@ -74,9 +74,8 @@ def mode_inside(x):
     return y + z
 
 
-PROGRAMS = {f.__name__: (f, None) for f in (device_scope, other_device, dtype_scope)}
-PROGRAMS |= {"break_in_scope": (break_in_scope, "graph_break"), "default_device": (default_device, "set_default"),
-             "mode_inside": (mode_inside, "function_stack")}
+PROGRAMS = {f.__name__: (f, None) for f in (device_scope, other_device, dtype_scope, mode_inside)}
+PROGRAMS |= {"break_in_scope": (break_in_scope, "graph_break"), "default_device": (default_device, "set_default")}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
