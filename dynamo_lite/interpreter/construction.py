@@ -289,7 +289,7 @@ class Construction:
             first = [tx.from_result(cls, "class")] if isinstance(attribute, classmethod) else []
             return tx.call(tx.wrap_class_part(attribute.__func__, source), [*first, *args], kwargs)
         if isinstance(attribute, (types.WrapperDescriptorType, types.MethodDescriptorType)):
-            return self.call_native_method(owner, name, attribute, args, kwargs)
+            return self.call_native_method(owner, attribute.__name__, attribute, args, kwargs)
         return tx.call(realized(tx, tx.wrap_at(attribute, source)), args, kwargs)
 
     def read_class_attribute(self, cls: ClassVariable, name: str) -> VariableTracker:

@@ -7,6 +7,7 @@ guarded, absence included.
 """
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import types
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 # Slots of C classes that do what object's does.
 _GENERIC_SETATTR = (object.__setattr__, BaseException.__setattr__, types.SimpleNamespace.__setattr__)
+# What reads a field of a namedtuple.
+_FIELD = type(collections.namedtuple("_Fields", "first").first)
 _SLOT_TYPES = (types.MemberDescriptorType,)
 
 
@@ -201,6 +204,8 @@ class ObjectVariable(VariableTracker):
             return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
         if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BuiltinMethodVariable(self, name, attribute)
+        if isinstance(attribute, _FIELD) and isinstance(self.content, TupleVariable):
+            return self.content.item(tx, attribute.__reduce__()[1][0])
         if isinstance(attribute, types.GetSetDescriptorType):
             if is_exception_class(self.cls):
                 return tx.exception_attribute(self, name)
@@ -235,7 +240,7 @@ class ObjectVariable(VariableTracker):
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         custom = tx.class_lookup(self.cls, "__setattr__")
         if custom not in _GENERIC_SETATTR:
-            if not isinstance(custom, types.FunctionType):
+            if not isinstance(custom, (types.FunctionType, types.WrapperDescriptorType, types.MethodDescriptorType)):
                 unsupported("side_effect_unsupported", f"setting {name!r} of {self.describe()}")
             args = [ConstantVariable(name), value]
             tx.call_class_attribute(self, self.cls, "__setattr__", custom, args, {})
@@ -272,7 +277,9 @@ class ObjectVariable(VariableTracker):
 
     def delattr(self, tx: Any, name: str) -> None:
         custom = tx.class_lookup(self.cls, "__delattr__")
-        if custom is not object.__delattr__ and isinstance(custom, types.FunctionType):
+        if custom is not object.__delattr__ and isinstance(
+            custom, (types.FunctionType, types.WrapperDescriptorType, types.MethodDescriptorType)
+        ):
             tx.call_class_attribute(self, self.cls, "__delattr__", custom, [ConstantVariable(name)], {})
             return
         self.generic_delattr(tx, name)

@@ -7,6 +7,7 @@ the sequence as mutated before it happens.
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -667,12 +668,19 @@ def _wrap_named_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> Variab
 
 
 def is_named_tuple(cls: type) -> bool:
-    """Whether a class is a namedtuple without a constructor of its own, or a structseq."""
+    """Whether a class is a namedtuple that acts as a tuple does, with its own constructor, or a structseq."""
     if not issubclass(cls, tuple):
         return False
     if cls.__module__ == "torch.return_types" or (hasattr(cls, "n_fields") and cls.__mro__[1:] == (tuple, object)):
         return True
-    return hasattr(cls, "_fields") and tuple in cls.__bases__ and "__dict__" not in dir(cls)
+    if not hasattr(cls, "_fields") or tuple not in cls.__bases__ or "__dict__" in dir(cls):
+        return False
+    own = (name for name, value in cls.__dict__.items() if isinstance(value, types.FunctionType))
+    return not any(name.startswith("__") and name not in _OF_NAMED_TUPLES for name in own)
+
+
+# Functions that every namedtuple class has.
+_OF_NAMED_TUPLES = frozenset({"__new__", "__repr__", "__getnewargs__", "__replace__"})
 
 
 @wraps_type(range)
