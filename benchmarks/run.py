@@ -7,6 +7,7 @@ that a slow minute of the machine hits all alike. The first round starts with em
 ones keep them (first call in the next process). A call's time is the median over rounds of the medians in each.
 """
 import argparse
+import compileall
 import json
 import os
 import pathlib
@@ -74,6 +75,10 @@ def machine() -> dict[str, Any]:
 
 
 def run(workloads: list[str], systems: list[str], rounds: int, seconds: float, timeout: float) -> dict[str, Any]:
+    for package in ("dynamo_lite", "backends"):
+        # As the installation of a wheel does, torch's own too; where Python writes no bytecode, each process would else
+        # read all sources anew.
+        compileall.compile_dir(HERE.parent / package, quiet=1)
     described = machine()
     if described["load_before"] > 0.5:
         # Two threads that wait for each other lose a whole time slice to any third process: figures are then worthless.
