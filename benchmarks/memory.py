@@ -41,11 +41,13 @@ def measure(workload: Workload) -> tuple[list[int], list[int]]:
     other = copy.deepcopy(fn) if isinstance(fn, torch.nn.Module) else fn
     peaks, saved = [], []
     with torch.set_grad_enabled(workload.optimizer is not None):
-        for original, call in ((fn, fn), (other, dynamo_lite.compile(other))):
+        systems: list[tuple[Any, Callable[[Any], Any]]] = [(fn, lambda f: f), (other, dynamo_lite.compile)]
+        for original, compile_ in systems:
+            call = compile_(original)
             run: Callable[[], Any] = functools.partial(call, *args, **kwargs)
             step = run
             if workload.optimizer is not None and isinstance(original, torch.nn.Module):
-                step = step_of(call, args, kwargs, workload.optimizer(original.parameters()))
+                step = step_of(compile_, call, args, kwargs, workload.optimizer(original.parameters()))
                 saved.append(saved_bytes(run))
             step()
             step()
