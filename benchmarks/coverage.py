@@ -17,6 +17,7 @@ import pathlib
 import re
 import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -138,6 +139,12 @@ def groups(rows: list[Row]) -> dict[str, list[Row]]:
     return found
 
 
+def commit() -> str:
+    """What the working tree was made from."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=PAGE.parent, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
 def merge(path: pathlib.Path | None) -> list[Row]:
     return json.loads(path.read_text()) if path and path.exists() else []
 
@@ -158,7 +165,9 @@ def page(rows: list[Row]) -> list[str]:
     if len(surveyed) < len(MODEL_MAPPING_NAMES):
         lines += [f"The run behind these figures has reached {len(surveyed)} of {len(MODEL_MAPPING_NAMES)} types.", ""]
     for name, group in groups(rows).items():
-        lines += [f"### {name}", "", "```", *report(group), "```", ""]
+        at = collections.Counter(r.get("commit", "an earlier one") for r in group)
+        lines += [f"### {name}", "", "Of commit " + ", ".join(f"{c} ({n} types)" for c, n in at.most_common()) + ".", "",
+                  "```", *report(group), "```", ""]
     return [*lines, "### Types that were not tried", "", "```", *unbuilt(rows), "```", ""]
 
 
@@ -192,7 +201,9 @@ def main() -> None:
     if options.again:
         rows = [r for r in rows if r["backend"] != options.backend or (r["type"], r["system"]) not in set(tasks)]
     done = {(r["type"], r["system"]) for r in rows if r["backend"] == options.backend}
+    now = commit()
     for row in run_all([t for t in tasks if t not in done], options):
+        row["commit"] = now
         rows.append(row)
         if row["built"] and why(row):
             print(f"{row['type']}: {why(row)}", flush=True)

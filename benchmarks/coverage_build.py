@@ -40,6 +40,7 @@ RULES: list[tuple[str, int | str]] = [
     (r"(num_experts|n_routed_experts|num_local_experts|moe_num_experts)", 4),
     (r"(num_experts_per_tok|num_experts_per_token|moe_topk|moe_k|n_group|topk_group|index_topk)", 2),
     (r"num_queries", 10),
+    (r"(.*_)?chunk_size", 16),
     (r"upsample_groups", "width"),
 ]
 # What fields that have to be given, and are None by default, are given.
@@ -65,6 +66,7 @@ class Small:
     divisor: int = 1
     width: int = 64
     head: int = 16
+    small_images: bool = True
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
     tokens: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -111,7 +113,8 @@ class Small:
         numbers = all(isinstance(v, int) for v in values)
         if _LAYER_INDEX.fullmatch(name) and layers and numbers and max(values) >= self.layers:
             return sorted({min(v, self.layers - 1) for v in values[-self.layers:]})
-        if layers and len(values) == layers > self.layers and not all(isinstance(v, int) and v > 8 for v in values[:2]):
+        widths = all(isinstance(v, int) and v > 8 for v in values[:2]) and len(set(values)) > 1
+        if layers and len(values) == layers > self.layers and not widths:
             kinds: list[Any] = []
             for v in values:
                 if v not in kinds:
@@ -152,9 +155,16 @@ class Small:
                 made[name] = self.value(name, value, layers)
             if self.way == "filled" and value is None and name in FILL:
                 made[name] = FILL[name]
-        if self.by_rules:
+        for field, value in self.fields.items():  # those that the default config lacks
+            if field.startswith(path) and "." not in field[len(path):]:
+                made.setdefault(field[len(path):], copy.deepcopy(value))
+        if self.by_rules or self.small_images:
             self.image(made)
-        return type(config)(**made)
+        new = type(config)(**made)
+        for name, value in vars(config).items():
+            if not hasattr(new, name) and isinstance(value, (int, float, str)):
+                setattr(new, name, value)
+        return new
 
     @staticmethod
     def derived(name: str, value: Any) -> bool:
@@ -177,7 +187,7 @@ def ways(model_type: str) -> Iterator[Small]:
     for small in (
         Small("rules", 2), Small("rules", 4), Small("filled", 2), Small("wide", 2, width=512, head=128),
         Small("divide", 2, 8), Small("divide", 4, 4), Small("divide", 2, 2), Small("layers", 2), Small("layers", 4),
-        Small("as it is", 10**6),
+        Small("divide", 2, 8, small_images=False), Small("layers", 2, small_images=False), Small("as it is", 10**6),
     ):
         small.fields = FIELDS.get(model_type, {})
         yield small

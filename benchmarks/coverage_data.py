@@ -8,6 +8,7 @@ import torch
 CONFIGS: dict[str, dict[str, Any]] = {}
 
 _MROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}
+_MROPE_OF_HALF = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
 _DEFAULT_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 _FULL_AND_SLIDING = {"full_attention": _DEFAULT_ROPE, "sliding_attention": _DEFAULT_ROPE}
 _SERIES = {"prediction_length": 8, "context_length": 16, "num_time_features": 2, "lags_sequence": [1, 2, 3]}
@@ -16,9 +17,10 @@ _MAMBA_HEADS = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_expand": 2, "hidd
 
 # Fields of a config and of those inside it, by dotted name.
 FIELDS: dict[str, dict[str, Any]] = {
-    **{t: {"rope_parameters": _MROPE} for t in ("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text")},
-    **{t: {"text_config.rope_parameters": _MROPE}
-       for t in ("glm4v", "glm46v", "glm4v_moe", "glmga", "glm_image", "glm_ocr")},
+    **{t: {"rope_parameters": _MROPE} for t in ("glm4v_text", "glm_image_text", "glm_ocr_text")},
+    **{t: {"text_config.rope_parameters": _MROPE} for t in ("glm4v", "glm46v", "glmga", "glm_image", "glm_ocr")},
+    "glm4v_moe_text": {"rope_parameters": _MROPE_OF_HALF},
+    "glm4v_moe": {"text_config.rope_parameters": _MROPE_OF_HALF},
     **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), _SERIES),
     "jamba": _JAMBA,
     "bamba": {**_MAMBA_HEADS, "attn_layer_indices": [1]},
@@ -42,6 +44,16 @@ FIELDS: dict[str, dict[str, Any]] = {
     "kimi_linear": {"layer_types": ["linear_attention", "full_attention"], "num_hidden_layers": 2},
     "axk1": {"n_group": 1, "topk_group": 1},
     "blip_2_qformer": {"vocab_size": 128},
+    "blt": {"num_hidden_layers": 2},
+    "moonshine_streaming": {"num_key_value_heads": 4, "num_hidden_layers": 2},
+    "gemma3n_text": {"num_kv_shared_layers": 0},
+    "dbrx": {"attn_config.rope_theta": 10000.0, "attn_config.clip_qkv": 8.0},
+    "fastspeech2_conformer": {"vocab_size": 128},
+    "fastspeech2_conformer_with_hifigan": {"model_config.vocab_size": 128},
+    "perceiver": {"num_latents": 16, "d_latents": 64, "d_model": 64, "num_self_attends_per_block": 2},
+    "nemotron_h": {"mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2},
+    "janus": {"vq_config.base_channels": 32},
+    "efficientnet": {"image_size": 64, "width_coefficient": 0.5, "depth_coefficient": 1.0, "hidden_dim": 640},
     "deepseek_ocr2": {"vision_config.sam_config.downsample_channels": [64, 64]},
 }
 
@@ -92,7 +104,8 @@ def _oneformer(config: Any) -> dict[str, Any]:
 
 
 def _timesfm(config: Any) -> dict[str, Any]:
-    return {"past_values": [torch.rand(64), torch.rand(40)], "freq": [0, 1]}
+    return {"past_values": torch.rand(2, 64), "past_values_padding": torch.zeros(2, 64, dtype=torch.long),
+            "freq": torch.tensor([[0], [1]])}
 
 
 def _idefics(config: Any) -> dict[str, Any]:
@@ -125,7 +138,11 @@ INPUTS: dict[str, Callable[[Any], dict[str, Any]]] = {
                                  "encoder_hidden_states": torch.randn(2, 5, c.encoder_hidden_size)},
     "oneformer": _oneformer,
     "timesfm": _timesfm,
-    "timesfm2_5": lambda c: {"past_values": [torch.rand(64), torch.rand(40)]},
+    "timesfm2_5": lambda c: {"past_values": torch.rand(2, 64),
+                             "past_values_padding": torch.zeros(2, 64, dtype=torch.long)},
+    "pe_audio": lambda c: {"input_ids": ids(1, 8), "attention_mask": torch.ones(1, 8, dtype=torch.long),
+                           "input_values": torch.randn(1, 1, 8000)},
+    "perceiver": lambda c: {"inputs": torch.randn(2, 16, c.d_model)},
     "idefics": _idefics,
     "tapas": _tapas,
     "dia": lambda c: {"input_ids": ids(2, 16), "decoder_input_ids": ids(2, 8, c.decoder_config.num_channels)},
