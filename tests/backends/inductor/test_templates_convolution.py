@@ -42,6 +42,8 @@ CONVOLUTIONS = {
     "one channel": (lambda x, w: conv2(x, w, None, 1, 1), R(2, 1, 14, 14), R(32, 1, 3, 3)),
     "deep": (lambda x, w: conv2(x, w, None, 1, 1), R(1, 512, 7, 7), R(100, 512, 3, 3)),
     "padding beyond the image": (lambda x, w: conv2(x, w, None, 1, 3), R(1, 8, 2, 2), R(9, 8, 5, 5)),
+    "7x7 results": (lambda x, w, b: conv2(x, w, b, 1, 1), R(2, 32, 7, 7), R(50, 32, 3, 3), R(50)),
+    "19 results, 1x1": (lambda x, w: conv1(x, w), R(2, 1100, 19), R(23, 1100, 1)),
     "one dim": (lambda x, w, b: conv1(x, w, b, 5), R(2, 16, 100), R(24, 16, 10), R(24)),
     "one dim, padded": (lambda x, w, b: F.gelu(conv1(x, w, b, 1, 1)), R(2, 16, 101), R(24, 16, 3), R(24)),
     "residual": (lambda x, w, y: F.relu(conv2(x, w, None, 1, 1) + y), R(2, 16, 14, 14), R(16, 16, 3, 3),
@@ -82,7 +84,7 @@ def test_convolutions(name):
 
 @pytest.mark.parametrize("simd", ["avx2", "scalar"])
 @pytest.mark.parametrize("name", ["3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1",
-                                  "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones"])
+                                  "7x7 results", "19 results, 1x1", "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones"])
 def test_narrower_vectors(name, simd):
     with dynamo_lite.config.patch(cpp_simd=simd):
         check(*CONVOLUTIONS[name])

@@ -15,6 +15,7 @@ constexpr int panel = CL * CV;
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
 constexpr i64 chunk_depth = 1024;  // so much of a panel stays in the second cache
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
+constexpr int few = 3;             // so many columns beyond whole vectors are computed one by one
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
 typedef vec<float, CL> fvec;
 #define INLINE_LAMBDA __attribute__((always_inline))
@@ -60,6 +61,23 @@ template <int R, int V, bool HALF = false> NOINLINE void tile_product(const floa
             for (int v = 0; v < WHOLE; ++v) store<CL>(p + v * CL, more ? load<CL>(p + v * CL, full()) + sum[r][v] : sum[r][v], full());
             if constexpr (HALF) store<CL / 2>(p + WHOLE * CL, more ? load<CL / 2>(p + WHOLE * CL, full()) + half[r] : half[r], full());
         }
+    }
+}
+// One column alone, which would leave most of a vector idle: sums along the left operand's rows, which have to be contiguous.
+static NOINLINE void column_product(const float* left, i64 line, int rows, const float* column, i64 depth, float* tile, bool add) {
+    fvec sum[ROWS];
+    const float* at[ROWS];
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; ++r) sum[r] = fvec{}, at[r] = left + (r < rows ? r : rows - 1) * line;
+    for_lanes<CL>(0, depth, [&](i64 k, auto m) INLINE_LAMBDA {
+        const fvec x = load<CL>(column + k, m);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; ++r) sum[r] = fma_(load<CL>(at[r] + k, m), x, sum[r]);
+    });
+    for (int r = 0; r < rows; ++r) {
+        float total = 0;
+        for (int k = 0; k < CL; ++k) total += sum[r][k];
+        tile[r * panel] = add ? tile[r * panel] + total : total;
     }
 }
 typedef void Tile(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add);
@@ -212,12 +230,19 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
         const i64 batch = p / across, c0 = p % across * panel;
         const int columns = columns_of(p), rows = (int)(r1 - r0);
         const float* from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
-        for (i64 k = 0; k < c.depth; k += chunk_depth)
+        const int alone = columns > CL && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
+        alignas(64) float column[few][chunk_depth];
+        for (i64 k = 0; k < c.depth; k += chunk_depth) {
+            for (int j = 0; j < alone; ++j)
+                for (i64 i = 0; i < least(chunk_depth, c.depth - k); ++i) column[j][i] = right[(k + i) * panel + columns - alone + j];
             for (int r = 0; r < rows; r += ROWS) {
                 const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
-                tile_for(alive_rows, columns)(from + r * c.left.line + k * c.left.depth, c.left.line, c.left.depth, alive_rows, right + k * panel,
-                                              least(chunk_depth, c.depth - k), tile + r * panel, k > 0);
+                const float* const at = from + r * c.left.line + k * c.left.depth;
+                const i64 depth = least(chunk_depth, c.depth - k);
+                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, alive_rows, right + k * panel, depth, tile + r * panel, k > 0);
+                for (int j = 0; j < alone; ++j) column_product(at, c.left.line, alive_rows, column[j], depth, tile + r * panel + columns - alone + j, k > 0);
             }
+        }
         if (c.transposed) {
             transpose_tile(tile, rows, columns, turned);
             finish(context, batch, c0, c0 + columns, r0, r0 + rows, turned, block);
