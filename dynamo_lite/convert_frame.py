@@ -15,7 +15,7 @@ import itertools
 import logging
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -46,9 +46,8 @@ from .variables import arrays, autograd_function, checkpointing, transforms
 from .variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized
 from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
-from .variables.functions import CellVariable, GeneratorVariable
-from .variables.iterators import IteratorVariable
-from .variables.objects import ObjectVariable, end_is_felt
+from .variables.endings import endings_in, held_by, may_be_finalized
+from .variables.functions import CellVariable
 from .variables.scalars import NumberNeeded, ScalarVariable
 from .variables.size_tables import ValuesNeeded
 from .variables.torch_functions import set_state
@@ -56,6 +55,9 @@ from .variables.torch_functions import set_state
 # The modules register their handlers.
 assert HANDLERS and ops_class and ops_flow and ops_stack and ops_values
 assert arrays and autograd_function and checkpointing and transforms
+
+# Code of the user's whose trace has been given up as too long.
+_TOO_LONG: CodeMap[bool] = CodeMap()
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -178,6 +180,7 @@ class _FrameCompiler:
         # The paths of tensors that are guarded by their elements, and the functions that asked for these.
         self.readers: dict[Any, frozenset[types.CodeType]] = {}
         self.kept: frozenset[Any] = frozenset()  # floats that are not to be guarded by value whatever is done with them
+        self.kept_locals: frozenset[str] = frozenset()
         self._faults = 0
 
     def compile(self) -> Any:
@@ -187,6 +190,8 @@ class _FrameCompiler:
             output.fixed_tables, output.refixes_tables = frozenset(self.readers), self.settings.fullgraph
             output.has_changed = functools.partial(changed_values.has_changed, _original(self.code, 0)[0])
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
+            for value in self.args:
+                output.effects.watch.add(value)
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None
             state = current_global_state()
@@ -230,6 +235,8 @@ class _FrameCompiler:
             return self._finish_break(tx, state, reached.index)
         except exc.Unsupported as error:
             self._note(tx, error)
+            if error.kind == "trace_too_long" and self._is_left(tx):
+                return None, -1
             if error.visit is None and tx.take_back():
                 return self._finish_break(tx, state, tx.current.index)
             return None, error.visit if error.visit is not None else tx.visits - 1
@@ -262,6 +269,14 @@ class _FrameCompiler:
             # What is alive here can't be rebuilt after a graph: break earlier.
             self._note_rebuild(tx, error)
             return None, error.visit if error.visit is not None else self._earlier(tx.visits)
+
+    def _is_left(self, tx: Translator) -> bool:
+        """Whether a frame with a trace that is too long runs in plain Python: the loop is its own, or breaking at the
+        call of a function that loops has been tried before."""
+        original = _original(self.code, 0)[0]
+        tried = _TOO_LONG.get(original) is not None
+        _TOO_LONG.set(original, True)
+        return tried or 2 * tx.visits > config.max_trace_instructions
 
     def _wanted_break(self, index: int) -> bool:
         """Whether the settings ask for a break before this instruction."""
@@ -313,6 +328,7 @@ class _FrameCompiler:
         output = tx.output
         if break_index is not None:
             break_index = self._break_start(tx, break_index)
+        self.kept_locals = self._felt_locals(tx) if break_index is not None else frozenset()
         output.effects.check_outer_tracebacks()
         output.effects.check_generators()
         plan = Plan()
@@ -413,7 +429,7 @@ class _FrameCompiler:
             if not dry:
                 resumes = emit_break(
                     emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation,
-                    keep=self._felt_locals(tx), parameters=(INPUTS, *self._argument_names()),
+                    keep=self.kept_locals, parameters=(INPUTS, *self._argument_names()),
                 )
                 self._note_numbers(tx, resumes)
         if rerun is not None:
@@ -446,7 +462,7 @@ class _FrameCompiler:
     def _emit_frame(self, cg: Codegen, tx: Translator) -> list[str]:
         """Restores the frame: cells, stack, locals. Values are computed before a local is overwritten."""
         emitter = cg.emit
-        live = needed_locals(self.code, tx.current.index) | self._felt_locals(tx)
+        live = needed_locals(self.code, tx.current.index) | self.kept_locals
         held: list[tuple[str, str]] = []
         for name in tx.code.co_varnames:
             if name in tx.locals and name in live:
@@ -484,15 +500,37 @@ class _FrameCompiler:
         return [name for name, _ in held]
 
     def _felt_locals(self, tx: Translator) -> frozenset[str]:
-        """Locals whose values must not end before the frame does, though nothing may read them any more."""
-        names = set()
-        for name, value in tx.locals.items():
-            if isinstance(value, (GeneratorVariable, IteratorVariable)):
-                names.add(name)
-            elif isinstance(value, (LazyVariable, ObjectVariable)) and not name.startswith("___"):
-                if value.source is not None and end_is_felt(value.value):
-                    names.add(name)
-        return frozenset(names)
+        """Locals and cells that nothing reads any more, but whose values must not end before the frame does."""
+        live = needed_locals(self.code, tx.current.index)
+        effects = tx.output.effects
+        dead = {n: v for n, v in tx.locals.items() if n not in live and not n.startswith("___")}
+        cells = {n: tx.cells[n].contents for n in _original(self.code, 0)[0].co_cellvars if n in tx.cells}
+        dead |= {n: contents for n, contents in cells.items() if contents is not MISSING}
+        kept: set[str] = set()
+        seen_outside: dict[int, VariableTracker] | None = None
+        for name, value in dead.items():
+            if isinstance(value, LazyVariable) and effects.tracker_of(value.value) is None:
+                if isinstance(value.source, LocalSource) and value.source.local == name:
+                    kept.add(name)  # an argument of which no guard says what kind of value it is
+                    continue
+            parts = held_by(effects, [value])
+            if any(t.source is not None and endings_in(getattr(t, "value", None)) for t in parts.values()):
+                kept.add(name)
+                continue
+            made = [key for key, part in parts.items() if may_be_finalized(part)]
+            if made and seen_outside is None:
+                seen_outside = held_by(effects, self._visible(tx, live))
+            if seen_outside is not None and any(key in seen_outside for key in made):
+                kept.add(name)
+        return frozenset(kept)
+
+    @staticmethod
+    def _visible(tx: Translator, live: Collection[str]) -> Iterator[VariableTracker]:
+        """What plain Python can get hold of from a break on."""
+        yield from (value for value in tx.stack if not isinstance(value, StackMark))
+        yield from (value for name, value in tx.locals.items() if name in live)
+        yield from tx.cells.values()
+        yield from tx.output.effects.outside_values()
 
     # -- guards and the entry
     def _guard_aliases(self, output: OutputGraph, inputs: list[Any]) -> None:

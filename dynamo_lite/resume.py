@@ -86,6 +86,8 @@ class ResumeInfo:
     carried: tuple[str, ...]
     # those of `carried` for which UNBOUND may be passed
     uncertain: frozenset[str]
+    # cells that are held for the sake of what they hold, though no instruction names them
+    kept_cells: frozenset[str]
     # all parameters of the resume code
     parameters: tuple[str, ...]
     # instruction index in the resume code -> index in `original`; -1 in the prologue
@@ -100,7 +102,7 @@ class ResumeInfo:
 
 
 _infos: CodeMap[ResumeInfo] = CodeMap()
-_Key = tuple[int, Stack, tuple[str, ...], frozenset[str]]
+_Key = tuple[int, Stack, tuple[str, ...], frozenset[str], frozenset[str]]
 # Weak values: resume code lives as long as guarded code that refers to it, so that a reset frees it.
 _made: CodeMap[dict[_Key, weakref.ref[CodeType]]] = CodeMap()
 
@@ -201,9 +203,9 @@ def emit_break(
     read. The cells and free variables of `code` are cells or free variables of the code being built.
 
     `stack` gives the kinds as the caller pushed them; usually ``analysis.stack_at`` knows them. `uncertain` are locals
-    of `bound` which may have no value; only code that nobody has evaluated needs them. `keep` are locals to carry
-    over though nothing reads them any more, since the end of their values' lives is felt; `keep_dead` carries all of
-    `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return without
+    of `bound` which may have no value; only code that nobody has evaluated needs them. `keep` are locals and cells to
+    carry over though nothing reads them any more, since the end of their values' lives is felt; `keep_dead` carries all
+    of `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return without
     a resume function. `parameters` are parameters that the code being built has beyond those of `code`; they and locals
     that are not of `code` are unbound before instruction k. `continuation` is the type to
     return, called with the resume function and its arguments.
@@ -290,7 +292,8 @@ class _Break:
         carried_set = bound if self.keep_dead else bound & (self.analysis.live(index) | self.keep)
         carried = tuple(name for name in self.code.co_varnames if name in carried_set)
         uncertain = uncertain & carried_set
-        target = resume_code(self.code, index, stack, carried, uncertain)
+        kept_cells = self.keep.intersection(self.code.co_cellvars)
+        target = resume_code(self.code, index, stack, carried, uncertain, kept_cells)
         self.resumes.append(target)
         self._take_apart(stack)
         e.call_prepare()
@@ -389,13 +392,14 @@ def resume_code(
     stack: Stack,
     carried: Sequence[str],
     uncertain: frozenset[str] = frozenset(),
+    kept_cells: frozenset[str] = frozenset(),
 ) -> CodeType:
     """The code object that goes on at instruction `index` of `original` with that stack and those locals.
 
     Parameters, all positional: `carried`, then the VALUE and PREV_EXC slots of the stack from the bottom. Where
     ``super()`` needs the first argument and that is a cell, its value comes before all of them.
     """
-    key = (index, stack, tuple(carried), uncertain)
+    key = (index, stack, tuple(carried), uncertain, kept_cells)
     made = _made.get(original)
     if made is None:
         made = {}
@@ -414,14 +418,15 @@ def _forget(made: dict[_Key, weakref.ref[CodeType]], key: _Key, dead: weakref.re
 
 
 def _make_resume_code(
-    original: CodeType, index: int, stack: Stack, carried: tuple[str, ...], uncertain: frozenset[str]
+    original: CodeType, index: int, stack: Stack, carried: tuple[str, ...], uncertain: frozenset[str],
+    kept_cells: frozenset[str],
 ) -> CodeType:
     analysis = analyse(original)
     instructions = analysis.instructions
     reachable = analysis.reachable_from(index)
     body = [i for i in instructions if reachable[i.index]]
     parameters: list[str] = []
-    needed: set[str] = set()
+    needed: set[str] = set(kept_cells)
     if "__class__" in original.co_freevars and original.co_argcount > 0:
         # super() finds both in the frame, no instruction names them
         needed.add("__class__")
@@ -460,7 +465,7 @@ def _make_resume_code(
     )
     shift = prologue_length((), freevars) + length
     origins = (-1,) * shift + tuple(i.index for i in body)
-    _infos.set(code, ResumeInfo(original, index, stack, carried, uncertain, tuple(parameters), origins))
+    _infos.set(code, ResumeInfo(original, index, stack, carried, uncertain, kept_cells, tuple(parameters), origins))
     return code
 
 

@@ -8,13 +8,16 @@ Invariant: a real object is never changed while tracing.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .exc import Unsupported
 from .guards import GuardSet
-from .source import Source
+from .source import LocalSource, Source
 from .variables.base import MISSING, VariableTracker, realized
+from .variables.classes import instance_dict
+from .variables.endings import Watch, parts_of
 from .variables.functions import CellVariable, GeneratorVariable
 from .variables.later import LaterCall
 from .variables.mappings import DictVariable
@@ -39,6 +42,7 @@ class SideEffects:
         self._touched: list[VariableTracker | None] = []
         self.calls: list[LaterCall] = []
         self._generators: list[tuple[GeneratorVariable, int]] = []
+        self.watch = Watch()
         self.epoch = 0
 
     # -- identity
@@ -88,7 +92,9 @@ class SideEffects:
         """Announces a change of the contents of a list, dict, set or cell."""
         self.epoch += 1
         self._touched.append(tracker)
-        if tracker.source is not None:
+        if tracker.source is not None and id(tracker) not in self._mutated:
+            for part in parts_of(tracker):
+                self.watch.add(getattr(part, "value", None))
             self._mutated[id(tracker)] = tracker
 
     def advance(self, tracker: VariableTracker) -> None:
@@ -112,6 +118,8 @@ class SideEffects:
         tracker.changed_at = self.epoch
         self._touched.append(tracker)
         written = self._attributes.setdefault(id(tracker), (tracker, {}))[1]
+        if tracker.source is not None and name not in written:
+            self.watch.add(_attribute(getattr(tracker, "value", None), name))
         if value is MISSING or written.get(name, MISSING) is MISSING:
             written.pop(name, None)  # set anew, it comes last; set again, it keeps its place
         if value is not MISSING or tracker.source is not None:
@@ -173,7 +181,24 @@ class SideEffects:
         """Announces that a global is set, or deleted with MISSING."""
         self.epoch += 1
         self._touched.append(None)
-        self._globals.setdefault(id(space), (space, source, {}))[2][name] = value
+        written = self._globals.setdefault(id(space), (space, source, {}))[2]
+        if name not in written:
+            self.watch.add(space.get(name))
+        written[name] = value
+
+    # -- what is held
+    def outside_values(self) -> Iterator[VariableTracker]:
+        """What changed objects hold that the frame is not the only one to hold, and what is stored there."""
+        for tracker in self._mutated.values():
+            if not _of_frame(tracker.source):
+                yield tracker
+        for tracker, written in self._attributes.values():
+            if tracker.source is not None and not _of_frame(tracker.source):
+                yield from (value for value in written.values() if value is not MISSING)
+        for _, _, written in self._globals.values():
+            yield from (value for value in written.values() if value is not MISSING)
+        for call in self.calls:
+            yield from (*call.args, *call.kwargs.values())
 
     # -- replay
     def has_changes(self) -> bool:
@@ -237,3 +262,21 @@ class SideEffects:
     def _prepare_globals(self, cg: Codegen, space: dict[str, Any], source: Source, written: dict[str, Any]) -> Any:
         held = {name: value if value is MISSING else cg.hold(value) for name, value in written.items()}
         return lambda: cg.replay_globals((space, source), held)
+
+
+def _of_frame(source: Source | None) -> bool:
+    """Whether a path starts from the frame's arguments."""
+    return source is not None and (isinstance(source, LocalSource) or any(map(_of_frame, source.parents())))
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """What a real object has in its dict or slot of that name; None if there is nothing."""
+    own = instance_dict(value)
+    if own is not None and name in own:
+        return own[name]
+    for cls in type(value).__mro__:
+        slot = cls.__dict__.get(name)
+        if isinstance(slot, types.MemberDescriptorType):
+            with contextlib.suppress(AttributeError):
+                return slot.__get__(value, type(value))
+    return None

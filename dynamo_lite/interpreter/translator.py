@@ -144,6 +144,8 @@ class Translator(Protocols):
         self.exceptions: list[VariableTracker | None] = []
         self.index = 0
         self.visits = 0
+        self.evaluated = 0  # by the root and all that it calls
+        self.most = config.max_trace_instructions
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
         self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)
@@ -203,6 +205,9 @@ class Translator(Protocols):
             self._enter_instruction(instruction)
         else:
             self.output.effects.epoch += 1
+            self.root.evaluated += 1
+            if self.root.evaluated > self.root.most:
+                unsupported("trace_too_long", f"more than {self.root.most} instructions")
         try:
             handler = HANDLERS.get(instruction.opname)
             if handler is None:
@@ -210,14 +215,16 @@ class Translator(Protocols):
             target = handler(self, instruction)
         except ObservedException as error:
             self.unwind(error, instruction)
-            return
         except Unsupported as error:
             if not error.user_stack:
                 error.user_stack = self.user_stack()
             raise
         except RecursionError:
             unsupported("inline_depth", f"{self.code.co_qualname}: the evaluator's own stack is used up")
-        self.index = instruction.index + 1 if target is None else target
+        else:
+            self.index = instruction.index + 1 if target is None else target
+        if self.parent is None and self.output.effects.watch:
+            self.output.effects.watch.check(self)
 
     def _enter_instruction(self, instruction: Instruction) -> None:
         if self.break_visit == self.visits:
@@ -226,8 +233,9 @@ class Translator(Protocols):
         self._before = (list(self.stack), self.output.effects.epoch, self.output.guards.count())
         if self.break_at is not None and self.break_at(instruction.index):
             unsupported("explicit_break", f"asked for before {instruction.opname}")
-        if self.visits > config.max_trace_instructions:
-            unsupported("trace_too_long", f"more than {config.max_trace_instructions} instructions")
+        self.evaluated += 1
+        if self.evaluated > self.most:
+            unsupported("trace_too_long", f"more than {self.most} instructions")
 
     def take_back(self) -> bool:
         """Undoes the root's current instruction, which has given up, if nothing but the stack has been changed by it.

@@ -14,8 +14,6 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ..source import DictItemSource, InstanceDictSource, SlotSource, Source
 from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BINARY_METHODS, COMPARE_METHODS, missing_method
@@ -693,29 +691,6 @@ class _IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _IdentityKey) and other.value is self.value
-
-
-# C types whose instances may be let go of at any time.
-_INERT = (
-    str, bytes, int, float, complex, type(None), type(Ellipsis), type(NotImplemented), list, tuple, dict, set,
-    frozenset, range, slice, type, types.FunctionType, types.MethodType, types.BuiltinFunctionType, types.ModuleType,
-    types.CellType, torch.Tensor, torch.dtype, torch.device, torch.layout, torch.memory_format,
-)
-
-
-def end_is_felt(value: Any) -> bool:
-    """Whether the end of a value's life may do something: a finalizer of the user's, a generator's clean-up, what a
-    class in C does, such as leaving a mode of torch, or the end of weak references to it."""
-    if is_made_by_python(type(value)):
-        return hasattr(type(value), "__del__") or weakref.getweakrefcount(value) > 0
-    return not issubclass(type(value), _INERT)  # not isinstance: a weak proxy says that it is what it points to
-
-
-def has_finalizer(value: Any) -> bool:
-    """Whether the end of an object's life runs code of the user's."""
-    if isinstance(value, types.GeneratorType):
-        return True
-    return hasattr(type(value), "__del__") and is_made_by_python(type(value))
 
 
 def _content_of(value: VariableTracker) -> VariableTracker:

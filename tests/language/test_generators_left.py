@@ -50,7 +50,7 @@ def test_a_finally_is():
     want = fn(x)
     expected, said[:] = list(said), []
     assert torch.equal(dynamo_lite.compile(fn, backend="eager")(x), want)
-    assert sorted(said) == sorted(expected)  # not yet in the same order
+    assert said == expected == ["left", "after"]
 
 
 def test_so_is_a_handler_that_catches_everything():

@@ -1,0 +1,254 @@
+"""The end of an object's life, where the program feels it: a finalizer, a generator's clean-up, a weak reference that
+dies.
+
+CPython ends an object at the instruction that lets go of it last. A trace lets go of nothing: objects from outside are
+held by the frame's arguments until its code ends, and what is taken out of a container, or overwritten, is taken out
+when the changes are replayed. So each object from outside that ends with an effect, and that this frame may be the last
+to hold, is watched: the instruction after which the traced program no longer holds it runs in plain Python.
+
+Invariant: which objects are watched depends on real objects as they are while tracing; what is not watched and never
+looked at either is carried along, never let go of early.
+"""
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import io
+import itertools
+import types
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from ..exc import Unsupported
+from .base import MISSING, LazyVariable, VariableTracker
+from .classes import instance_dict, is_made_by_python
+from .functions import GeneratorVariable
+from .iterators import IteratorVariable
+from .objects import ObjectVariable
+
+# Objects that are looked at to find what ends with what holds it.
+_MOST_PARTS = 300
+
+# What nothing is felt of, and what holds nothing that would end with it.
+_ATOMS = (
+    str, bytes, int, float, complex, type(None), type(Ellipsis), type(NotImplemented), range, type, types.ModuleType,
+    types.CodeType, types.FrameType, types.TracebackType, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    torch.Tensor, torch.nn.Module, torch.Size, torch.Generator,
+)
+# Classes in C whose objects are only as alive as what they hold.
+_HOLDERS = (
+    list, tuple, dict, set, frozenset, slice, types.FunctionType, types.MethodType, types.BuiltinFunctionType,
+    types.CellType, types.MappingProxyType, enumerate, zip, map, filter, reversed, collections.deque,
+    functools.partial, BaseException,
+)
+_HOLDER_MODULES = frozenset({"builtins", "collections", "functools", "operator", "re", "datetime", "decimal", "numpy"})
+_ITERTOOLS = tuple(c for c in vars(itertools).values() if isinstance(c, type))
+SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+
+
+def ends_with_effect(value: Any) -> bool:
+    """Whether the end of the object's own life may do something: a finalizer of the user's, a generator's clean-up, the
+    end of weak references to it, what a class in C does, such as leaving a mode of torch or closing a file."""
+    cls = type(value)
+    if issubclass(cls, SUSPENDED):
+        return True
+    if is_made_by_python(cls):
+        if hasattr(cls, "__del__") or issubclass(cls, io.IOBase):
+            return True
+        return not issubclass(cls, _ATOMS) and weakref.getweakrefcount(value) > 0
+    if issubclass(cls, (*_ATOMS, *_HOLDERS, *_ITERTOOLS)):
+        return False
+    return cls.__module__.partition(".")[0] not in _HOLDER_MODULES
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What an object holds."""
+    if isinstance(value, types.FunctionType):
+        return (*(value.__closure__ or ()), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+    if issubclass(type(value), (types.BuiltinFunctionType, BaseException)):
+        own = getattr(value, "__self__", None)
+        return () if own is None else (own,)
+    return gc.get_referents(value)
+
+
+class Ending:
+    """An object that ends with an effect.
+
+    Args:
+        value: the object.
+        holders: objects from which it is reached, by id.
+    """
+
+    def __init__(self, value: Any, holders: dict[int, Any]) -> None:
+        self.value = value
+        self.holders = holders
+
+    def within(self, value: Any) -> bool:
+        """Whether a real object is this one or holds it."""
+        return value is self.value or id(value) in self.holders
+
+
+def endings_in(root: Any) -> list[Ending]:
+    """The objects that end with an effect, among those that an object holds, and itself."""
+    if issubclass(type(root), _ATOMS):
+        return []
+    known: dict[int, Any] = {id(root): root}
+    holders: dict[int, set[int]] = {id(root): set()}
+    found: list[Any] = []
+    pending = [root]
+    while pending and len(known) < _MOST_PARTS:
+        value = pending.pop()
+        if ends_with_effect(value):
+            found.append(value)
+            continue
+        for part in _parts(value):
+            if issubclass(type(part), _ATOMS):
+                continue
+            if id(part) not in known:
+                known[id(part)] = part
+                holders[id(part)] = set()
+                pending.append(part)
+            holders[id(part)].add(id(value))
+    return [Ending(value, {i: known[i] for i in _ancestors(id(value), holders)}) for value in found]
+
+
+def _ancestors(start: int, parents: dict[int, set[int]]) -> set[int]:
+    seen: set[int] = set()
+    pending = [start]
+    while pending:
+        for parent in parents[pending.pop()]:
+            if parent not in seen:
+                seen.add(parent)
+                pending.append(parent)
+    return seen
+
+
+class Watch:
+    """The endings that a captured frame may bring about."""
+
+    def __init__(self) -> None:
+        self._endings: list[Ending] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._endings)
+
+    def add(self, value: Any) -> None:
+        """Watches what would end if the frame let go of a real object."""
+        self._endings += [e for e in endings_in(value) if not any(e.value is known.value for known in self._endings)]
+
+    def check(self, tx: Any) -> None:
+        """Refuses the instruction that has just been evaluated if it let go of what is watched.
+
+        Raises:
+            Unsupported: with its visit.
+        """
+        for ending in self._endings:
+            if not self._held_openly(tx, ending) and not self._held(tx, ending):
+                text = f"{type(ending.value).__qualname__}, which ends here"
+                raise Unsupported("end_of_life", text, user_stack=tx.user_stack(), visit=tx.visits - 1)
+
+    @staticmethod
+    def _held_openly(tx: Any, ending: Ending) -> bool:
+        """Whether it lies on the stack or in a local as it came."""
+        value = ending.value
+        return any(getattr(t, "value", None) is value for t in (*tx.stack, *tx.locals.values()))
+
+    @staticmethod
+    def _held(tx: Any, ending: Ending) -> bool:
+        """Whether it is reached from what the frame, or a changed object outside of it, holds now: through trackers,
+        and through real objects that the trace has not met."""
+        effects = tx.output.effects
+        pending: list[VariableTracker] = [*frame_values(tx), *effects.outside_values()]
+        reals: list[Any] = []
+        seen: set[int] = set()
+        while pending or reals:
+            if reals:
+                real = reals.pop()
+                known = effects.tracker_of(real)
+                if real is ending.value:
+                    return True
+                if known is not None:
+                    pending.append(known)
+                elif id(real) in ending.holders and id(real) not in seen:
+                    seen.add(id(real))
+                    reals += _parts(real)
+                continue
+            tracker = pending.pop()
+            if isinstance(tracker, LazyVariable):
+                reals.append(tracker.value)
+                continue
+            if id(tracker) in seen:
+                continue
+            seen.add(id(tracker))
+            written = effects.attributes_of(tracker)
+            pending += (v for v in written.values() if v is not MISSING)
+            pending += parts_of(tracker)
+            real = getattr(tracker, "value", None)
+            if real is ending.value:
+                return True
+            if isinstance(tracker, ObjectVariable) and real is not None:
+                reals += _unwritten(real, written)
+            elif id(real) in ending.holders:
+                reals += _parts(real)
+        return False
+
+
+def _unwritten(value: Any, written: dict[str, Any]) -> Iterator[Any]:
+    """The attributes of a real object that the trace has not set."""
+    own = instance_dict(value) or {}
+    yield from (part for name, part in own.items() if name not in written)
+    known = {id(own), *map(id, own.values())}
+    yield from (part for part in gc.get_referents(value) if id(part) not in known)
+
+
+# ---------------------------------------------------------------- what trackers hold
+def frame_values(frame: Any) -> list[VariableTracker]:
+    """What a frame under evaluation holds."""
+    handled = (e for e in frame.exceptions if e is not None)
+    return [*frame.stack, *frame.locals.values(), *frame.cells.values(), *handled]
+
+
+def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
+    """The trackers that a tracker holds, but for its attributes."""
+    if isinstance(tracker, GeneratorVariable):
+        if tracker.finished:
+            return [tracker.returned]
+        own = frame_values(tracker.frame) if tracker.started else list(tracker.arguments.values())
+        return [tracker.function, *own, *tracker.frame.free_cells]
+    found: list[VariableTracker] = []
+    pending: list[Any] = list(vars(tracker).values())
+    while pending:
+        value = pending.pop()
+        if isinstance(value, VariableTracker):
+            found.append(value)
+        elif isinstance(value, dict):
+            pending += value.values()
+            pending += value
+        elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+            pending += value
+    return found
+
+
+def held_by(effects: Any, values: Iterable[VariableTracker]) -> dict[int, VariableTracker]:
+    """All trackers that are reached from some, these included, by id."""
+    pending = list(values)
+    seen: dict[int, VariableTracker] = {}
+    while pending:
+        tracker = pending.pop()
+        if id(tracker) not in seen:
+            seen[id(tracker)] = tracker
+            pending += parts_of(tracker)
+            pending += (v for v in effects.attributes_of(tracker).values() if v is not MISSING)
+    return seen
+
+
+def may_be_finalized(tracker: VariableTracker) -> bool:
+    """Whether plain Python that gets hold of what was made in the trace can make its end felt: begin a generator, or
+    hang a callback on an object."""
+    if isinstance(tracker, (GeneratorVariable, IteratorVariable)):
+        return True
+    return isinstance(tracker, ObjectVariable) and tracker.source is None and tracker.exception is None
