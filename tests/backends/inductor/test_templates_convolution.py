@@ -83,8 +83,9 @@ def test_convolutions(name):
 
 
 @pytest.mark.parametrize("simd", ["avx2", "scalar"])
-@pytest.mark.parametrize("name", ["3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1",
-                                  "7x7 results", "19 results, 1x1", "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones"])
+@pytest.mark.parametrize("name", [
+    "3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1", "7x7 results",
+    "19 results, 1x1", "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones"])
 def test_narrower_vectors(name, simd):
     with dynamo_lite.config.patch(cpp_simd=simd):
         check(*CONVOLUTIONS[name])
