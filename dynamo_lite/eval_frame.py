@@ -12,7 +12,6 @@ import functools
 import gc
 import importlib
 import inspect
-import itertools
 import traceback
 import types
 import weakref
@@ -21,12 +20,10 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
-from torch.nn.parameter import is_lazy
 
-from . import _eval_frame, changed_values, config, convert_frame, exc, frame_policy, log, trace_rules
+from . import _eval_frame, callers, changed_values, config, convert_frame, exc, frame_policy, log, trace_rules
 from .backends import lookup_backend
 from .bytecode.code_map import CodeMap
-from .polyfills import call_module
 from .source import AttrSource, Source
 from .trace_rules import Decision, Rule
 from .variables.base import VariableTracker, realized, unsupported, wraps_type
@@ -120,11 +117,15 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool =
         if whole:
             return functools.wraps(model)(_refusal(code))
         frame_policy.note_skipped(code, "a generator or coroutine, whose frame its caller suspends and resumes")
+    original = model
+    if isinstance(model, types.MethodType):
+        model = callers.own_method(model)
+        code = code_of(model)
     compiled = _eval_frame.CompiledFunction(model, hook)
     if hook is not None and code is not None and hook.roots is not None:
         hook.roots.set(code, True)
     with contextlib.suppress(AttributeError):
-        functools.update_wrapper(compiled, model)
+        functools.update_wrapper(compiled, original)
     return compiled
 
 
@@ -261,7 +262,7 @@ class CompiledModule(torch.nn.Module):
     def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
         # nn.Module.__init__ would make tables of its own; this module's tables are the original's.
         object.__setattr__(self, "_orig_mod", module)
-        caller = _caller_of(module)
+        caller = callers.caller_of(module)
         if hook.roots is not None:
             hook.roots.set(caller.__code__, True)
         object.__setattr__(self, "_compiled_call", _eval_frame.CompiledFunction(types.MethodType(caller, module), hook))
@@ -308,22 +309,6 @@ class CompiledModule(torch.nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._hook)
-
-
-# Modules of the same structure share a frame, and with it what is compiled for them; others must not share its limit.
-_callers: weakref.WeakValueDictionary[Any, types.FunctionType] = weakref.WeakValueDictionary()
-
-
-def _caller_of(module: torch.nn.Module) -> types.FunctionType:
-    """The function whose frame is the module's call."""
-    structure = tuple((name, type(part)) for name, part in module.named_modules())
-    tensors = itertools.chain(module.named_parameters(), module.named_buffers())
-    key = (structure, tuple((name, tuple(t.shape), t.dtype) for name, t in tensors if not is_lazy(t)))
-    known = _callers.get(key)
-    if known is None:
-        code = call_module.__code__.replace()
-        known = _callers[key] = types.FunctionType(code, call_module.__globals__, call_module.__name__)
-    return known
 
 
 _own = object.__getattribute__

@@ -7,6 +7,7 @@ import torch
 import torch.nn as nn
 
 import dynamo_lite
+from dynamo_lite import log
 
 
 class Counter:
@@ -243,6 +244,36 @@ def test_many_modules_do_not_share_a_limit():
     for module in modules:
         assert dynamo_lite.compile(module, backend="counted_modules")(torch.ones(2)).tolist() == [1, 1]
     assert len(counter.graphs) == 12
+
+
+def test_methods_of_many_modules_and_optimizers_do_not_share_a_limit():
+    counter = Counter()
+    dynamo_lite.register_backend(counter, name="counted_methods")
+    for n in range(10):
+        layer = nn.Linear(3, n + 1)
+        expected = layer(torch.ones(2, 3))
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+        layer.forward = dynamo_lite.compile(layer.forward, backend="counted_methods")
+        assert layer.forward.__name__ == "forward" and layer.forward.__doc__ == nn.Linear.forward.__doc__
+        result = layer(torch.ones(2, 3))
+        assert torch.equal(result, expected)
+        result.sum().backward()
+        bias = layer.bias.detach().clone()
+        dynamo_lite.compile(optimizer.step, backend="counted_methods")()
+        assert torch.equal(layer.bias, bias - 0.5 * layer.bias.grad)
+    assert len(counter.graphs) == 20 and log.counters().get("recompiles", 0) == 0
+
+
+def test_methods_of_equal_modules_share_an_artifact():
+    counter = Counter()
+    dynamo_lite.register_backend(counter, name="counted_equal_methods")
+    for _ in range(10):
+        layer = nn.Linear(3, 3)
+        method = dynamo_lite.compile(layer.forward, backend="counted_equal_methods")
+        again = dynamo_lite.compile(method, backend="counted_equal_methods")
+        x = torch.randn(2, 3)
+        assert torch.allclose(method(x), layer(x)) and torch.allclose(again(x), layer(x))
+    assert len(counter.graphs) == 1
 
 
 def test_layers_compiled_one_by_one_share_an_artifact():

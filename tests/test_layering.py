@@ -24,6 +24,7 @@ LAYERS = [
     "changed_values",
     "frame_policy",
     "polyfills",
+    "callers",
     "variables",
     "side_effects",
     "output_graph",
