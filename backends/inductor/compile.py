@@ -194,7 +194,7 @@ def _raises_before_writes(program: Program) -> bool:
     writes = [n for n, step in enumerate(program.steps) if not inputs.isdisjoint(step_writes(step))]
     calls = [n for n, step in enumerate(program.steps)
              if isinstance(step, ExternCall) or isinstance(step, KernelCall) and step.faults]
-    return not writes or not calls or max(calls) < min(writes)
+    return not writes or not calls or max(calls) <= min(writes)
 
 
 def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]]:

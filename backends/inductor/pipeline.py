@@ -114,6 +114,7 @@ def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str) -> prog.KernelCall
         origin=origin,
         inplace=kernel.inplace,
         faults=kernel.faults(),
+        checks_first=any(stage.check for stage in kernel.stages),
     )
 
 

@@ -61,6 +61,7 @@ class KernelCall:
         work: roughly how many element operations the call does; decides whether the GIL is released.
         origin: the operations that the kernel computes, for comments and reports, such as ``"layer_norm, gelu"``.
         faults: whether the last argument is where the call reports an index out of bounds.
+        checks_first: whether it does so before it writes anything else.
         inplace: pairs ``(output, input)``: the output may take over the input's memory if the input dies here, as every
             element of the input is read by the same iteration that writes the output's element, and no other does.
     """
@@ -73,6 +74,7 @@ class KernelCall:
     origin: str = ""
     inplace: tuple[tuple[str, str], ...] = ()
     faults: bool = False
+    checks_first: bool = False
 
 
 @dataclasses.dataclass(slots=True)

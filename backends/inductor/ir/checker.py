@@ -39,6 +39,9 @@ def _check_nest(nest: LoopNest) -> None:
         nest.buffer.dtype is (torch.int64 if positions else nest.value.dtype), "the value's dtype is not the buffer's"
     )
     check_nodes(walk((nest.value,)), dims)
+    _require((nest.value.op == "update") == (nest.update is not None), "an update of nothing, or none of something")
+    if nest.update is not None:
+        check_nodes(walk((nest.update.value,)), set(nest.update.dims))
 
 
 def check_nodes(nodes: Iterable[Node], variables: Set[ix.Var]) -> None:

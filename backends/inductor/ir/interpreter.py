@@ -24,6 +24,11 @@ def run_nests(nests: Iterable[LoopNest], memory: Memory) -> None:
 
 
 def run_nest(nest: LoopNest, memory: Memory) -> None:
+    if nest.update is not None:
+        before = LoopNest(nest.buffer, nest.update.dims, nest.update.value, nest.update.index)
+        run_nest(before, memory)
+        run_update(nest.value, nest.dims, memory[nest.buffer.name], memory)
+        return
     places = iteration_space(nest.dims)
     shape = [_int(v.size) for v in nest.dims]
     value = evaluate(nest.value, places, memory).expand(shape)
@@ -40,6 +45,21 @@ def run_nest(nest: LoopNest, memory: Memory) -> None:
         extent = 1 + sum((_int(n) - 1) * _int(s) for n, s in zip(nest.buffer.size, nest.buffer.stride))
         memory[name] = torch.zeros(max(extent, 0), dtype=nest.buffer.dtype)
     memory[name][index.reshape(-1)] = value.reshape(-1).to(nest.buffer.dtype)
+
+
+def run_update(node: Node, dims: tuple[ix.Var, ...], target: torch.Tensor, memory: Memory) -> None:
+    """What an "update" node does to a buffer, iteration by iteration."""
+    places = iteration_space(dims)
+    shape = [_int(v.size) for v in dims]
+    index, mode = node.attr
+    value = evaluate(node.args[0], places, memory).expand(shape).reshape(-1)
+
+    def indirect(inner: Node) -> torch.Tensor:
+        return evaluate(inner, places, memory)
+
+    at = torch.as_tensor(ix.evaluate(index, places, indirect)).expand(shape).reshape(-1)
+    for k, i in enumerate(at.tolist()):
+        target[i] = value[k] if mode == "set" else target[i] + value[k]
 
 
 def iteration_space(dims: tuple[ix.Var, ...]) -> dict[ix.Atom, torch.Tensor]:

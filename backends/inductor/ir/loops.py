@@ -34,6 +34,16 @@ class Buffer:
 
 
 @dataclasses.dataclass(slots=True)
+class Update:
+    """What a buffer holds before the nest writes into parts of it, some of them maybe twice: ``value`` for every
+    iteration of ``dims``."""
+
+    dims: tuple[ix.Var, ...]
+    value: Node
+    index: ix.Index
+
+
+@dataclasses.dataclass(slots=True)
 class LoopNest:
     """See the module's docstring.
 
@@ -42,6 +52,8 @@ class LoopNest:
         position: for argmax and argmin, the number of an iteration over the reduced dimensions.
         origin: the operations it computes and the user's lines, for comments.
         contraction: for a sum of products that is worth a template, what the template needs to know.
+        update: for a nest that writes into a buffer here and there, in the order of its loops. Its value is an "update"
+            node, which says where, and ``index`` is 0.
     """
 
     buffer: Buffer
@@ -53,6 +65,7 @@ class LoopNest:
     position: ix.Index = 0
     origin: tuple[str, ...] = ()
     contraction: Contraction | None = None
+    update: Update | None = None
 
     @property
     def kept(self) -> tuple[ix.Var, ...]:
@@ -63,4 +76,8 @@ class LoopNest:
         from_nodes = [f"    {n}" for n in walk((self.value,))]
         loops = ", ".join(f"{v}{'*' if v in self.reduced else ''}<{v.size}" for v in self.dims)
         what = f"{self.kind}(n{self.value.id})" if self.kind else f"n{self.value.id}"
-        return "\n".join([f"for {loops}:", *from_nodes, f"    {self.buffer.name}[{self.index}] = {what}"])
+        before = [] if self.update is None else [
+            f"for {', '.join(f'{v}<{v.size}' for v in self.update.dims)}:",
+            *(f"    {n}" for n in walk((self.update.value,))),
+            f"    {self.buffer.name}[{self.update.index}] = n{self.update.value.id}"]
+        return "\n".join([*before, f"for {loops}:", *from_nodes, f"    {self.buffer.name}[{self.index}] = {what}"])

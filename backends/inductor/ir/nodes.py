@@ -114,6 +114,13 @@ class Builder:
         attr = (size, wraps, fault)
         return self._node("bounded", torch.int64, (value,), attr, attr)
 
+    def update(self, value: Node, index: ix.Index, mode: str) -> Node:
+        """What the nest of an ``Update`` stores: ``value``, at a place that may come from memory, instead of what is
+        there ("set") or added to it ("add")."""
+        inner = dict.fromkeys(a.node for a in ix.atoms_of(index) if isinstance(a, ix.Indirect))
+        attr = (index, mode)
+        return self._node("update", value.dtype, (value, *inner), attr, attr, frozenset(ix.free_vars(index)))
+
     def acc(self, name: str, dtype: torch.dtype, vars: frozenset[ix.Var]) -> Node:
         return self._node("acc", dtype, (), name, (name, vars), vars)
 
@@ -196,6 +203,9 @@ class Builder:
                 done[node.id] = self.load(node.attr[0], ix.substitute(node.attr[1], mapping, moved), node.dtype)
             elif node.op == "index":
                 done[node.id] = self.index(ix.substitute(node.attr, mapping, moved), node.dtype)
+            elif node.op == "update":
+                place = ix.substitute(node.attr[0], mapping, moved)
+                done[node.id] = self.update(done[node.args[0].id], place, node.attr[1])
             elif node.op == "inside":
                 done[node.id] = self.inside(ix.substitute(node.attr[0], mapping), *node.attr[1:])
             else:

@@ -117,9 +117,9 @@ _op("lgamma", 1, FLOAT, torch.lgamma, cost=DEAR)
 for _name in ("pow", "atan2", "fmod", "hypot", "copysign", "nextafter"):
     _op(_name, 2, FLOAT, getattr(torch, _name), cost=CHEAP if _name == "copysign" else DEAR)
 
-# What is no function of its operands' values alone. These but the last two are leaves.
+# What is no function of its operands' values alone. These but the last three are leaves.
 LEAVES = frozenset({"load", "const", "index", "inside", "acc"})
-SPECIAL = LEAVES | {"cast", "bounded"}
+SPECIAL = LEAVES | {"cast", "bounded", "update"}
 
 # ---------------------------------------------------------------- reductions
 REDUCTIONS: dict[str, Callable[..., Any]] = {

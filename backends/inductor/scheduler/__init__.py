@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contract
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
 from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.scheduler.update import update_kernel
 
 __all__ = ["Kernel", "Schedule", "schedule"]
 
@@ -44,6 +45,9 @@ def schedule(lowered: LoweredGraph) -> Schedule:
             steps.append(group.operation)
         elif not needed[group.number].isdisjoint(group.writes()):
             nests += len(group.members)
+            if group.members[0].nest.update is not None:
+                steps.append(update_kernel(lowered.builder, group.members[0].nest, lowered.buffers))
+                continue
             kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers)
             if group.contraction is not None:
                 steps.append(arrange_contraction(lowered.builder, kernel, group, lowered.buffers))

@@ -13,7 +13,7 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.checker import MalformedIR, check_nodes
-from dynamo_lite.backends.inductor.ir.interpreter import Memory, evaluate, iteration_space, reduce
+from dynamo_lite.backends.inductor.ir.interpreter import Memory, evaluate, iteration_space, reduce, run_update
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
@@ -43,6 +43,8 @@ def _check(kernel: Kernel) -> None:
                 _require(name in kernel.buffers or name in kernel.scratch, f"{name} is no buffer of the kernel")
                 _require(name not in kernel.scratch or name in filled, f"{name} is read before it is written")
         for s in stage.statements:
+            if stage.check:
+                continue
             if isinstance(s, Accumulate):
                 made.add(s.acc)
                 continue
@@ -76,6 +78,13 @@ def run_kernel(kernel: Kernel, memory: Memory) -> None:
 def _run_stage(
     stage: Stage, place: dict[ix.Atom, torch.Tensor], memory: Memory, accs: dict[str, torch.Tensor]
 ) -> None:
+    if stage.check:
+        return
+    if stage.ordered:
+        for s in stage.statements:
+            assert isinstance(s, Store) and not place
+            run_update(s.value, stage.inner, memory[s.buffer], memory)
+        return
     places = {**{v: at.reshape([1] * len(stage.inner)) for v, at in place.items()}, **iteration_space(stage.inner)}
     shape = [_int(v.size) for v in stage.inner]
     # Of one stage everything is read before anything is written: a loop's iterations are independent.

@@ -87,7 +87,8 @@ class Fuser:
                 other.ancestors |= group.ancestors
 
     def _place(self, member: Member) -> None:
-        candidates = () if member.nest.contraction is not None else self._candidates(member)
+        alone = member.nest.contraction is not None or member.nest.update is not None
+        candidates = () if alone else self._candidates(member)
         group = next((g for g in candidates if self._join(g, member)), None)
         if group is None:
             group = self._new_group()
@@ -106,7 +107,7 @@ class Fuser:
         producers = [self._writer[name] for name in member.reads if name in self._writer]
         siblings = [g for name in member.reads for g in self._readers.get(name, ())[-MAX_SIBLINGS:]]
         for group in [*sorted(producers, key=lambda g: -g.number), *sorted(siblings, key=lambda g: -g.number)]:
-            if group.operation is None and group.number not in seen:
+            if group.operation is None and group.number not in seen and group.members[0].nest.update is None:
                 seen.add(group.number)
                 yield group
 

@@ -48,11 +48,21 @@ Statement = Union[Store, Accumulate]
 class Stage:
     """Loops and what they do. If ``tiled``, the last two loops go together over square tiles: some loads are contiguous
     along
-    the last but one, and are transposed in registers."""
+    the last but one, and are transposed in registers.
+
+    A stage that is ``ordered`` writes into parts of a buffer, maybe at one place twice; threads share its last loop if
+    that leads to different places (``free``), and nothing otherwise. One that is ``scalar`` has no vector loop. A
+    ``check`` only computes, so that an index out of bounds is known before anything is written: the kernel ends there
+    if it is. One with a pair ``unless_same`` copies, which is for nothing where the two buffers are one."""
 
     inner: tuple[ix.Var, ...]
     statements: list[Statement]
     tiled: bool = False
+    ordered: bool = False
+    free: bool = False
+    scalar: bool = False
+    check: bool = False
+    unless_same: tuple[str, str] | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -111,7 +121,7 @@ class Kernel:
         """The vector loop's variable while a stage runs."""
         if self.vector_outer:
             return self.outer[-1]
-        return stage.inner[-1] if stage.inner else None
+        return stage.inner[-1] if stage.inner and not stage.scalar else None
 
     def faults(self) -> bool:
         """Whether the kernel may report an index out of bounds."""
@@ -129,7 +139,7 @@ class Kernel:
                 used.append(n.attr[1])
             elif n.op == "index":
                 used.append(n.attr)
-            elif n.op == "bounded":
+            elif n.op in ("bounded", "update"):
                 used.append(n.attr[0])
         return tuple(sorted({a.name for x in used for a in ix.atoms_of(x) if isinstance(a, ix.Sym)}))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from dynamo_lite.backends.inductor.codegen.cpp.expressions import VALUE, const_text, index_text, operation_text
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import ROUND, VALUE, const_text, index_text, operation_text
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
@@ -101,7 +101,7 @@ class Body:
     def _emit(self, stage: Stage, changing: frozenset[ix.Var]) -> None:
         """Emits what the stage needs and what ``changing``, the variables of loops further in, don't change."""
         for n in walk([s.value for s in stage.statements]):
-            if n not in self.emitted and n.op not in ("const", "acc") and changing.isdisjoint(n.vars):
+            if n not in self.emitted and n.op not in ("const", "acc", "update") and changing.isdisjoint(n.vars):
                 self._emit_node(n)
 
     def _emit_node(self, n: Node) -> None:
@@ -201,6 +201,11 @@ class Body:
             self._twins(lambda: self._store_one(s))
 
     def _store_one(self, s: Store) -> None:
+        if not s.buffer:
+            return  # a check
+        if s.value.op == "update":
+            self._update(s.buffer, s.value)
+            return
         p = self._pointer(s.buffer)
         v = self._v
         if self.vector_outer and s.buffer in self.kernel.scratch:
@@ -214,3 +219,28 @@ class Body:
             self.line(f"store<L>({p} + {self._scalar_index(s.index)}, {value}, m{self._twin});")
         else:
             self.line(f"store_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(s.index)});")
+
+    def _update(self, buffer: str, n: Node) -> None:
+        """Writes, or adds to, what is at a place that may come from memory."""
+        p, (index, mode), v = self._pointer(buffer), n.attr, self._v
+        add = mode == "add"
+        value = self._as(n.args[0], v is not None)
+        if v is None:
+            place = f"{p} + {self._scalar_index(index)}"
+            self.line(f"store1({place}, {self._sum(n, f'load1({place})', value) if add else value});")
+        elif self._plain(index, v):
+            place, m = f"{p} + {self._scalar_index(index)}", f"m{self._twin}"
+            value = self._sum(n, f"load<L>({place}, {m})", value) if add else value
+            self.line(f"store<L>({place}, {value}, {m});")
+        elif add:
+            total = f"[](auto a, auto b) {{ return {self._sum(n, 'a', 'b')}; }}"
+            self.line(f"update_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(index)}, {total});")
+        else:
+            self.line(f"store_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(index)});")
+
+    @staticmethod
+    def _sum(n: Node, a: str, b: str) -> str:
+        """Rounded to what the buffer's type can hold."""
+        if n.dtype in ROUND:
+            return f"{ROUND[n.dtype]}({a} + {b})"
+        return f"decltype({a})({a} + {b})"

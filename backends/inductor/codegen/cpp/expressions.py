@@ -27,6 +27,9 @@ STORAGE = {
 # The type in a register.
 VALUE = {**STORAGE, torch.bfloat16: "float", torch.float16: "float", torch.bool: "bool"}
 
+# Rounds a value to what its type in memory holds.
+ROUND = {torch.bfloat16: "round_bf16", torch.float16: "round_f16"}
+
 _INFIX = {
     "add": "+",
     "sub": "-",
@@ -130,8 +133,4 @@ def _cast_text(source: torch.dtype, dtype: torch.dtype, x: str) -> str:
         return f"{x} != 0"
     if VALUE[source] != VALUE[dtype]:
         x = f"to<{VALUE[dtype]}>({x})"
-    if dtype is torch.bfloat16:
-        return f"round_bf16({x})"
-    if dtype is torch.float16:
-        return f"round_f16({x})"
-    return x
+    return f"{ROUND[dtype]}({x})" if dtype in ROUND else x

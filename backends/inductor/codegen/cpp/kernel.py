@@ -80,7 +80,7 @@ class CppKernel(Body):
         """What depends on no loop and no reduction, before all loops."""
         fixed: dict[int, bool] = {}
         for n in self.nodes:
-            fixed[n.id] = not n.vars and n.op != "acc" and all(fixed[a.id] for a in n.args)
+            fixed[n.id] = not n.vars and n.op not in ("acc", "update") and all(fixed[a.id] for a in n.args)
             if fixed[n.id] and n.op != "const":
                 self._emit_node(n)
 
@@ -180,6 +180,10 @@ class CppKernel(Body):
             size = index_text(ix.product(buffer.size), {})
             self.line(f"alignas(64) {STORAGE[buffer.dtype]} {self._pointer(name)}[{size}{lanes}];")
         for stage in self.kernel.stages:
+            before = self.scope()
+            if stage.unless_same is not None:
+                first, second = map(self._pointer, stage.unless_same)
+                self.open(f"if ((const void*){first} != (const void*){second})")
             if stage.tiled:
                 self._tiled_stage(stage, parallel_inner)
             elif stage.inner:
@@ -189,6 +193,11 @@ class CppKernel(Body):
                 for s in stage.statements:
                     assert isinstance(s, Store)
                     self._store(s)
+            if stage.unless_same is not None:
+                self.close()
+                self.emitted = before
+            if stage.check:
+                self.line("if (*fault) return;")
         self.emitted = kept
 
     def _tiled_stage(self, stage: Stage, parallel: bool) -> None:
@@ -232,7 +241,12 @@ class CppKernel(Body):
         self.emitted = outside
 
     def _loop_stage(self, stage: Stage, parallel: bool) -> None:
+        outside = self.scope()
         self._emit(stage, frozenset(stage.inner))
+        if stage.ordered or stage.check:
+            self._ordered_stage(stage, parallel)
+            self.emitted = outside
+            return
         outside = self.scope()
         along = not self.vector_outer
         accumulators = self._accumulators(stage, along)
@@ -245,6 +259,28 @@ class CppKernel(Body):
             for n in self.nodes:
                 if n.op == "acc" and n.attr == a.statement.acc:
                     self.emitted[n] = Emitted(a.result, self.vector_outer)
+
+    def _ordered_stage(self, stage: Stage, parallel: bool) -> None:
+        """Iterations in their order; threads share the last loop where that keeps it."""
+        if not parallel or not stage.free:
+            self._ordered_loops(stage, stage.inner, "0", self._size(stage.inner[-1]))
+            return
+        self.open_threads(self._size(stage.inner[-1]), "L", "&")
+        self._ordered_loops(stage, stage.inner, "begin", "end")
+        self.close("});")
+
+    def _ordered_loops(self, stage: Stage, loops: tuple[ix.Var, ...], begin: str, end: str) -> None:
+        v, rest = loops[0], loops[1:]
+        if not rest:
+            self._last_loop(stage, v, [], not stage.scalar, begin, end)
+            return
+        name = self._name(v)
+        self.open(f"for (i64 {name} = 0; {name} < {self._size(v)}; ++{name})")
+        before = self.scope()
+        self._emit(stage, frozenset(rest))
+        self._ordered_loops(stage, rest, begin, end)
+        self.emitted = before
+        self.close()
 
     def _accumulators(self, stage: Stage, along: bool) -> list[Accumulator]:
         statements = [s for s in stage.statements if isinstance(s, Accumulate)]

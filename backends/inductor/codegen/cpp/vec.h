@@ -246,6 +246,12 @@ template <int L, class V, class F, class M> INLINE void store_lanes(b8* p, V v, 
     for (int k = 0; k < L; ++k)
         if (k < n) store1(p + at(k), v[k] != 0);
 }
+// Lane by lane, so that lanes that hit the same element do so one after the other.
+template <int L, class T, class V, class F, class S, class M> INLINE void update_lanes(T* p, V v, M m, F at, S sum) {
+    const int n = alive(m, L);
+    for (int k = 0; k < L; ++k)
+        if (k < n) store1(p + at(k), (elem<V>)sum(load1(p + at(k)), v[k]));
+}
 template <class T, int L, class F> INLINE vec<T, L> index_lanes(F at) {
     vec<T, L> v;
     for (int k = 0; k < L; ++k) v[k] = (T)at(k);

@@ -43,7 +43,9 @@ def written_in_place(program: Program) -> Program:
     for copy in copies:
         source, target = copy.src, copy.dst
         at = made_by.get(source, -1)
-        if (at <= last_call or source in renamed or source in program.inputs or source in program.outputs
+        if at < last_call or at == last_call and not _checks_first(program.steps[at]):
+            continue
+        if (source in renamed or source in program.inputs or source in program.outputs
                 or source in several_names or writes[target] > 1 or not _same_layout(program, source, target)):
             continue
         kernel = program.steps[at]
@@ -58,6 +60,11 @@ def written_in_place(program: Program) -> Program:
     steps = [_renamed(step, renamed) for step in program.steps if not any(step is copy for copy in done)]
     buffers = {name: spec for name, spec in program.buffers.items() if name not in renamed}
     return dataclasses.replace(program, steps=steps, buffers=buffers)
+
+
+def _checks_first(step: Step) -> bool:
+    """Whether what may be wrong is found before anything is written."""
+    return isinstance(step, KernelCall) and step.checks_first
 
 
 def _same_layout(program: Program, a: str, b: str) -> bool:

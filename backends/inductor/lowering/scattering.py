@@ -1,0 +1,239 @@
+"""Writes into parts of a tensor: scatter and its like, index_put, index_add, gradients that add up by index, and writes
+through views.
+
+Each is a nest with an ``Update`` (``ir.loops``): the tensor as it was, then writes in the order in which eager makes
+them, so that sums have eager's roundings. Indices are all looked at before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import LoopNest, Update
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.creation import filled
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.indexing import INDEX_DTYPES, indexed_places, place_of
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import (
+    Number,
+    TensorValue,
+    dim_var,
+    expanded,
+    is_size,
+    loop_vars,
+    reindexed,
+    shape_vars,
+)
+from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
+
+aten = torch.ops.aten
+
+
+def _fixed(*values: TensorValue) -> bool:
+    return all(isinstance(n, int) and n for x in values for n in x.shape)
+
+
+def written(
+    g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], places: Sequence[ix.Index], value: Node, add: bool
+) -> TensorValue:
+    """``x`` with ``value`` written to (or added to what is at) ``places``, for each index into ``shape`` in order."""
+    stride = g.wanted_stride(x.shape) or ix.contiguous_strides(x.shape)
+    buffer = g.new_buffer(x.shape, stride, x.dtype, x.device)
+    variables = shape_vars(x.shape)
+    before = Update(loop_vars(variables), x.node, buffer.load_index(variables))
+    node = g.ops.update(g.ops.cast(value, x.dtype), ix.dot(places, stride), "add" if add else "set")
+    g.emit(LoopNest(buffer, loop_vars(shape_vars(shape)), node, 0, origin=g.origin, update=before))
+    return TensorValue(x.shape, x.dtype, g.ops.load(buffer.name, before.index, x.dtype), stride, x.device)
+
+
+def _can_add(x: TensorValue) -> bool:
+    """Eager adds 16-bit floats in float32 in some of its loops, and in others not."""
+    return x.dtype is not torch.bool and x.dtype not in HALF
+
+
+# ---------------------------------------------------------------- along one dimension
+def _scatter(g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, src: Any, add: bool) -> Any:
+    if not x.ndim or index.ndim != x.ndim or not _fixed(x, index) or index.dtype is not torch.int64:
+        return NotImplemented
+    dim = wrap(dim, x.ndim)
+    size = x.shape[dim]
+    if size == 1 or add and not _can_add(x):
+        return NotImplemented
+    places = list(shape_vars(index.shape))
+    if isinstance(src, TensorValue):
+        if src.dtype is not x.dtype or not _fixed(src):
+            return NotImplemented
+        value = reindexed(g.ops, src, places)
+    else:
+        value = g.ops.const(src, x.dtype)
+    message = f"index {{}} is out of bounds for dimension {dim} with size {size}"
+    places[dim] = place_of(g, index.node, size, False, RuntimeError, message)
+    return written(g, x, index.shape, places, value, add)
+
+
+@register_lowering(aten.scatter.src)
+def scatter(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> Any:
+    return _scatter(g, self, dim, index, src, False)
+
+
+@register_lowering(aten.scatter.value)
+def scatter_value(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, value: Number) -> Any:
+    return _scatter(g, self, dim, index, value, False)
+
+
+@register_lowering(aten.scatter_add.default)
+def scatter_add(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> Any:
+    return _scatter(g, self, dim, index, src, True)
+
+
+def _by_slices(
+    g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, source: TensorValue | Number, add: bool,
+    wraps: bool, error: type[Exception], message: str,
+) -> Any:
+    """Writes whole slices: slice ``k`` of the source to where element ``k`` of the index says."""
+    if not x.ndim or index.ndim > 1 or not _fixed(x, index) or index.dtype is not torch.int64:
+        return NotImplemented
+    dim = wrap(dim, x.ndim)
+    size = x.shape[dim]
+    if size == 1 or add and not _can_add(x):
+        return NotImplemented
+    flat = reshaped(g, index, (1,)) if not index.ndim else index
+    shape = (*x.shape[:dim], flat.shape[0], *x.shape[dim + 1 :])
+    places = list(shape_vars(shape))
+    if isinstance(source, TensorValue):
+        if source.dtype is not x.dtype or source.shape != shape:
+            return NotImplemented
+        value = source.node
+    else:
+        value = g.ops.const(source, x.dtype)
+    node = reindexed(g.ops, flat, (places[dim],))
+    places[dim] = place_of(g, node, size, wraps, error, message.format("{}", dim=dim, size=size))
+    return written(g, x, shape, places, value, add)
+
+
+@register_lowering(aten.index_copy.default)
+def index_copy(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, source: TensorValue) -> Any:
+    message = "index_copy_(): index {} is out of bounds for dimension {dim} with size {size}"
+    return _by_slices(g, self, dim, index, source, False, False, IndexError, message)
+
+
+@register_lowering(aten.index_add.default)
+def index_add(
+    g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, source: TensorValue, alpha: Number = 1
+) -> Any:
+    if alpha != 1 or self.ndim < 2:
+        return NotImplemented
+    message = "index {} is out of bounds for dimension {dim} with size {size}"
+    return _by_slices(g, self, dim, index, source, True, False, RuntimeError, message)
+
+
+@register_lowering(aten.index_fill.int_Scalar)
+def index_fill(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, value: Number) -> Any:
+    message = "index {} is out of bounds for dimension {dim} with size {size}"
+    return _by_slices(g, self, dim, index, value, False, True, IndexError, message)
+
+
+# ---------------------------------------------------------------- by tensors of indices
+@register_lowering(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put(
+    g: GraphLowering,
+    self: TensorValue,
+    indices: Sequence[TensorValue | None],
+    values: TensorValue,
+    accumulate: bool = False,
+) -> Any:
+    if values.dtype is not self.dtype or not self.ndim:
+        return NotImplemented
+    masked = _masked(g, self, indices, values) if not accumulate else None
+    if masked is not None:
+        return masked
+    if not _fixed(self, values, *(t for t in indices if t is not None)) or accumulate and not _can_add(self):
+        return NotImplemented
+    found = indexed_places(g, self, indices)
+    if found is None:
+        return NotImplemented
+    shape, places = found
+    if len(values.shape) > len(shape):
+        return NotImplemented
+    return written(g, self, shape, places, expanded(g.ops, values, shape), accumulate)
+
+
+def _masked(
+    g: GraphLowering, x: TensorValue, indices: Sequence[TensorValue | None], values: TensorValue
+) -> TensorValue | None:
+    """One value wherever a mask over the first dimensions is true."""
+    mask = indices[0] if len(indices) == 1 else None
+    if mask is None or mask.dtype is not torch.bool or not mask.ndim or not is_size(values.numel, 1):
+        return None
+    if mask.shape != x.shape[: mask.ndim]:
+        return None
+    condition = reindexed(g.ops, mask, [dim_var(d, n) for d, n in enumerate(mask.shape)])
+    return TensorValue(x.shape, x.dtype, g.ops.op("where", condition, values.node, x.node), device=x.device)
+
+
+# ---------------------------------------------------------------- gradients
+@register_lowering(aten.embedding_dense_backward.default)
+def embedding_backward(
+    g: GraphLowering,
+    grad_output: TensorValue,
+    indices: TensorValue,
+    num_weights: int,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> Any:
+    """As eager, skips indices that are out of range. Adding zero to row 0 instead changes nothing: no sum is -0."""
+    if scale_grad_by_freq or grad_output.dtype in HALF or indices.dtype not in INDEX_DTYPES:
+        return NotImplemented
+    if not _fixed(grad_output, indices):
+        return NotImplemented
+    if not isinstance(num_weights, int) or num_weights < 2 or grad_output.ndim != indices.ndim + 1:
+        return NotImplemented
+    shape = grad_output.shape
+    variables = shape_vars(shape)
+    at = g.ops.cast(indices.node, torch.int64)
+
+    def number(n: int) -> Node:
+        return g.ops.const(n, torch.int64)
+
+    counts = g.ops.op("and", g.ops.op("ge", at, number(0)), g.ops.op("lt", at, number(num_weights)))
+    if padding_idx >= 0:
+        counts = g.ops.op("and", counts, g.ops.op("ne", at, number(padding_idx)))
+    place = ix.atom(ix.Indirect(g.ops.op("where", counts, at, number(0)), num_weights))
+    value = g.ops.op("where", counts, grad_output.node, g.ops.const(0, grad_output.dtype))
+    base = filled(g, (num_weights, shape[-1]), 0, grad_output.dtype)
+    return written(g, base, shape, (place, variables[-1]), value, True)
+
+
+# ---------------------------------------------------------------- through views
+@register_lowering(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    g: GraphLowering, self: TensorValue, src: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
+    if not _fixed(self, src) or src.dtype is not self.dtype:
+        return NotImplemented
+    a, b = wrap(dim1, self.ndim), wrap(dim2, self.ndim)
+    variables = shape_vars(src.shape)
+    others = iter(variables[:-1])
+    places: list[ix.Index] = []
+    for d in range(self.ndim):
+        if d == a:
+            places.append(ix.add(variables[-1], max(-offset, 0)))
+        elif d == b:
+            places.append(ix.add(variables[-1], max(offset, 0)))
+        else:
+            places.append(next(others))
+    return written(g, self, src.shape, places, src.node, False)
+
+
+@register_lowering(aten.diagonal_backward.default)
+def diagonal_backward(
+    g: GraphLowering, grad_output: TensorValue, input_sizes: Sequence[ix.Index], offset: int, dim1: int, dim2: int
+) -> Any:
+    base = filled(g, input_sizes, 0, grad_output.dtype)
+    return diagonal_scatter(g, base, grad_output, offset, dim1, dim2) if _fixed(base) else NotImplemented

@@ -1,0 +1,102 @@
+"""Kernels that write into parts of a buffer: scatters, and writes through views.
+
+First the buffer gets what it holds otherwise; then the writes happen in the order of their loops. Where the buffer may
+take over the memory of an input, every index from memory is looked at before that, and the kernel ends if one is out of
+bounds.
+
+Invariant: nothing is written to an input before all indices are known to be good.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
+
+
+def update_kernel(builder: Builder, nest: LoopNest, buffers: dict[str, Buffer]) -> Kernel:
+    """The kernel of a nest with an ``update``."""
+    assert nest.update is not None
+    name = nest.buffer.name
+    before, node = nest.update, nest.value
+    order = sorted(before.dims, key=lambda v: -_stride(before.index, v))
+    start = _renamed(builder, _merged(builder, Stage(tuple(order), [Store(name, before.index, before.value)])), "b")
+    writes = _merged(builder, Stage(nest.dims, [Store(name, 0, node)], ordered=True))
+    node = writes.statements[0].value
+    writes.free = bool(writes.inner) and _leads_apart(node, writes.inner[-1])
+    writes.scalar = bool(writes.inner) and not writes.free and ix.coefficient(node.attr[0], writes.inner[-1]) != 1
+    names = dict.fromkeys(n.attr[0] for n in walk((before.value, node)) if n.op == "load")
+    arguments = {n: buffers[n] for n in (*names, name)}
+    inplace: tuple[tuple[str, str], ...] = ()
+    source = before.value
+    if source.op == "load" and source.attr[1] == before.index and _same_memory(nest.buffer, buffers[source.attr[0]]):
+        if all(n.attr[0] != source.attr[0] for n in walk((node,)) if n.op == "load"):
+            inplace = ((name, source.attr[0]),)
+            start.unless_same = inplace[0]
+    bounded = [n for n in walk((node,)) if n.op == "bounded"] if inplace else []
+    checks = [_renamed(builder, Stage(tuple(v for v in writes.inner if any(v in n.vars for n in bounded)),
+                                      [Store("", 0, n) for n in bounded], check=True), "c")] if bounded else []
+    return Kernel((), [*checks, start, writes], False, arguments, (name,), {}, nest.origin, inplace)
+
+
+def _renamed(builder: Builder, stage: Stage, prefix: str) -> Stage:
+    """The stage with loop variables of its own: one may be the vector loop here, and not in another stage."""
+    own = {v: ix.Var(prefix + v.name, v.size) for v in stage.inner}
+    mapping = {v: ix.atom(w) for v, w in own.items()}
+    stage.inner = tuple(own.values())
+    for s in stage.statements:
+        assert isinstance(s, Store)
+        s.value, s.index = builder.substitute(s.value, mapping), ix.substitute(s.index, mapping)
+    return stage
+
+
+def _stride(index: ix.Index, v: ix.Var) -> int:
+    c = ix.coefficient(index, v)
+    return c if isinstance(c, int) else 0
+
+
+def _leads_apart(node: Node, v: ix.Var) -> bool:
+    """Whether iterations of one loop that differ in ``v`` alone write to places that do, whatever is in memory."""
+    index = node.attr[0]
+    inner = {a for a in ix.atoms_of(index) if isinstance(a, ix.Indirect)}
+    return ix.coefficient(index, v) == 1 and not any(v in a.node.vars for a in inner)
+
+
+def _merged(builder: Builder, stage: Stage) -> Stage:
+    """The stage with neighbouring loops that every index walks through as if they were one made one."""
+    statement = stage.statements[0]
+    assert isinstance(statement, Store)
+    while True:
+        indices = [statement.index]
+        for n in walk((statement.value,)):
+            if n.op == "load":
+                indices.append(n.attr[1])
+            elif n.op in ("index", "inside"):
+                indices.append(n.attr if n.op == "index" else n.attr[0])
+            elif n.op == "update":
+                indices.append(n.attr[0])
+        pair = next(((a, b) for a, b in zip(stage.inner, stage.inner[1:]) if _walked_as_one(indices, a, b)), None)
+        if pair is None:
+            return stage
+        a, b = pair
+        merged = ix.Var(f"{a.name}_{b.name}", ix.mul(a.size, b.size))
+        mapping = {a: 0, b: ix.atom(merged)}
+        statement.value = builder.substitute(statement.value, mapping)
+        statement.index = ix.substitute(statement.index, mapping)
+        stage.inner = tuple(merged if v is b else v for v in stage.inner if v is not a)
+
+
+def _walked_as_one(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
+    for index in indices:
+        ca, cb = ix.coefficient(index, a), ix.coefficient(index, b)
+        if ca is None or cb is None or ca != ix.mul(cb, b.size):
+            return False
+    return True
+
+
+def _same_memory(a: Buffer, b: Buffer) -> bool:
+    same: bool = a.dtype is b.dtype and a.size == b.size and a.stride == b.stride and b.device == torch.device("cpu")
+    return same

@@ -1,0 +1,171 @@
+"""Writes into parts of tensors: generated code against eager, duplicates, faults, and inputs written in place."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
+from dynamo_lite.backends.inductor.scheduler.checker import check_kernel
+
+aten = torch.ops.aten
+
+
+def numbers(*shape, dtype=torch.float32):
+    torch.manual_seed(sum(shape))
+    return (torch.randn(shape) * 5).to(dtype)
+
+
+def places(high, *shape, low=0):
+    torch.manual_seed(high + sum(shape))
+    return torch.randint(low, high, shape)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8])
+def test_scatter(check_many, dtype):
+    cases = []
+    for shape, index in (
+        ((9,), (30,)), ((7, 5), (40, 5)), ((7, 5), (3, 4)), ((2, 33), (2, 90)), ((3, 4, 5), (2, 4, 60)),
+    ):
+        for d in range(len(shape)):
+            size = tuple(n if k == d else min(n, shape[k]) for k, n in enumerate(index))
+            i, src = places(shape[d], *size), numbers(*size, dtype=dtype)
+            x = numbers(*shape, dtype=dtype)
+            once = torch.argsort(torch.rand(shape), d).narrow(d, 0, min(2, shape[d]))
+            cases += [
+                (f"add {shape} {d}", lambda x, i, s, d=d: x.scatter_add(d, i, s), [x, i, src]),
+                (f"sums {shape} {d}", lambda x, i, s, d=d: (x + 1).scatter_add(d, i // 2, s + s) - 1, [x, i, src]),
+                (f"set {shape} {d}", lambda x, i, s, d=d: x.scatter(d, i, s), [x, once, numbers(*shape, dtype=dtype)]),
+                (f"fill {shape} {d}", lambda x, i, d=d: x.scatter(d, i, 3), [x, i]),
+            ]
+    half = dtype in (torch.bfloat16, torch.float16)
+    check_many(cases, interpreted=dtype is torch.float32, library=["aten.scatter_add.default"] * half)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_by_slices(check_many, dtype):
+    cases = []
+    for shape in ((6, 7), (3, 6, 5), (2, 3, 40)):
+        for d in range(len(shape)):
+            x, i = numbers(*shape, dtype=dtype), places(shape[d], 11)
+            other = i % shape[-1 - d]
+            size = tuple(11 if k == d else n for k, n in enumerate(shape))
+            once = torch.randperm(shape[d])[:2]
+            more = numbers(*size, dtype=dtype)
+            two = numbers(*(2 if k == d else n for k, n in enumerate(shape)), dtype=dtype)
+            cases += [
+                (f"add {shape} {d}", lambda x, i, s, d=d: x.index_add(d, i, s), [x, i, more]),
+                (f"copy {shape} {d}", lambda x, i, s, d=d: x.index_copy(d, i, s), [x, once, two]),
+                (f"fill {shape} {d}", lambda x, i, d=d: x.index_fill(d, i - 1, 4), [x, i]),
+                (f"strided {shape} {d}", lambda x, i, d=d: x.index_fill(d, i, 4), [x.transpose(0, -1), other]),
+            ]
+    check_many(cases, library=["aten.index_add.default"] * (dtype is torch.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bool])
+def test_index_put(check_many, dtype):
+    x = numbers(6, 7, 8, dtype=dtype)
+    i, j = places(6, 5, low=-6), places(7, 5, low=-7)
+    once = torch.tensor([3, -6, 1, -1, 4])
+    mask = numbers(6, 7) > 1
+    cases = [
+        ("rows", lambda x, i, v: x.index_put((i,), v), [x, once, numbers(5, 7, 8, dtype=dtype)]),
+        ("pair", lambda x, i, j, v: x.index_put((i, j), v), [x, once, j, numbers(5, 8, dtype=dtype)]),
+        ("one value", lambda x, i, v: x.index_put((i,), v), [x, i, numbers(1, dtype=dtype)[0]]),
+        ("inside", lambda x, i, v: aten.index_put(x, [None, i], v), [x, j[:1], numbers(6, 1, 8, dtype=dtype)]),
+        ("mask", lambda x, m, v: x.index_put((m,), v), [x, mask, numbers(1, dtype=dtype)[0]]),
+        ("setitem", lambda x, i, v: _set(x, i, v), [x, once, numbers(5, 7, 8, dtype=dtype)]),
+    ]
+    if dtype is not torch.bool:
+        cases += [
+            ("sum", lambda x, i, v: x.index_put((i,), v, True), [x, i, numbers(5, 7, 8, dtype=dtype)]),
+            ("sum of pairs", lambda x, i, j, v: x.index_put((i, j), v, True), [x, i, j, numbers(8, dtype=dtype)]),
+        ]
+    check_many(cases, tolerance={torch.float32: (1e-6, 1e-6), torch.float64: (1e-14, 1e-14)})
+
+
+def _set(x, i, v):
+    y = x.clone()
+    y[i] = v
+    y[:, 0] = y[:, 1]
+    return y
+
+
+def test_gradients_by_index(check_many):
+    d, i = numbers(3, 9, 21), places(13, 3, 9)
+    check_many([
+        ("embedding", lambda d, i: aten.embedding_dense_backward(d, i, 13, -1, False), [d, i]),
+        ("padding", lambda d, i: aten.embedding_dense_backward(d * 2, i, 13, 4, False), [d, i]),
+        ("int32", lambda d, i: aten.embedding_dense_backward(d, i, 13, 4, False), [d, i.int()]),
+        ("diagonal", lambda d: aten.diagonal_backward(d, [2, 5, 4], 1, 1, 2), [numbers(2, 3)]),
+        ("diagonal scatter", lambda x, d: torch.diagonal_scatter(x, d, -1), [numbers(5, 4), numbers(4)]),
+    ])
+
+
+def test_kernels_are_well_formed(build):
+    x, i, s = numbers(6, 7), places(6, 11), numbers(11, 7)
+    built = build(lambda x, i, s: (x.index_add(0, i, s), x.scatter_add(0, i[:, None].expand(11, 7), s)), [x, i, s])
+    kernels = [k for k in schedule(built.lowered).steps if isinstance(k, Kernel)]
+    assert len(kernels) == 2
+    for kernel in kernels:
+        check_kernel(kernel)
+
+
+def test_long_updates_by_several_threads():
+    x, i, s = numbers(50, 3000), places(50, 400), numbers(400, 3000)
+    fn = dynamo_lite.compile(lambda x, i, s: x.index_add(0, i, s))
+    assert torch.equal(fn(x, i, s), x.index_add(0, i, s))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, i, s: x.index_put((i,), s), lambda x, i, s: x.index_copy(0, i, s),
+    lambda x, i, s: x.index_fill(0, i, 1.0),
+    lambda x, i, s: x.index_add(0, i, s), lambda x, i, s: x.scatter(0, i[:, None].expand(2, 5), s),
+    lambda x, i, s: x.scatter_add(1, i[None].expand(2, 2), s), lambda x, i, s: x.index_put_((i,), s).clone(),
+    lambda x, i, s: x.index_copy_(0, i, s) * 2, lambda x, i, s: x.index_add_(0, i, s) * 2,
+], ids=range(9))
+@pytest.mark.parametrize("index", [[1, 5], [-6, 0], [3, 2]], ids=str)
+def test_faults(fn, index):
+    x, s = numbers(5, 5), numbers(2, 5)
+    compiled = dynamo_lite.compile(fn)
+    a = x.clone()
+    assert torch.equal(compiled(a, torch.tensor([1, 2]), s), fn(x.clone(), torch.tensor([1, 2]), s))
+    a, b, i = x.clone(), x.clone(), torch.tensor(index)
+    try:
+        want = fn(b, i, s)
+    except Exception as e:
+        with pytest.raises(type(e)) as caught:
+            compiled(a, i, s)
+        assert str(caught.value) == str(e)
+        assert torch.equal(a, b)
+    else:
+        assert torch.equal(compiled(a, i, s), want)
+        assert torch.equal(a, b)
+
+
+def test_an_input_is_written_in_place():
+    """As a static cache of keys: what the call costs does not grow with the cache."""
+
+    def step(cache, new, at):
+        cache.index_copy_(2, at, new)
+        return cache[:, :, :4].sum()
+
+    cache, new = numbers(2, 4, 64, 8), numbers(2, 4, 3, 8)
+    compiled = dynamo_lite.compile(step)
+    mine, theirs = cache.clone(), cache.clone()
+    for at in ([0, 1, 2], [3, 60, 63]):
+        address = mine.data_ptr()
+        torch.testing.assert_close(compiled(mine, new, torch.tensor(at)), step(theirs, new, torch.tensor(at)))
+        assert torch.equal(mine, theirs) and mine.data_ptr() == address
+
+
+def test_training_with_an_embedding():
+    def fn(w, i):
+        return torch.relu(F.embedding(i, w, padding_idx=2)).sum()
+
+    w, i = numbers(11, 6), places(11, 4, 9)
+    results = []
+    for f in (fn, dynamo_lite.compile(fn)):
+        leaf = w.clone().requires_grad_()
+        f(leaf, i).backward()
+        results.append(leaf.grad)
+    assert torch.equal(*results)
