@@ -36,8 +36,10 @@ if "expecttest" not in sys.modules:
     sys.modules["expecttest"] = types.SimpleNamespace(TestCase=object, assert_expected_inline=None)  # type: ignore
 from torch.testing._internal.common_methods_invocations import op_db
 
-DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "bool", "complex64")
+DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "int8", "uint8", "bool", "complex64")
 SAMPLES = 8
+# How many library operations the report names, and in how many columns.
+NAMED, COLUMNS = 40, 4
 TIMEOUT_S = 300
 
 # Contents that nothing determines.
@@ -469,9 +471,13 @@ def report(found: list[Outcome]) -> str:
             eager.setdefault(kind_of(o.detail), {})[o.name] = None
     for reason, names in sorted(eager.items(), key=lambda item: -len(item[1])):
         lines.append(f"- {reason} ({len(names)}): {', '.join(f'`{n}`' for n in names)}")
-    lines += ["", "## Library operations", "", "In float32, by how many operators' samples call them.", ""]
     calls = collections.Counter(c for o in found if o.dtype == "float32" for c in o.library)
-    lines += [", ".join(f"`{name.removeprefix('aten.')}` {n}" for name, n in calls.most_common())]
+    most = [f"`{name.removeprefix('aten.')}` {n}" for name, n in calls.most_common(NAMED)]
+    rows = -(-len(most) // COLUMNS)
+    lines += ["", "## Library operations", "",
+              f"In float32, the samples call {len(calls)} different library operations. Those that most operators' "
+              "samples call, and how many that are:", "", "| " * COLUMNS + "|", "|---" * COLUMNS + "|"]
+    lines += [f"| {' | '.join(most[row::rows])} |" for row in range(rows)]
     return "\n".join(lines) + "\n"
 
 

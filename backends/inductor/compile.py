@@ -16,6 +16,7 @@ import functools
 import itertools
 import linecache
 import logging
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -234,7 +235,8 @@ def _count(program: Program) -> None:
             kernels += 1
             moved += sum(_nbytes(program, name) for name in step.args)
         elif isinstance(step, ExternCall):
-            metrics.count_library_call(str(step.target))
+            named = isinstance(step.target, types.FunctionType)
+            metrics.count_library_call(step.target.__name__ if named else str(step.target))
     metrics.count_kernels(kernels, moved)
 
 
