@@ -75,7 +75,7 @@ _kind("inline_depth", "a chain of calls that is too deep",
       "inlined calls nest deeper than config.inline_depth_limit",
       "turn the recursion into a loop, or raise config.inline_depth_limit")
 _kind("trace_too_long", "a trace of too many instructions",
-      "a loop is unrolled while it is captured, and this one does not end soon",
+      "loops are unrolled while they are captured; one that does not end soon is left to Python",
       "compile the body of the loop, or raise config.max_trace_instructions")
 _kind("recursive_compile", "a compiled function with other settings inside a compiled function",
       "the inner function asks for a backend or options of its own",

@@ -88,7 +88,8 @@ raise_internal_errors: bool = _option(
     False, "raise on a fault of dynamo_lite's own while it captures, not a warning and a graph break: for tests")
 capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph while nothing branches on its value")
 max_trace_instructions: int = _option(
-    1_000_000, "instructions of the captured frame to evaluate before the graph is broken", minimum=1)
+    1_000_000, "instructions to evaluate in a trace, those of inlined calls included, before it is given up",
+    minimum=1)
 inline_depth_limit: int = _option(200, "nested calls to follow before a call breaks the graph", minimum=1)
 extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline though they are skipped by default")
 extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functions are called, not captured")

@@ -274,7 +274,7 @@ class _FrameCompiler:
         """Whether a frame with a trace that is too long runs in plain Python: the loop is its own, or breaking at the
         call of a function that loops has been tried before."""
         original = _original(self.code, 0)[0]
-        tried = _TOO_LONG.get(original) is not None
+        tried = is_resume_code(self.code) is not None and _TOO_LONG.get(original) is not None
         _TOO_LONG.set(original, True)
         return tried or 2 * tx.visits > config.max_trace_instructions
 

@@ -1,0 +1,204 @@
+"""copy and deepcopy of what programs keep, tuples by identity, deques.
+
+PYTEST_DONT_REWRITE: asserts are programs here.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import enum
+import functools
+
+import pytest
+import torch
+from language_support import Programs
+
+program = Programs()
+
+
+class Cfg:
+    def __init__(self):
+        self.a = [1, 2]
+        self.t = (1, 2)
+        self.u = self.t
+        self.s = {1, 2}
+        self.d = {"k": [1]}
+        self.od = collections.OrderedDict(a=1)
+        self.dd = collections.defaultdict(list, {1: [2]})
+        self.dq = collections.deque([1, 2], maxlen=3)
+        self.fs = frozenset((1,))
+        self.c = collections.Counter("aab")
+
+
+CFG = Cfg()
+
+
+@program
+def deepcopy_cfg(x):
+    c = copy.deepcopy(CFG)
+    c.a.append(3)
+    c.s.add(9)
+    c.d["k"].append(2)
+    c.dq.append(7)
+    return x * len(c.a), c.a, c.t, c.s, c.d, c.od, dict(c.dd), list(c.dq), c.fs, c.u is c.t, dict(c.c)
+
+
+@program
+def copy_cfg(x):
+    c = copy.copy(CFG)
+    return x + len(c.a), c.a is CFG.a
+
+
+class Slots:
+    __slots__ = ("a", "b")
+
+    def __init__(self, a):
+        self.a = a
+
+
+@program
+def deepcopy_slots(x):
+    s = Slots([1])
+    t = copy.deepcopy(s)
+    t.a.append(2)
+    return x, s.a, t.a, hasattr(t, "b")
+
+
+class MyList(list):
+    pass
+
+
+class MyDict(dict):
+    pass
+
+
+@program
+def deepcopy_sub(x):
+    l = MyList([1, [2]])
+    l.tag = "q"
+    m = copy.deepcopy(l)
+    m[1].append(3)
+    d = MyDict(a=[1])
+    e = copy.deepcopy(d)
+    e["a"].append(2)
+    return x, list(l), list(m), m.tag, dict(d), dict(e), type(e) is MyDict
+
+
+@program
+def copy_sub(x):
+    l = MyList([1, [2]])
+    l.tag = "q"
+    m = copy.copy(l)
+    return x, m[1] is l[1], m.tag
+
+
+@dataclasses.dataclass
+class DC:
+    a: int
+    b: list = dataclasses.field(default_factory=list)
+
+
+@program
+def deepcopy_dc(x):
+    d = DC(1, [2])
+    e = copy.deepcopy(d)
+    e.b.append(3)
+    return x * e.a, d, e
+
+
+@program
+def deepcopy_tensor(x):
+    y = copy.deepcopy(x)
+    y.add_(1)
+    return x, y
+
+
+@program
+def deepcopy_list_tensors(x):
+    a = [x, x, {"k": x}]
+    b = copy.deepcopy(a)
+    b[0].add_(1)
+    return a, b, b[0] is b[1]
+
+
+NT = collections.namedtuple("NT", "a b")
+
+
+@program
+def deepcopy_nt(x):
+    n = NT([1], 2)
+    m = copy.deepcopy(n)
+    m.a.append(2)
+    return x, n, m
+
+
+class E(enum.Enum):
+    A = 1
+    B = 2
+
+
+@program
+def deepcopy_enum(x):
+    return x, copy.deepcopy(E.A) is E.A, copy.copy([E.B])
+
+
+@functools.singledispatch
+def sd(a):
+    return "o"
+
+
+@sd.register
+def _(a: int):
+    return "i"
+
+
+@sd.register(list)
+def _(a):
+    return "l"
+
+
+@sd.register(torch.Tensor)
+def _(a):
+    return "t"
+
+
+DQ = collections.deque([1.0, 2.0], maxlen=3)
+
+
+@program
+def deque_out(x):
+    DQ.append(5.0)
+    s = sum(DQ)
+    DQ.pop()
+    DQ.appendleft(9.0)
+    DQ.rotate(1)
+    DQ[0] = 4.0
+    r = list(DQ)
+    DQ.clear()
+    DQ.extend([1.0, 2.0])
+    return x * s, r, DQ
+
+
+class Buf:
+    def __init__(self):
+        self.d = collections.deque([1], maxlen=2)
+
+
+@program
+def deque_tensor(x):
+    b = BUF
+    b.d.append(x)
+    r = b.d[-1] + 1
+    b.d.clear()
+    b.d.append(1)
+    return r
+
+
+BUF = Buf()
+
+
+@pytest.mark.parametrize("name", program.names())
+def test_program(name):
+    program.check(name)
