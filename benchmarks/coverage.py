@@ -91,6 +91,8 @@ def why(row: Row) -> str:
         return str(row["why_not_run"])
     if not row.get("one_graph"):
         return f"{row['reason']} [{row.get('kind', 'torch.compile')}]"
+    if not row.get("equal") and row.get("equal_if_told"):
+        return "the values of eager under torch.compiler.is_compiling(), which the model asks, differ from eager's"
     return "different values" if not row.get("equal") else ""
 
 
@@ -166,8 +168,8 @@ def page(rows: list[Row]) -> list[str]:
         lines += [f"The run behind these figures has reached {len(surveyed)} of {len(MODEL_MAPPING_NAMES)} types.", ""]
     for name, group in groups(rows).items():
         at = collections.Counter(r.get("commit", "an earlier one") for r in group)
-        lines += [f"### {name}", "", "Of commit " + ", ".join(f"{c} ({n} types)" for c, n in at.most_common()) + ".", "",
-                  "```", *report(group), "```", ""]
+        commits = ", ".join(f"{c} ({n} types)" for c, n in at.most_common())
+        lines += [f"### {name}", "", f"Of commit {commits}.", "", "```", *report(group), "```", ""]
     return [*lines, "### Types that were not tried", "", "```", *unbuilt(rows), "```", ""]
 
 

@@ -78,6 +78,18 @@ def call(model: Callable[..., Any], inputs: dict[str, Any]) -> Any:
         return model(**copy.deepcopy(inputs))
 
 
+def told(model: Callable[..., Any], inputs: dict[str, Any]) -> Any:
+    """What eager gives where the model asks whether it is being compiled, and is told so: some compute otherwise."""
+    asked = torch.compiler.is_compiling
+    torch.compiler.is_compiling = lambda: True
+    try:
+        return call(model, inputs)
+    except Exception:
+        return None
+    finally:
+        torch.compiler.is_compiling = asked
+
+
 def gradients(model: torch.nn.Module, function: Callable[..., Any], inputs: dict[str, Any]) -> list[Any]:
     """The parameters' gradients of the sum of all floating results."""
     torch.manual_seed(1)
@@ -135,8 +147,10 @@ def try_lite(model: Any, inputs: dict[str, Any], backend: str, train: bool, both
     started = time.perf_counter()
     compiled = lite(model, backend, True)
     try:
-        row["fullgraph_difference"] = difference(want, call(compiled, inputs))
-        row["one_graph"] = True
+        found = call(compiled, inputs)
+        row["fullgraph_difference"], row["one_graph"] = difference(want, found), True
+        if row["fullgraph_difference"] > limit:
+            row["equal_if_told"] = difference(told(model, inputs), found) <= limit
     except dynamo_lite.exc.Unsupported as error:
         row.update(one_graph=False, kind=error.kind, reason=error.reason, where=short(error.where))
     except Exception as error:
@@ -181,6 +195,7 @@ def try_torch(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
             continue
         row["seconds"] = round(time.perf_counter() - started, 2)
         row["one_graph"], row["difference"] = fullgraph, difference(want, found)
+        row["equal_if_told"] = difference(told(model, inputs), found) <= TOLERANCE["eager"]
         break
     row["equal"] = row.get("difference", float("inf")) <= TOLERANCE["eager"]
     return row

@@ -424,9 +424,9 @@ def record(
     else:
         result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
     if output.fake_mode.known.needed:
-        if isinstance(result, torch.Tensor) and known_tensor(tx, result) is not None:
+        if _fits_in_graph(tx, result):
             return _known_result(tx, result)
-        if type(result) is tuple and all(known_tensor(tx, r) is not None for r in result):
+        if type(result) is tuple and all(_fits_in_graph(tx, r) for r in result):
             return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
         if _has_tensor(result):
             node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
@@ -468,7 +468,6 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     """A result whose shape depends on known elements, as a constant of the graph: backends have no elements."""
     known = known_tensor(tx, fake)
     assert known is not None
-    _check_size(known)
     output = tx.output
     transposed = known.dim() == 2 and known.t().is_contiguous()
     base = known.t() if transposed else known
@@ -484,9 +483,10 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     return output.register_tensor(TensorVariable(node, fake))
 
 
-def _check_size(known: torch.Tensor) -> None:
-    if known.numel() > MOST_IN_GRAPH:
-        raise Unsupported("dynamic_output_shape", f"{known.numel()} elements that only a guard knows")
+def _fits_in_graph(tx: Any, result: Any) -> bool:
+    """Whether a result's elements are known, and few enough to be a constant of the graph."""
+    known = known_tensor(tx, result)
+    return known is not None and known.numel() <= MOST_IN_GRAPH
 
 
 def _with_known_sizes(
@@ -518,7 +518,8 @@ def _as_indices(tx: Any, part: Any) -> list[Any]:
         raise Unsupported("dynamic_output_shape", "an index of truths that are not known")
     nodes = []
     for positions in known.nonzero(as_tuple=True):
-        _check_size(positions)
+        if positions.numel() > MOST_IN_GRAPH:
+            raise Unsupported("dynamic_output_shape", f"an index of {positions.numel()} elements that a guard knows")
         with tx.output.fake_mode:
             twin = torch.empty(positions.shape, dtype=positions.dtype)
         nodes.append(tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),

@@ -386,3 +386,17 @@ def test_what_vision_language_models_do():
         for _ in range(2):
             check(f, fn, ids, kinds, mask, grid)
         assert counted("graphs") == 1
+
+
+def test_sizes_of_large_results():
+    def f(x, sizes):
+        made = x.new_zeros((sizes[0], sizes[1], 600))
+        made[..., : sizes[0]] = x[0, 0]
+        mask = torch.ones(1, dtype=torch.bool).expand(int(sizes[0]), 700, 600)
+        return made, torch.full((sizes[0] * 400, 400), 2), mask.nonzero()[-1]
+
+    x = torch.randn(3, 3)
+    for backend in ("eager", "inductor_lite"):
+        fn = compiled(f, backend)
+        for sizes in ([2, 600], [2, 600], [1, 700]):
+            torch.testing.assert_close(fn(x, torch.tensor(sizes)), f(x, torch.tensor(sizes)))
