@@ -469,17 +469,21 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     known = known_tensor(tx, fake)
     assert known is not None
     output = tx.output
-    transposed = known.dim() == 2 and known.t().is_contiguous()
+    transposed = known.dim() == 2 and known.numel() > 0 and known.t().is_contiguous()
     base = known.t() if transposed else known
     shape, elements = tuple(base.shape), base.reshape(-1).tolist()
     kwargs = {"dtype": known.dtype, "device": known.device}
     with output.fake_mode:
         flat = torch.empty(len(elements), dtype=known.dtype, device=known.device)
-        made = flat.reshape(shape) if transposed else fake
+        made = flat.reshape(shape) if transposed or not known.numel() else fake
     node = output.create_node(tx, "call_function", torch.tensor, (elements,), kwargs, flat, False)
     node = output.create_node(tx, "call_method", "reshape", (node, shape), {}, made, False)
     if transposed:
         node = output.create_node(tx, "call_method", "t", (node,), {}, fake, False)
+    elif not known.numel() and known.stride() != made.stride():
+        # Of nothing, eager's strides are those of some other layout.
+        layout = (node, shape, tuple(known.stride()))
+        node = output.create_node(tx, "call_method", "as_strided", layout, {}, fake, False)
     return output.register_tensor(TensorVariable(node, fake))
 
 
