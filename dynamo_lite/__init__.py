@@ -4,21 +4,24 @@
 """
 import torch as _torch
 
-from . import _guards, config, exc
-from .backends import list_backends, lookup_backend, register_backend
-from .backends.metrics import metrics, reset_metrics
-from .debug import ExplainOutput, ExportResult, explain, export, generated_code
-from .eval_frame import (
-    allow_in_graph,
-    assume_constant_result,
-    compile,
-    disable,
-    disallow_in_graph,
-    graph_break,
-    is_compiling,
-    reset,
-)
-from .log import set_logs
+from .collector import paused as _paused
+
+with _paused():
+    from . import _guards, config, exc
+    from .backends import list_backends, lookup_backend, register_backend
+    from .backends.metrics import metrics, reset_metrics
+    from .debug import ExplainOutput, ExportResult, explain, export, generated_code
+    from .eval_frame import (
+        allow_in_graph,
+        assume_constant_result,
+        compile,
+        disable,
+        disallow_in_graph,
+        graph_break,
+        is_compiling,
+        reset,
+    )
+    from .log import set_logs
 
 _guards.init_torch(_torch)
 

@@ -9,19 +9,29 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import gc
 import importlib
 import inspect
 import traceback
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 
-from . import _eval_frame, callers, changed_values, config, convert_frame, exc, frame_policy, log, trace_rules
+from . import (
+    _eval_frame,
+    callers,
+    changed_values,
+    collector,
+    config,
+    convert_frame,
+    exc,
+    frame_policy,
+    log,
+    trace_rules,
+)
 from .backends import lookup_backend
 from .bytecode.code_map import CodeMap
 from .source import AttrSource, Source
@@ -144,7 +154,8 @@ def _hook_for(
     backend: str | Backend, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
 ) -> _eval_frame.FrameHook:
     """The hook of these settings, a new one only if there is none."""
-    function = lookup_backend(backend)
+    with collector.paused():  # the first to ask for a backend imports it
+        function = lookup_backend(backend)
     frozen = tuple(sorted((k, repr(v)) for k, v in options.items())) if options else ()
     key = (id(function), fullgraph, dynamic, mode, frozen)
     known = _hooks.get(key)
@@ -167,7 +178,7 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
         code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
     ) -> Any:
         def attempt() -> Any:
-            with _collector_paused(), log.collect_phases() as spent:
+            with collector.paused(look_after=True), log.collect_phases() as spent:
                 made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
             seconds.update(spent)
             return made
@@ -219,22 +230,6 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
 
 class _GuardsDoNotHold(Exception):
     """An entry that does not fit the call that it was made for: a fault of ours."""
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection inside: a compile makes many objects that live until its end, and each full
-    collection walks all that torch and the model hold (0.05 s and more)."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-            # What the trace held of the user's goes with it, and not when the collector happens to come by. All that
-            # the compile made is young, and would be looked at by the next collection anyway.
-            gc.collect(0)
 
 
 def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, graph: Any, inputs: list[Any]) -> Any:
