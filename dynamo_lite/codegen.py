@@ -81,7 +81,7 @@ class Codegen:
             value = value.holder
         if id(value) in self._built:
             self.emit.load_fast(self._built[id(value)])
-        elif isinstance(value, ConstantVariable):
+        elif isinstance(value, (ConstantVariable, LazyVariable)):
             value.reconstruct(self)
         elif value.source is not None:
             self.load_source(value.source)

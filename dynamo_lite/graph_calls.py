@@ -267,3 +267,27 @@ class ArrayCall(GraphCall):
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         return torch.tensor(self.data, *args, **kwargs)
+
+
+class BranchCall(GraphCall):
+    """``torch.cond``: called with the condition, then tensors, gives a tuple of tensors.
+
+    Args:
+        true: from the tensors to the results.
+        false: the same.
+    """
+
+    def __init__(self, true: fx.GraphModule, false: fx.GraphModule) -> None:
+        super().__init__("cond")
+        self.true = true
+        self.false = false
+
+    def checks(self) -> list[Callable[[], None]]:
+        return [*checks_in(self.true), *checks_in(self.false)]
+
+    def __call__(self, condition: torch.Tensor, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if _runs_for_real((condition, *args)):
+            return (self.true if bool(condition) else self.false).forward(*args)  # type: ignore[no-any-return]
+        # A backend that records computes both, which have no effects, and chooses.
+        truth = condition.reshape(()).to(torch.bool)
+        return tuple(torch.where(truth, a, b) for a, b in zip(self.true.forward(*args), self.false.forward(*args)))

@@ -78,6 +78,8 @@ MODULES: dict[str, Decision] = {
     "torch._functorch.functional_call": _INLINE,
     "torch.func": _skip("functorch", "it runs under a functorch level"),
     "torch._higher_order_ops": _skip("unsupported_torch_call", "a higher-order operator"),
+    "torch._higher_order_ops.associative_scan": _INLINE,
+    "torch._higher_order_ops.utils": _INLINE,
     "torch.distributed": _skip("distributed", "processes have to meet at it"),
     "torch.jit": _skip("unsupported_torch_call", "it acts on TorchScript"),
     "torch.fx": _skip("unsupported_torch_call", "it acts on graphs"),

@@ -15,7 +15,8 @@ from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..source import ConstSource, FrozenSource, SlotSource, Source
 from ..trace_rules import Rule, below_own_patch, decide, is_library, marked
-from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
+from ..variables import branches as branches  # for what it registers
+from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable
 from ..variables.classes import ClassVariable, class_attribute_source, is_stand_in
@@ -115,6 +116,10 @@ class Wrapping:
             if not trusted:
                 self.guard(source, "is", value)
             return self.wrap_function(inner, ConstSource(inner, inner.__qualname__), trusted=True)
+        if value in STAND_INS:
+            if not trusted:
+                self.guard(source, "is", value)
+            return self.library_function(STAND_INS[value])
         decision = decide(value)
         optimizer_step = stand_in(self, value, source)
         if optimizer_step is not None:

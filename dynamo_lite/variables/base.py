@@ -10,6 +10,7 @@ exactly what Python would give, raises :class:`ObservedException` where Python w
 """
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
-__all__ = ["MISSING", "LazyVariable", "ObservedException", "VariableTracker", "realized", "unsupported", "wrap_value",
-           "wraps_if", "wraps_type"]
+__all__ = ["MISSING", "STAND_INS", "LazyVariable", "ObservedException", "VariableTracker", "realized", "unsupported",
+           "wrap_value", "wraps_if", "wraps_type"]
 
 
 class ObservedException(Exception):
@@ -243,6 +244,10 @@ def wrap_value(tx: Any, value: Any, source: Source) -> VariableTracker:
     unsupported("unsupported_value", f"{source.name} of type {type(value).__qualname__}")
 
 
+# Functions that are called in place of others, wherever these are called.
+STAND_INS: dict[Any, types.FunctionType] = {}
+
+
 class LazyVariable(VariableTracker):
     """A value at a source that nothing has looked at yet, so that it needs no guard yet."""
 
@@ -258,7 +263,10 @@ class LazyVariable(VariableTracker):
         return tx.output.wrap(tx, self.value, self.source)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.load_source(self.source)
+        if type(self.value) is types.FunctionType and self.value in STAND_INS:
+            cg.emit.load_const(STAND_INS[self.value])  # plain Python is to call it too
+        else:
+            cg.load_source(self.source)
 
     def contains_tensor(self) -> bool:
         return True  # unknown: ask after realize()

@@ -16,7 +16,7 @@ from torch import fx
 from ..graph_calls import CheckpointCall
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
-from .subgraphs import Part, as_graph, reachable, read_from_outside, remove, tensors_in
+from .subgraphs import Part, alive, as_graph, reachable, read_from_outside, remove, tensors_in
 from .tensor import TensorVariable
 from .torch_functions import handles
 
@@ -57,7 +57,7 @@ def _capture(
     reentrant: bool, options: dict[str, Any],
 ) -> VariableTracker:
     output = tx.output
-    known = reachable([*args, *kwargs.values()], output.effects)
+    known = {**reachable([*args, *kwargs.values()], output.effects), **alive(tx)}
     versions = [(t, t.fake._version) for t in output.tensors()]
     part = Part(output)
     with output.effects.watched() as touched:

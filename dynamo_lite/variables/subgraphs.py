@@ -159,11 +159,23 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
             todo.extend(item for _, item in value.items.values())
         elif isinstance(value, SetVariable):
             todo.extend(value.members.values())
+        elif isinstance(getattr(value, "contents", None), VariableTracker):
+            todo.append(value.contents)  # type: ignore[attr-defined]
         elif isinstance(getattr(value, "content", None), VariableTracker):
             todo.append(value.content)  # type: ignore[attr-defined]
         if effects is not None:
             todo.extend(v for v in effects.attributes_of(value).values() if isinstance(v, VariableTracker))
     return found
+
+
+def alive(tx: Any) -> dict[int, VariableTracker]:
+    """The trackers that the frames being evaluated can reach, by id: what a part finds there, it has not made."""
+    found: list[VariableTracker] = []
+    frame = tx
+    while frame is not None:
+        found += [*frame.locals.values(), *frame.stack, *frame.cells.values(), *frame.free_cells]
+        frame = frame.parent
+    return reachable(found, tx.output.effects)
 
 
 def tensors_in(values: Iterable[VariableTracker]) -> list[TensorVariable]:

@@ -37,17 +37,17 @@ class _Opaque:
         self.value = value
 
 
-def _structure(tx: Any, value: VariableTracker) -> Any:
+def structure(tx: Any, value: VariableTracker) -> Any:
     """The value as Python has it, fake tensors in place of tensors."""
     value = realized(tx, value)
     if isinstance(value, TensorVariable):
         return value.fake
     if isinstance(value, NamedTupleVariable):
-        return value.python_type()(*(_structure(tx, item) for item in value.items))
+        return value.python_type()(*(structure(tx, item) for item in value.items))
     if type(value) in (ListVariable, TupleVariable) and value.python_type() in (list, tuple):
-        return value.python_type()([_structure(tx, item) for item in value.iterate(tx)])
+        return value.python_type()([structure(tx, item) for item in value.iterate(tx)])
     if isinstance(value, DictVariable) and value.python_type() is dict:
-        return {tx.as_plain(k): _structure(tx, v) for k, v in zip(value.keys(), value.values(tx))}
+        return {tx.as_plain(k): structure(tx, v) for k, v in zip(value.keys(), value.values(tx))}
     if value.is_constant():
         return value.constant()
     return _Opaque(value)
@@ -108,7 +108,7 @@ class _Body:
         named = {k: _trackers(tx, v, self.argument) for k, v in kwargs.items()}
         try:
             with torch_state(grad=grad):
-                return _structure(tx, tx.call(function, positional, named))
+                return structure(tx, tx.call(function, positional, named))
         except ObservedException as error:
             unsupported(_KIND, f"the function of {self.what} raises {error.value.python_type().__qualname__}")
 
@@ -160,8 +160,8 @@ class TransformVariable(CallableVariable):
         if torch._C._are_functorch_transforms_active():
             unsupported(_KIND, f"{self.describe()} under another transform")
         plain = {name: tx.as_plain(value) for name, value in self.options.items()}
-        structures = tuple(_structure(tx, a) for a in args)
-        named = {k: _structure(tx, v) for k, v in kwargs.items()}
+        structures = tuple(structure(tx, a) for a in args)
+        named = {k: structure(tx, v) for k, v in kwargs.items()}
         return self._apply(tx, self.describe(), self.function, plain, structures, named)  # type: ignore[no-any-return]
 
     def reconstruct(self, cg: Any) -> None:
@@ -198,7 +198,7 @@ def _apply_vmap(
             if id(leaf) in body.shown:
                 unsupported(_KIND, f"{what} of one tensor twice")
             with tx.output.fake_mode:
-                body.show(leaf, leaf.select(dim, 0))
+                body.show(leaf, leaf.select(dim, 0) if leaf.shape[dim] else _example_of_none(leaf, dim))
             mapped.append((leaf, dim))
     tx.output.examples += 1
     try:
@@ -216,7 +216,14 @@ def _apply_vmap(
         "in_dims": (*(d for _, d in mapped), *[None] * len(read)), "out_dims": tuple(flat_out), **options})
     arguments = [_tensor_of(tx, t) for t, _ in mapped]
     made = record(tx, "call_function", call, [*arguments, *map(NodeVariable, read)], {})
-    return _rebuilt(tx, made, out_spec)
+    return rebuilt(tx, made, out_spec)
+
+
+def _example_of_none(batch: torch.Tensor, dim: int) -> torch.Tensor:
+    """What one example of a batch that has none would be."""
+    places = [i for i in range(batch.dim()) if i != dim % batch.dim()]
+    size, strides = [batch.shape[i] for i in places], [batch.stride(i) for i in places]
+    return torch.empty_strided(size, strides, dtype=batch.dtype, device=batch.device)
 
 
 _MAKERS: dict[types.CodeType, Any] = {
@@ -238,7 +245,7 @@ def made_before(tx: Any, value: types.FunctionType, source: Source) -> VariableT
     return made
 
 
-def _rebuilt(tx: Any, made: VariableTracker, spec: Any) -> VariableTracker:
+def rebuilt(tx: Any, made: VariableTracker, spec: Any) -> VariableTracker:
     """The tracker of a structure whose leaves are the elements of a tuple."""
     items = list(made.items)  # type: ignore[attr-defined]
     return _trackers(tx, pytree.tree_unflatten([_Opaque(item) for item in items], spec), lambda t: _tensor_of(tx, t))
@@ -286,10 +293,10 @@ def _gradient(maker: Any, with_value: bool) -> Callable[..., VariableTracker]:
         arguments = [*(_tensor_of(tx, t) for t in leaves), *map(NodeVariable, read)]
         items = list(record(tx, "call_function", call, arguments, {}).items)  # type: ignore[attr-defined]
         n = len(leaves)
-        grads = _rebuilt(tx, TupleVariable(items[:n]), spec)
+        grads = rebuilt(tx, TupleVariable(items[:n]), spec)
         rest = [items[n]] if with_value else []
         if options.get("has_aux", False):
-            rest.append(_rebuilt(tx, TupleVariable(items[n + 1 :]), aux_spec))
+            rest.append(rebuilt(tx, TupleVariable(items[n + 1 :]), aux_spec))
             if with_value:
                 rest = [TupleVariable(rest)]
         return TupleVariable([grads, *rest]) if rest else grads
@@ -317,7 +324,7 @@ def _jacobian(maker: Any) -> Callable[..., VariableTracker]:
             unsupported(_KIND, f"the function of {what} has effects")
         call = TransformCall(maker.__name__, maker, graph, {}, differentiated=len(leaves))
         arguments = [*(_tensor_of(tx, t) for t in leaves), *map(NodeVariable, read)]
-        return _rebuilt(tx, record(tx, "call_function", call, arguments, {}), spec)
+        return rebuilt(tx, record(tx, "call_function", call, arguments, {}), spec)
 
     return apply
 
@@ -343,7 +350,7 @@ def _jvp(
     what = f"jvp({func.describe()})"
     if any(tx.truth(value) for value in options.values()):
         unsupported(_KIND, f"{what} with {', '.join(options)}")
-    args, directions = _structure(tx, primals), _structure(tx, tangents)
+    args, directions = structure(tx, primals), structure(tx, tangents)
     if not isinstance(args, tuple) or not isinstance(directions, tuple) or len(args) != len(directions):
         unsupported(_KIND, f"{what} of what is not a pair of tuples")
     body = _Body(tx, what)
@@ -361,7 +368,7 @@ def _jvp(
     made = record(tx, "call_function", call, [*arguments, *map(NodeVariable, read)], {})
     items = list(made.items)  # type: ignore[attr-defined]
     halves = items[: len(leaves)], items[len(leaves):]
-    return TupleVariable([_rebuilt(tx, TupleVariable(half), spec) for half in halves])
+    return TupleVariable([rebuilt(tx, TupleVariable(half), spec) for half in halves])
 
 
 @handles(torch.func.vjp)
@@ -369,7 +376,7 @@ def _vjp(tx: Any, func: VariableTracker, /, *primals: VariableTracker, **options
     what = f"vjp({func.describe()})"
     if any(tx.truth(value) for value in options.values()):
         unsupported(_KIND, f"{what} with {', '.join(options)}")
-    args = tuple(_structure(tx, p) for p in primals)
+    args = tuple(structure(tx, p) for p in primals)
     body = _Body(tx, what)
     leaves, spec = _show_differentiated(tx, what, body, args, tuple(range(len(args))))
     returned = body.run(func, args, {}, True)
@@ -382,7 +389,7 @@ def _vjp(tx: Any, func: VariableTracker, /, *primals: VariableTracker, **options
     arguments = [*(_tensor_of(tx, t) for t in leaves), *map(NodeVariable, read)]
     value = record(tx, "call_function", TransformCall("function", None, graph, {}), arguments, {})
     call = TransformCall("vjp", torch.func.vjp, graph, {}, differentiated=len(leaves))
-    return TupleVariable([_rebuilt(tx, value, out_spec), _PullbackVariable(call, arguments, out_spec, spec)])
+    return TupleVariable([rebuilt(tx, value, out_spec), _PullbackVariable(call, arguments, out_spec, spec)])
 
 
 class _PullbackVariable(CallableVariable):
@@ -399,12 +406,12 @@ class _PullbackVariable(CallableVariable):
         return "a function that torch.func.vjp returned"
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        cotangents = tuple(_structure(tx, a) for a in args)
+        cotangents = tuple(structure(tx, a) for a in args)
         leaves, spec = pytree.tree_flatten(cotangents[0] if len(cotangents) == 1 else cotangents)
         if kwargs or spec != self._out_spec or not all(isinstance(t, torch.Tensor) for t in leaves):
             unsupported(_KIND, f"calling {self.describe()} with what does not fit")
         given = [_tensor_of(tx, t) for t in leaves]
-        return _rebuilt(tx, record(tx, "call_function", self._node, [*given, *self._arguments], {}), self._spec)
+        return rebuilt(tx, record(tx, "call_function", self._node, [*given, *self._arguments], {}), self._spec)
 
     def reconstruct(self, cg: Any) -> None:
         unsupported(_KIND, f"{self.describe()} leaves the captured part")

@@ -194,3 +194,22 @@ def test_first_call_under_hooks_on_saved_tensors(backend):
     y.sum().backward()
     assert set(seen) <= {torch.Tensor, nn.Parameter}
     torch.testing.assert_close(x.grad, torch.autograd.grad(layer(x).sum(), x)[0])
+
+
+def test_a_list_of_the_frame_that_is_changed_twice():
+    weight = torch.ones(3, requires_grad=True)
+
+    def f(x):
+        seen = []
+
+        def part(t):
+            seen.append(1)
+            return (t * weight).sin()
+
+        return checkpoint(part, x, use_reentrant=False), seen
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for function in (f, compiled, compiled):
+        made, seen = function(torch.ones(3))
+        made.sum().backward()
+        assert seen == [1, 1]

@@ -1,0 +1,80 @@
+"""Stand-ins for torch's control flow as functions, ``torch.cond`` and its like.
+
+Called plainly, torch hands these to torch.compile; what they compute is what is written here. Invariant: each calls
+the program's functions with what torch calls them with, in the same order.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._higher_order_ops.map import map as torch_map
+from torch._higher_order_ops.scan import scan as torch_scan
+from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
+from torch.utils import _pytree as pytree
+
+
+def both_branches(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any) -> Any:
+    """Both branches as graphs, of which a node runs one; plain Python has no such thing."""
+    return NotImplemented
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """``torch.cond``."""
+    if isinstance(pred, torch.Tensor):
+        if pred.numel() != 1:
+            raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+        made = both_branches(pred, true_fn, false_fn, operands)
+        if made is not NotImplemented:
+            return made
+    elif not isinstance(pred, (bool, int, float)):
+        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
+    if pred:
+        return true_fn(*operands)
+    return false_fn(*operands)
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
+    """``torch._higher_order_ops.while_loop``."""
+    carried = carried_inputs
+    turns = 0
+    while cond_fn(*carried):
+        carried = body_fn(*carried)
+        turns += 1
+    if not turns:
+        return pytree.tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, tuple(carried))
+    return carried
+
+
+def map_(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """``torch._higher_order_ops.map``."""
+    leaves, spec = pytree.tree_flatten(xs)
+    made = [f(pytree.tree_unflatten(list(part), spec), *args) for part in zip(*leaves)]
+    flat = [pytree.tree_leaves(one) for one in made]
+    stacked = [torch.stack(list(column)) for column in zip(*flat)]
+    return pytree.tree_unflatten(stacked, pytree.tree_structure(made[0]))
+
+
+def scan(
+    combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
+) -> Any:
+    """``torch._higher_order_ops.scan``."""
+    leaves, spec = pytree.tree_flatten(xs)
+    moved = [torch.movedim(leaf, dim, 0) for leaf in leaves]
+    carry, made = init, []
+    steps = range(moved[0].shape[0])
+    for i in reversed(steps) if reverse else steps:
+        carry, one = combine_fn(carry, pytree.tree_unflatten([leaf[i] for leaf in moved], spec))
+        made.append(one)
+    if reverse:
+        made.reverse()
+    flat = [pytree.tree_leaves(one) for one in made]
+    stacked = [torch.stack(list(column)) for column in zip(*flat)]
+    return carry, pytree.tree_unflatten(stacked, pytree.tree_structure(made[0]))
+
+
+OF_TORCH: dict[Any, types.FunctionType] = {
+    torch.cond: cond, torch_while_loop: while_loop, torch_map: map_, torch_scan: scan,
+}
