@@ -48,6 +48,7 @@ from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
 from .variables.endings import endings_in, held_by, may_be_finalized
 from .variables.functions import CellVariable
+from .variables.made_classes import forget_stand_ins
 from .variables.scalars import NumberNeeded, ScalarVariable
 from .variables.size_tables import ValuesNeeded
 from .variables.torch_functions import set_state
@@ -509,6 +510,9 @@ class _FrameCompiler:
         kept: set[str] = set()
         seen_outside: dict[int, VariableTracker] | None = None
         for name, value in dead.items():
+            if isinstance(value, MadeClassVariable):
+                kept.add(name)  # its bases know of it
+                continue
             if isinstance(value, LazyVariable) and effects.tracker_of(value.value) is None:
                 if isinstance(value.source, LocalSource) and value.source.local == name:
                     kept.add(name)  # an argument of which no guard says what kind of value it is
@@ -618,6 +622,7 @@ def _restoring(output: OutputGraph) -> Iterator[None]:
     finally:
         output.restore_state()
         output.fake_mode.forget_inputs()
+        forget_stand_ins(output.effects)
 
 
 def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:

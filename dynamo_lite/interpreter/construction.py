@@ -33,6 +33,7 @@ from ..variables.classes import (
     class_attribute_source,
     class_source,
     is_made_by_python,
+    is_stand_in,
     native_base,
 )
 from ..variables.constant import ConstantVariable
@@ -61,7 +62,7 @@ from ..variables.sets import SetVariable
 from ..variables.supers import SuperVariable
 from ..variables.tensor import TensorVariable
 from ..variables.weakrefs import WeakrefVariable
-from .copying import deep_copied, reduced
+from .copying import deep_copied, reduced, reduced_ex
 
 Constructor = Callable[..., VariableTracker]
 _CONSTRUCTORS: dict[type, Constructor] = {}
@@ -216,7 +217,7 @@ class Construction:
             if issubclass(owner.python_type(), BaseException):
                 return self._exception_method(owner, name, args)
         if name in ("__reduce__", "__reduce_ex__"):
-            return reduced(tx, owner, *args)
+            return tx.checked_call(_OBJECT_METHODS[name], tx, owner, *args)
         if content is None:
             unsupported("unsupported_method", f"{owner.describe()}.{name}(), written in C")
         if name == "__init__":
@@ -268,6 +269,7 @@ class Construction:
             content.members = SetVariable.of(tx, list(args[0].iterate(tx))).members if args else {}
 
     reduced = reduced
+    reduced_ex = reduced_ex
     deep_copied = deep_copied
 
     # -- attributes of classes
@@ -324,6 +326,8 @@ class Construction:
                 return MethodVariable(
                     tx.wrap_function(meta, class_attribute_source(type(value), name), trusted=True), cls
                 )
+            if is_stand_in(value):
+                unsupported("class_definition", f"{value.__qualname__}.{name}, written in C")
             return tx.from_result(tx.run_python(getattr, value, name), f"{value.__qualname__}.{name}")
         hook = tx.class_lookup(type(value), "__getattr__")
         if isinstance(hook, types.FunctionType):
@@ -342,6 +346,8 @@ class Construction:
             return MethodVariable(tx.wrap_class_part(attribute.__func__, source), cls)
         if name == "__new__":
             return NewVariable(cls.value)
+        if isinstance(attribute, types.ClassMethodDescriptorType) and is_stand_in(cls.value):
+            unsupported("class_definition", f"{cls.value.__qualname__}.{name}(), written in C")
         if isinstance(attribute, types.ClassMethodDescriptorType):
             return tx.from_result(getattr(cls.value, name), f"{cls.value.__qualname__}.{name}")
         if isinstance(cls.value, enum.EnumMeta) and isinstance(getattr(cls.value, name, None), enum.Enum):
@@ -442,7 +448,7 @@ _OBJECT_METHODS: dict[str, Callable[..., VariableTracker]] = {
     "__eq__": _object_eq,
     "__ne__": lambda tx, o, other: tx.compare("!=", o, other),
     "__reduce__": reduced,
-    "__reduce_ex__": reduced,
+    "__reduce_ex__": reduced_ex,
 }
 
 

@@ -28,12 +28,18 @@ _FILLED = (object, list, dict, collections.OrderedDict, collections.defaultdict)
 _MADE_OF = (tuple, str, bytes, int, float, complex)
 
 
-def reduced(tx: Any, owner: VariableTracker, *protocol: VariableTracker) -> VariableTracker:
-    """owner.__reduce_ex__(protocol), owner.__reduce__() without one."""
+def reduced_ex(tx: Any, owner: VariableTracker, protocol: VariableTracker) -> VariableTracker:
+    """owner.__reduce_ex__(protocol)."""
     cls = owner.python_type()
     own = tx.class_lookup(cls, "__reduce__")
-    if isinstance(own, types.FunctionType) and protocol:
+    if isinstance(own, types.FunctionType):
         return tx.call_class_attribute(owner, cls, "__reduce__", own, [], {})
+    return reduced(tx, owner, tx.as_index(protocol) >= 2)
+
+
+def reduced(tx: Any, owner: VariableTracker, as_new: bool = False) -> VariableTracker:
+    """owner.__reduce__(); `as_new`: as the protocols do that make objects with ``__newobj__``."""
+    cls = owner.python_type()
     none = ConstantVariable(None)
     made_by = tx.from_result(cls, "class")
     content = getattr(owner, "content", None) if isinstance(owner, ObjectVariable) else owner
@@ -49,7 +55,7 @@ def reduced(tx: Any, owner: VariableTracker, *protocol: VariableTracker) -> Vari
         items = owner.call_method(tx, "items", [], {}).iterator(tx)
         return TupleVariable([made_by, given, _state(tx, owner), none, items])
     base: Any = native_base(cls)
-    if not protocol or base not in (*_FILLED, *_MADE_OF) or not isinstance(owner, (ObjectVariable, TupleVariable)):
+    if not as_new or base not in (*_FILLED, *_MADE_OF) or not isinstance(owner, (ObjectVariable, TupleVariable)):
         unsupported("unsupported_method", f"pickling {owner.describe()}")
     if base in (collections.OrderedDict, collections.defaultdict):
         unsupported("unsupported_method", f"pickling {owner.describe()}, a kind of {base.__name__}")
@@ -59,6 +65,9 @@ def reduced(tx: Any, owner: VariableTracker, *protocol: VariableTracker) -> Vari
     arguments: list[VariableTracker] = []
     if isinstance(given_args, types.FunctionType):
         found = tx.call_class_attribute(owner, cls, "__getnewargs__", given_args, [], {})
+        if not issubclass(found.python_type(), tuple):
+            kind = found.python_type().__name__
+            tx.raise_error(TypeError, f"__getnewargs__ should return a tuple, not {kind!r}")
         arguments = list(found.iterate(tx))
     elif base is tuple:
         assert content is not None

@@ -167,7 +167,7 @@ SPECIAL_METHODS: dict[str, Special] = {
     "__setattr__": _for_effect(lambda tx, o, name, value: o.setattr(tx, name.constant(), value)),
     "__delattr__": _for_effect(lambda tx, o, name: o.delattr(tx, name.constant())),
     "__reduce__": lambda tx, o: tx.reduced(o),
-    "__reduce_ex__": lambda tx, o, protocol: tx.reduced(o, protocol),
+    "__reduce_ex__": lambda tx, o, protocol: tx.reduced_ex(o, protocol),
     "__copy__": lambda tx, o: tx.call_method(o, "copy", []),
     "__deepcopy__": lambda tx, o, memo: tx.deep_copied(o, memo),
     "__neg__": _unary("-"), "__pos__": _unary("+"), "__invert__": _unary("~"),

@@ -8,6 +8,7 @@ class anew from its trackers, past ``__set_name__``, which has been traced.
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import types
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 _KIND = "class_definition"
 # Those whose classes generated code can make.
 _METACLASSES = (type, abc.ABCMeta)
+# Attributes that say how instances are made or end, or that mean something else on the class itself.
+_AWKWARD = frozenset({
+    "__slots__", "__del__", "__classcell__", "__getattribute__", "__class__", "__dict__", "__weakref__", "__name__",
+    "__bases__", "__base__", "__mro__", "mro", "__abstractmethods__", "__subclasshook__", "__instancecheck__",
+    "__subclasscheck__", "__reduce__", "__reduce_ex__",
+})
 # Functions that type.__new__ wraps.
 _WRAPPED = {"__new__": staticmethod, "__init_subclass__": classmethod, "__class_getitem__": classmethod}
 
@@ -173,7 +180,7 @@ def define_class(
     for base in real:
         if isinstance(tx.class_lookup(base, "__init_subclass__"), classmethod):
             unsupported(_KIND, f"class {name}, a base of which defines __init_subclass__")
-    awkward = sorted({"__slots__", "__del__", "__classcell__", "__getattribute__"} & namespace.keys())
+    awkward = sorted(_AWKWARD & namespace.keys())
     if awkward:
         unsupported(_KIND, f"class {name}, which defines {awkward[0]}")
     later = [value for key, value in namespace.items() if key != "forward"]
@@ -202,6 +209,18 @@ def _runs_as_it_is(tx: Any, value: VariableTracker) -> bool:
         given = [*value.defaults(tx), *value.keyword_defaults(tx).values()]
         return not value.code().co_freevars and not given and value.stands_for is None
     return isinstance(value, (ConstantVariable, ClassVariable, FunctionVariable))
+
+
+class _Orphan:
+    """What a stand-in derives from when its trace is over, so that its bases no longer count it as a subclass."""
+
+
+def forget_stand_ins(effects: Any) -> None:
+    """Ends what other classes know of those that stood in for the trace's own."""
+    for real, tracker in effects.all_tracked():
+        if isinstance(tracker, DefinedClassVariable) and type(real) in _METACLASSES:
+            with contextlib.suppress(TypeError):  # of another layout: it goes with the next collection
+                real.__bases__ = (_Orphan,)
 
 
 class _Held:

@@ -26,6 +26,7 @@ from .classes import (
     is_data_descriptor,
     is_exception_class,
     is_made_by_python,
+    is_stand_in,
     native_base,
 )
 from .constant import ConstantVariable
@@ -198,7 +199,7 @@ class ObjectVariable(VariableTracker):
             value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
             tx.output.effects.store_attr(self, name, value)
             return value
-        if isinstance(attribute, types.ClassMethodDescriptorType):
+        if isinstance(attribute, types.ClassMethodDescriptorType) and not is_stand_in(self.cls):
             return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
         if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BuiltinMethodVariable(self, name, attribute)
