@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import itertools
 import logging
 import threading
@@ -50,7 +51,7 @@ from .variables.endings import endings_in, held_by, may_be_finalized
 from .variables.functions import CellVariable
 from .variables.made_classes import forget_stand_ins
 from .variables.scalars import NumberNeeded, ScalarVariable
-from .variables.size_tables import ValuesNeeded
+from .variables.size_tables import ValuesNeeded, is_size_table
 from .variables.torch_functions import set_state
 
 # The modules register their handlers.
@@ -189,7 +190,7 @@ class _FrameCompiler:
         while True:
             output = OutputGraph(self.changing, self.fits_all)
             output.fixed_tables, output.refixes_tables = frozenset(self.readers), self.settings.fullgraph
-            output.has_changed = functools.partial(changed_values.has_changed, _original(self.code, 0)[0])
+            output.may_rely_on = self._may_rely_on
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             for value in self.args:
                 output.effects.watch.add(value)
@@ -222,6 +223,23 @@ class _FrameCompiler:
                     _original(self.code, 0)[0], f"nothing of it can be captured: {self.error.reason}"
                 )
                 return self._run_original(tx, state)
+
+    def _may_rely_on(self, source: Source, value: torch.Tensor) -> bool:
+        """Whether the elements of a tensor may be guarded: not those that have changed, and only of sizes where the
+        tensor is likely to be computed by the program: left by a break, or an argument of a function that was called
+        after one."""
+        original = _original(self.code, 0)[0]
+        if changed_values.has_changed(original, source.name):
+            return False
+        while source.parents():
+            source = source.parents()[0]
+        if is_resume_code(self.code) is not None and isinstance(source, LocalSource):
+            flags = bool(original.co_flags & inspect.CO_VARARGS) + bool(original.co_flags & inspect.CO_VARKEYWORDS)
+            parameters = original.co_varnames[: original.co_argcount + original.co_kwonlyargcount + flags]
+            if source.local not in parameters:
+                return False
+        roots = self.settings.roots
+        return roots is None or roots.get(original) is not None or is_size_table(value)
 
     def _attempt(self, tx: Translator, state: tuple[Any, ...]) -> tuple[Any, int | None]:
         """One trace: what came of it; or None, and the visit of the root before which to break instead."""

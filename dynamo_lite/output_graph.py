@@ -60,7 +60,7 @@ class OutputGraph:
         self.fixed_tables: frozenset[Any] = frozenset()  # the paths of tensors to guard by their elements
         self.may_fix = True  # whether such guards may be asked for
         self.refixes_tables = False  # also those that have changed
-        self.has_changed: Callable[[str], bool] = lambda name: False  # whether the elements at a path are unreliable
+        self.may_rely_on: Callable[[Source, torch.Tensor], bool] = lambda source, value: True
         self.fake_mode = TraceFakeMode()
         self.guards = GuardSet()
         self.effects = SideEffects()
@@ -144,11 +144,11 @@ class OutputGraph:
             with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
                 yield
 
-    def may_fix_table(self, source: Source) -> bool:
+    def may_fix_table(self, source: Source, value: torch.Tensor) -> bool:
         """Whether a tensor may be guarded by its elements."""
         if self.fits_all:
             return False
-        return self.refixes_tables or (source.key not in self.changing and not self.has_changed(source.name))
+        return self.refixes_tables or (source.key not in self.changing and self.may_rely_on(source, value))
 
     def inputs_over(self, value: torch.Tensor) -> list[TensorVariable]:
         """The inputs met so far that lie in the memory of a tensor."""

@@ -64,6 +64,11 @@ def may_be_guarded(value: torch.Tensor) -> bool:
     )
 
 
+def is_size_table(value: torch.Tensor) -> bool:
+    """Whether a tensor is likely to hold sizes, which differ less than other elements."""
+    return value.dim() >= 2 and value.shape[-1] <= 4 and value.numel() <= 64
+
+
 def fix(output: OutputGraph, source: Source, fake: torch.Tensor, value: torch.Tensor) -> None:
     """Guards a tensor by its elements, which are known from here on.
 
@@ -106,11 +111,11 @@ def needed(tx: Any, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported
     origins = _inputs_behind(tx.output, nodes)
     if not origins or not tx.output.may_fix:
         return error
-    changed = sorted(s.name for s in origins.values() if not tx.output.may_fix_table(s))
-    if changed:
-        names = ", ".join(changed)
-        return Unsupported(error.kind, f"{error.detail}, for which the elements of {names} matter, and these were seen "
-                                       "to change from call to call")
+    changing = sorted(s.name for s, value in origins.values() if not tx.output.may_fix_table(s, value))
+    if changing:
+        names = ", ".join(changing)
+        detail = f"{error.detail}, for which the elements of {names} matter, and these change from call to call"
+        return Unsupported(error.kind, detail)
     readers = set()
     frame = tx
     while frame.parent is not None:
@@ -119,11 +124,11 @@ def needed(tx: Any, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported
     return ValuesNeeded(error.kind, error.detail, frozenset(origins), frozenset(readers))
 
 
-def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, Source]:
+def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, tuple[Source, torch.Tensor]]:
     """The inputs that this was computed from, and whose elements have not been asked for; empty if it was computed
     from something else too whose elements can't be known."""
     inputs = {t.node: t for t in output.inputs}
-    found: dict[Any, Source] = {}
+    found: dict[Any, tuple[Source, torch.Tensor]] = {}
     pending, seen = list(nodes), set()
     while pending:
         node = pending.pop()
@@ -137,7 +142,7 @@ def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, S
             if source is None or value is None or not may_be_guarded(value):
                 return {}
             if source.key not in output.fixed_tables:
-                found[source.key] = source
+                found[source.key] = source, value
         elif name in _OF_ANOTHERS_METADATA:
             pending += node.all_input_nodes[:1]
             continue

@@ -1,5 +1,6 @@
 """Steps that check tensors and the state of the thread."""
 import contextlib
+import itertools
 import threading
 
 import pytest
@@ -193,6 +194,29 @@ def test_tensor_data():
     step = ("tensor_data", 0, t.numpy().tobytes())
     assert fits(step, t) and fits(step, t.clone())
     assert not fits(step, torch.tensor([3, 5, 8])) and not fits(step, torch.tensor([3, 5]))
+
+
+@pytest.mark.parametrize("view", [
+    lambda t: t, lambda t: t[0], lambda t: t[:, 1], lambda t: t[..., 2], lambda t: t[:, ::2, 1:3],
+    lambda t: t.transpose(0, 2),
+    lambda t: t[:1].expand(3, 4, 5), lambda t: t[:, :, :1].expand(2, 4, 6), lambda t: t[:0], lambda t: t[1, 2, 3],
+    lambda t: t[:, 1:2], lambda t: t.permute(1, 0, 2),
+])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int32, torch.int64])
+def test_tensor_data_of_views(view, dtype):
+    base = torch.arange(40).view(2, 4, 5).remainder(3).to(dtype)
+    t = view(base)
+    step = ("tensor_data", 0, t.contiguous().numpy().tobytes())
+    assert fits(step, t) and fits(step, t.contiguous())
+    for place in itertools.product(*map(range, t.shape)):
+        other = t.contiguous()
+        other = other.clone()
+        other[place] = 0 if other[place] else 1
+        assert not fits(step, other)
+    for number in range(base.numel()):
+        changed = base.clone()
+        changed.view(-1)[number] = 0 if changed.view(-1)[number] else 1
+        assert fits(step, view(changed)) == torch.equal(view(changed), t)
 
 
 def test_set_order():

@@ -157,6 +157,25 @@ def test_functions_that_are_called_are_told_as_well():
     assert graphs[0] == 1 and graphs[3:] == graphs[-1:] * (len(graphs) - 3)
 
 
+def test_what_a_break_leaves_is_computed_by_the_program():
+    def f(x, mask):
+        kept = (x > 0).nonzero().flatten()
+        total = torch.zeros(())
+        for index in kept:
+            total = total + x[index] * 2
+        return total, x[mask]
+
+    fn = compiled(f)
+    for n in range(6):
+        x = torch.randn(6)
+        x[:3] = x[:3].abs() * (1 if n % 2 else -1)
+        x[3:] = -x[:3]
+        torch.testing.assert_close(fn(x, torch.arange(6) > 2), f(x, torch.arange(6) > 2))
+        if n == 1:
+            graphs = counted("graphs")
+    assert counted("graphs") == graphs
+
+
 def test_whole_graphs_are_made_for_each_mask():
     fn, x = compiled(picked, fullgraph=True), torch.randn(4)
     for mask in (MASK, ~MASK, MASK, ~MASK):
