@@ -38,6 +38,7 @@ from ..variables.modules import (
     PythonModuleVariable,
     SkippedFunctionVariable,
 )
+from ..variables.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.optimizers import stand_in
 from ..variables.scalars import ScalarVariable
 from ..variables.sequences import (
@@ -224,6 +225,8 @@ class Wrapping:
             return OpaqueVariable(value)
         if isinstance(value, (torch.finfo, torch.iinfo)):
             return OpaqueVariable(value)
+        if is_native_enum(value):
+            return NativeEnumVariable(value)
         unsupported("unsupported_value", f"{what}: a {type(value).__qualname__}")
 
     def as_plain(self, value: VariableTracker) -> Any:

@@ -5,7 +5,6 @@ the program's functions with what torch calls them with, in the same order.
 """
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +74,6 @@ def scan(
     return carry, pytree.tree_unflatten(stacked, pytree.tree_structure(made[0]))
 
 
-OF_TORCH: dict[Any, types.FunctionType] = {
+OF_TORCH: dict[Any, Any] = {
     torch.cond: cond, torch_while_loop: while_loop, torch_map: map_, torch_scan: scan,
 }

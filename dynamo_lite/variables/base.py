@@ -245,7 +245,7 @@ def wrap_value(tx: Any, value: Any, source: Source) -> VariableTracker:
 
 
 # Functions that are called in place of others, wherever these are called.
-STAND_INS: dict[Any, types.FunctionType] = {}
+STAND_INS: dict[Any, Any] = {}
 
 
 class LazyVariable(VariableTracker):

@@ -92,11 +92,29 @@ class TorchFunctionVariable(VariableTracker):
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
         kind = _FORBIDDEN.get(id(self.value))
+        if kind is None and _sets_state(self.value):
+            unsupported("torch_state", f"{self.describe()}()")
         if kind is not None and not _elements_known(tx, kind, args, kwargs):
             refuse(tx, kind, self.describe(), [*args, *kwargs.values()])
-        if kwargs.get("out") is not None and not isinstance(kwargs["out"], (TensorVariable, ConstantVariable)):
-            unsupported("unsupported_torch_call", f"{self.describe()} with out=")
+        out = kwargs.get("out")
+        if out is not None and not isinstance(out, ConstantVariable):
+            return self._write(tx, out, args, kwargs)
         return self.record(tx, args, kwargs)
+
+    def _write(
+        self, tx: Any, out: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """The call with ``out=``, one tensor or several."""
+        single = isinstance(out, TensorVariable)
+        targets = [out] if single else list(out.iterate(tx)) if out.python_type() in (tuple, list) else []
+        if not targets or not all(isinstance(t, TensorVariable) for t in targets):
+            unsupported("unsupported_torch_call", f"{self.describe()} with out=")
+        before = [(t, t.fake.shape) for t in targets]  # type: ignore[attr-defined]
+        made = self.record(tx, args, kwargs)
+        changed = [t for t, shape in before if t.fake.shape != shape]  # type: ignore[attr-defined]
+        if changed and (not single or out.source is not None):
+            unsupported("input_mutation", f"{self.describe()} with out= of another shape")
+        return made
 
     def record(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """The call as a node of the graph."""
@@ -104,6 +122,13 @@ class TorchFunctionVariable(VariableTracker):
         if method is not None and args:
             return record(tx, "call_method", method, args, kwargs)
         return record(tx, "call_function", self.value, args, kwargs)
+
+
+def _sets_state(function: Any) -> bool:
+    """Whether a function written in C sets a switch of torch's, which a trace would do once and for all."""
+    name = getattr(function, "__name__", "")
+    return (isinstance(function, types.BuiltinFunctionType) and name.startswith(("_set_", "set_"))
+            and getattr(function, "__module__", None) in ("torch._C", None) and name != "set_")
 
 
 # Methods of tensors written in Python, by function: code finds them by their names in the class alone.
@@ -128,6 +153,18 @@ STATE: dict[Any, StateReader] = {
     torch.set_default_dtype: lambda: (torch.get_default_dtype(),),
     torch._C._set_deterministic_algorithms: lambda: (torch.are_deterministic_algorithms_enabled(),),
 }
+# ... whose value at entry no guard fixes unless the program asks for it, by the function that tells it.
+_KERNEL_CHOICES: dict[Any, Any] = {
+    torch._C._set_sdp_use_math: torch._C._get_math_sdp_enabled,
+    torch._C._set_sdp_use_flash: torch._C._get_flash_sdp_enabled,
+    torch._C._set_sdp_use_mem_efficient: torch._C._get_mem_efficient_sdp_enabled,
+    torch._C._set_sdp_use_cudnn: torch._C._get_cudnn_sdp_enabled,
+    torch._C._set_sdp_use_overrideable: torch._C._get_overrideable_sdp_enabled,
+    torch._C._set_sdp_priority_order: torch._C._get_sdp_priority_order,
+    torch._C._set_mkldnn_enabled: torch._C._get_mkldnn_enabled,
+    torch._C._set_cudnn_enabled: torch._C._get_cudnn_enabled,
+}
+STATE |= {setter: lambda getter=getter: (getter(),) for setter, getter in _KERNEL_CHOICES.items()}
 _DEVICE_TYPES = ("cpu", "cuda")
 
 
@@ -154,8 +191,8 @@ def set_state(state: dict[Any, tuple[Any, ...]]) -> None:
 
 def _state_setter(function: Any) -> Handler:
     def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        values = [a.constant() for a in args]
-        named = {k: v.constant() for k, v in kwargs.items()}
+        values = [tx.as_plain(a) for a in args]
+        named = {k: tx.as_plain(v) for k, v in kwargs.items()}
         tx.run_python(function, *values, **named)
         tx.output.state_node(tx, function, tuple(values), named)
         return ConstantVariable(None)
@@ -197,9 +234,21 @@ _answers_now(
 )
 # ... and these read state that no guard on torch's state fixes: their answer is guarded by itself.
 _answers_now(
-    torch.get_num_threads, torch._C._get_cudnn_enabled, torch._C._get_mkldnn_enabled, torch.is_warn_always_enabled,
-    torch._C._get_float32_matmul_precision, guarded=True,
+    torch.get_num_threads, torch.is_warn_always_enabled, torch._C._get_float32_matmul_precision, guarded=True,
 )
+
+
+def _kernel_choice(setter: Any, getter: Any) -> Handler:
+    def handler(tx: Any) -> VariableTracker:
+        (at_entry,) = tx.output.state_at_entry[setter, ()]
+        tx.guard(ConstSource(getter, getter.__name__), "callable_eq", getter, (), at_entry)
+        return tx.from_result(getter(), "torch state")  # type: ignore[no-any-return]
+
+    return handler
+
+
+for _setter, _getter in _KERNEL_CHOICES.items():
+    _HANDLERS[id(_getter)] = _kernel_choice(_setter, _getter)
 
 
 # Nesting only decides when the weight cache of autocast is emptied; the cache is dropped with the trace.
@@ -246,6 +295,12 @@ def _has_torch_function(tx: Any, *args: VariableTracker) -> VariableTracker:
 @handles(torch.is_tensor)
 def _is_tensor(tx: Any, value: VariableTracker) -> VariableTracker:
     return ConstantVariable(issubclass(value.python_type(), torch.Tensor))
+
+
+@handles(torch._C._infer_size)
+def _infer_size(tx: Any, first: VariableTracker, second: VariableTracker) -> VariableTracker:
+    sizes = torch.Size(tx.as_plain(first)), torch.Size(tx.as_plain(second))
+    return tx.from_result(tx.run_python(torch._C._infer_size, *sizes), "a size")  # type: ignore[no-any-return]
 
 
 @handles(torch.is_storage)

@@ -1,0 +1,36 @@
+"""Stand-ins for parts of ``torch.distributions`` that look at a tensor's values to decide what to compute.
+
+Invariant: each returns what torch's own returns.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.distributions import constraints
+
+
+def is_symmetric(self: Any, value: torch.Tensor) -> torch.Tensor:
+    """``constraints.symmetric.check``: whether matrices are square is known without a look at the values."""
+    if value.shape[-2] != value.shape[-1] and value.shape[:-2].numel():
+        return super(constraints._Symmetric, self).check(value)
+    return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+
+
+def is_positive_semidefinite(self: Any, value: torch.Tensor) -> torch.Tensor:
+    """``constraints.positive_semidefinite.check``."""
+    symmetric = super(constraints._PositiveSemidefinite, self).check(value)
+    return torch.where(symmetric.all(), torch.linalg.eigvalsh(value).ge(0).all(-1), symmetric)
+
+
+def is_positive_definite(self: Any, value: torch.Tensor) -> torch.Tensor:
+    """``constraints.positive_definite.check``: where nothing is symmetric, torch does not try to factorize."""
+    symmetric = super(constraints._PositiveDefinite, self).check(value)
+    return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)
+
+
+OF_TORCH: dict[Any, Any] = {
+    constraints._Symmetric.check: is_symmetric,
+    constraints._PositiveSemidefinite.check: is_positive_semidefinite,
+    constraints._PositiveDefinite.check: is_positive_definite,
+}
