@@ -66,8 +66,8 @@ def run_all(tasks: list[tuple[str, str]], options: argparse.Namespace) -> Iterat
                             "at": time.time()})
         for entry in list(running):
             process, queue, left = entry["process"], entry["queue"], entry["left"]
-            # The first model of a process waits for the imports.
-            if time.time() - entry["at"] > options.seconds + 60:
+            # The first model of a process waits for the imports, and all for other programs.
+            if time.time() - entry["at"] > 5 * options.seconds + 60:
                 process.kill()
                 process.join()
             alive = process.is_alive()
@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="compare gradients too")
     parser.add_argument("--both", action="store_true", help="without fullgraph too where it was captured with it")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seconds", type=int, default=120, help="the limit for one model")
+    parser.add_argument("--seconds", type=int, default=120, help="the limit for one model, of processor time")
     parser.add_argument("--json", type=pathlib.Path, help="where rows accumulate")
     parser.add_argument("--sample", action="store_true", help="the sample of well-known types")
     parser.add_argument("--write", action="store_true", help="put all rows of the file into docs/coverage.md")
