@@ -1,7 +1,7 @@
 """Gradients of losses and softmax's safe form as arithmetic, so that they join the kernels around them.
 
-The negative log likelihood itself stays a library call: it reports targets out of range. Its gradient needs no such
-check any more, and would otherwise be a tensor of zeros as large as the scores, filled first and read once.
+The negative log likelihood itself has a lowering, which reports targets out of range. Its gradient needs no such check
+any more, and would otherwise be a tensor of zeros as large as the scores, filled first and read once.
 """
 from __future__ import annotations
 
