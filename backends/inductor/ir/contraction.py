@@ -19,6 +19,8 @@ from dynamo_lite.backends.inductor.ir import index as ix
 
 # The widest vector, in elements, of ``contraction.cpp``.
 MAX_LANES = 16
+# So many products deep an operand is packed at a time.
+CHUNK_DEPTH = 512
 # Of ``depthwise.cpp``: rows of results in registers, the widest kernel, about how many results at a time, the columns
 # from which on a row is cut.
 ROWS_AT_ONCE, MAX_KERNEL_WIDTH, STRIP, STRIP_COLUMNS = 7, 256, 2048, 1024
@@ -116,6 +118,14 @@ class Contraction:
     left: Matrix
     right: Union[Matrix, Patches]
     transposed: bool
+
+    @property
+    def piece(self) -> int:
+        """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that is
+        less. A convolution's is cut between channels."""
+        taps = 1 if isinstance(self.right, Matrix) else self.right.kernel[0] * self.right.kernel[1]
+        chunk = max(CHUNK_DEPTH // taps, 1) * taps
+        return chunk if chunk + volume(self.rows) <= self.depth else self.depth
 
     @property
     def lanes(self) -> tuple[ix.Var, ...]:

@@ -99,7 +99,8 @@ def workspace(contraction: Contraction, threads: int) -> tuple[bool, int, int]:
     share = _longest_share_of_rows(contraction, threads) < _longest_share_of_panels(contraction, threads)
     # With narrower vectors there are more panels, of the same size together.
     slots = panels if share else threads
-    one = contraction.depth * MAX_PANEL + MAX_LANES * MAX_PANEL
+    kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
+    one = (contraction.piece + kept + MAX_LANES) * MAX_PANEL
     return share, slots, _rounded(slots * one + planes(contraction))
 
 

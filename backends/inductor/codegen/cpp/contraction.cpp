@@ -13,7 +13,7 @@ constexpr int CL = 4, CV = 2, ROWS = 4;
 #endif
 constexpr int panel = CL * CV;
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
-constexpr i64 chunk_depth = 1024;  // so much of a panel stays in the second cache
+constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
 constexpr int few = 3;             // so many columns beyond whole vectors are computed one by one
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
@@ -21,7 +21,7 @@ typedef vec<float, CL> fvec;
 #define INLINE_LAMBDA __attribute__((always_inline))
 
 // V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
-// what the tile holds.
+// what the tile holds, of which only the `rows` are written.
 template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add) {
     typedef vec<float, CL / 2> hvec;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
@@ -56,6 +56,7 @@ template <int R, int V, bool HALF = false> NOINLINE void tile_product(const floa
         const bool more = add || from > 0;
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
+            if (r >= rows) break;
             float* const p = tile + r * panel;
 #pragma GCC unroll 4
             for (int v = 0; v < WHOLE; ++v) store<CL>(p + v * CL, more ? load<CL>(p + v * CL, full()) + sum[r][v] : sum[r][v], full());
@@ -171,7 +172,7 @@ static void deal_planes(const Windows& w, const Planes& planes, const float* p, 
 }
 // Columns [begin, begin + columns): what the window sees at those places. Whole vectors are copied: what goes beyond a piece of
 // a line is overwritten by the next copy, what goes beyond the panel is slack.
-static void pack_windows(const Windows& w, const Planes& planes, const float* p, i64 begin, int columns, float* to) {
+static void pack_windows(const Windows& w, const Planes& planes, i64 channels, const float* p, i64 begin, int columns, float* to) {
     int copies = 0, at[panel];
     i64 from[panel];
     for (int c = 0; c < columns;) {
@@ -180,7 +181,7 @@ static void pack_windows(const Windows& w, const Planes& planes, const float* p,
         for (int j = 0; j < piece; j += CL) at[copies] = c + j, from[copies++] = y * planes.width + x + j;
         c += piece;
     }
-    for (i64 channel = 0; channel < w.channels; ++channel, p += planes.channel)
+    for (i64 channel = 0; channel < channels; ++channel, p += planes.channel)
         for (i64 kh = 0; kh < w.kernel_h; ++kh)
             for (i64 kw = 0; kw < w.kernel_w; ++kw, to += panel) {
                 const i64 y = kh * w.dilation_h, x = kw * w.dilation_w;
@@ -201,9 +202,13 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
     const Contraction& c = *contraction;
     if (c.windows.each) return depthwise(c, finish, context);
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
-    const i64 across = (c.columns + panel - 1) / panel, panels = batches * across, one = c.depth * panel + CL;
-    float* workspace = c.workspace;
+    const i64 across = (c.columns + panel - 1) / panel, panels = batches * across;
     const bool windows = c.right.depth == 0;
+    // Deep operands are packed and used up piece by piece, if the sums that are kept meanwhile take less. Windows are cut between channels.
+    const i64 taps = windows ? c.windows.kernel_h * c.windows.kernel_w : 1, chunk = chunk_depth < taps ? taps : chunk_depth / taps * taps;
+    const i64 piece = chunk + c.rows <= c.depth ? chunk : c.depth;
+    const i64 packed = piece * panel + CL, one = packed + (piece < c.depth ? c.rows * panel : 0);
+    float* workspace = c.workspace;
     const Planes planes = windows ? planes_of(c.windows) : Planes{};
     const float* const images = workspace;
     if (windows) {
@@ -216,33 +221,38 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
         workspace += total * planes.channel + 16;
     }
     const auto columns_of = [=, &c](i64 p) { return (int)least(panel, c.columns - p % across * panel); };
-    const auto pack = [=, &c](i64 p, float* to) {
+    const auto pack = [=, &c](i64 p, i64 k, i64 depth, float* to) {
         const i64 batch = p / across, first = p % across * panel;
         const int columns = columns_of(p);
-        if (windows) return pack_windows(c.windows, planes, images + batch * c.windows.channels * planes.channel, first, columns, to);
-        const float* from = c.right.p + at_batch(c, c.right, batch) + first * c.right.line;
-        if (c.right.line == 1) pack_lines(from, c.right.depth, c.depth, columns, to);
-        else if (c.right.depth == 1) pack_columns(from, c.right.line, c.depth, columns, to);
-        else pack_elements(from, c.right.line, c.right.depth, c.depth, columns, to);
+        if (windows)
+            return pack_windows(c.windows, planes, depth / taps, images + (batch * c.windows.channels + k / taps) * planes.channel, first, columns, to);
+        const float* from = c.right.p + at_batch(c, c.right, batch) + first * c.right.line + k * c.right.depth;
+        if (c.right.line == 1) pack_lines(from, c.right.depth, depth, columns, to);
+        else if (c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
+        else pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
     };
-    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, const float* right) {
-        alignas(64) float tile[block * panel], turned[panel * block];
+    // Rows [r0, r1) of a panel's products from k on; `right` is the packed panel, behind which sums that are not done yet are kept.
+    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, float* right, i64 k, i64 depth) {
+        alignas(64) float whole[block * panel], turned[panel * block];
+        float* const tile = piece < c.depth ? right + packed + r0 * panel : whole;
         const i64 batch = p / across, c0 = p % across * panel;
         const int columns = columns_of(p), rows = (int)(r1 - r0);
-        const float* from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
+        const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line + k * c.left.depth;
         const int alone = columns > CL && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
         alignas(64) float column[few][chunk_depth];
-        for (i64 k = 0; k < c.depth; k += chunk_depth) {
+        for (i64 done = 0; done < depth; done += chunk_depth) {
+            const i64 now = least(chunk_depth, depth - done);
+            const bool more = k + done > 0;
             for (int j = 0; j < alone; ++j)
-                for (i64 i = 0; i < least(chunk_depth, c.depth - k); ++i) column[j][i] = right[(k + i) * panel + columns - alone + j];
+                for (i64 i = 0; i < now; ++i) column[j][i] = right[(done + i) * panel + columns - alone + j];
             for (int r = 0; r < rows; r += ROWS) {
                 const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
-                const float* const at = from + r * c.left.line + k * c.left.depth;
-                const i64 depth = least(chunk_depth, c.depth - k);
-                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, alive_rows, right + k * panel, depth, tile + r * panel, k > 0);
-                for (int j = 0; j < alone; ++j) column_product(at, c.left.line, alive_rows, column[j], depth, tile + r * panel + columns - alone + j, k > 0);
+                const float* const at = from + r * c.left.line + done * c.left.depth;
+                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, alive_rows, right + done * panel, now, tile + r * panel, more);
+                for (int j = 0; j < alone; ++j) column_product(at, c.left.line, alive_rows, column[j], now, tile + r * panel + columns - alone + j, more);
             }
         }
+        if (k + depth < c.depth) return;
         if (c.transposed) {
             transpose_tile(tile, rows, columns, turned);
             finish(context, batch, c0, c0 + columns, r0, r0 + rows, turned, block);
@@ -251,20 +261,25 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
         }
     };
     if (c.share) {
-        parallel(panels, 1, c.threads, [=](i64 begin, i64 end, int) {
-            for (i64 p = begin; p < end; ++p) pack(p, workspace + p * one);
-        });
-        parallel(c.rows, c.transposed ? CL : ROWS, c.threads, [=](i64 begin, i64 end, int) {
-            for (i64 r = begin; r < end; r += block)
-                for (i64 p = 0; p < panels; ++p) rows_of(p, r, least(r + block, end), workspace + p * one);
-        });
+        for (i64 k = 0; k < c.depth; k += piece) {
+            const i64 depth = least(piece, c.depth - k);
+            parallel(panels, 1, c.threads, [=](i64 begin, i64 end, int) {
+                for (i64 p = begin; p < end; ++p) pack(p, k, depth, workspace + p * one);
+            });
+            parallel(c.rows, c.transposed ? CL : ROWS, c.threads, [=](i64 begin, i64 end, int) {
+                for (i64 r = begin; r < end; r += block)
+                    for (i64 p = 0; p < panels; ++p) rows_of(p, r, least(r + block, end), workspace + p * one, k, depth);
+            });
+        }
     } else {
         parallel(panels, 1, c.threads < c.slots ? c.threads : c.slots, [=](i64 begin, i64 end, int thread) {
             float* const mine = workspace + thread * one;
-            for (i64 p = begin; p < end; ++p) {
-                pack(p, mine);
-                for (i64 r = 0; r < c.rows; r += block) rows_of(p, r, least(r + block, c.rows), mine);
-            }
+            for (i64 p = begin; p < end; ++p)
+                for (i64 k = 0; k < c.depth; k += piece) {
+                    const i64 depth = least(piece, c.depth - k);
+                    pack(p, k, depth, mine);
+                    for (i64 r = 0; r < c.rows; r += block) rows_of(p, r, least(r + block, c.rows), mine, k, depth);
+                }
         });
     }
 }

@@ -29,7 +29,7 @@ from dynamo_lite.backends.aot.graph import (
 from dynamo_lite.backends.inductor import _runtime
 from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena, place, storage_bytes
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
-from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, plan_memory
+from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.program import (
     BufferRef,
@@ -134,6 +134,7 @@ class _Writer:
         self._allocate_in_entries = allocate
         self._direct = False
         self._detach = False
+        self._owners = owners(program)
         self._views = {step.name: step for step in program.steps if isinstance(step, View)}
         self._last_use: dict[str, int] = {}
         for index, step in enumerate(program.steps):
@@ -270,19 +271,20 @@ class _Writer:
         program = self._program
         calls = [s for s in program.steps[start:end] if isinstance(s, KernelCall)]
         arena = self._arena(calls, end)
-        made = self._made_by_entry(calls, set(arena.places))
+        made = self._made_by_entry(calls, arena.names())
         used = {self._variable(self._resolve(name)[0]) for call in calls for name in call.args}
         whole = start == 0 and end == len(program.steps) and not program.symbols
         # The inputs come first and in order, so that a graph that is one run may be called through its entry alone.
         pointers = {v: i for i, v in enumerate(
             v for v in map(self._variable, program.inputs) if whole or v in used)}
-        for variable in sorted(used - set(made) - set(arena.places), key=lambda v: v in pointers):
+        for variable in sorted(used - set(made) - arena.names(), key=lambda v: v in pointers):
             pointers.setdefault(variable, len(pointers))
         tensors = list(pointers)
         for variable in made:
             pointers[variable] = len(pointers)
         places = {variable: (len(pointers), offset) for variable, offset in arena.places.items()}
-        layouts = [*made.values(), *([((arena.size,), (1,), _DTYPE_CODES[torch.uint8])] if places else [])]
+        places.update((variable, (pointers[room], offset)) for variable, (room, offset) in arena.in_rooms.items())
+        layouts = [*made.values(), *([((arena.size,), (1,), _DTYPE_CODES[torch.uint8])] if arena.places else [])]
         sizes: dict[str, int] = {}
         body, overwritten = [], []
         for call in calls:
@@ -323,26 +325,39 @@ class _Writer:
         self._drop(start, end)
 
     def _arena(self, calls: list[KernelCall], end: int) -> Arena:
-        """Places in one piece of memory for what only this run, which ends before step ``end``, makes and reads."""
+        """Places in one piece of memory, or in results that are not written yet, for what only this run, which ends
+        before step ``end``, makes and reads."""
         lives: dict[str, tuple[int, int]] = {}
         sizes: dict[str, int] = {}
+        rooms: dict[str, tuple[int, int]] = {}
+        read: set[str] = set()
         for at, call in enumerate(calls):
             for name in call.args:
                 base = self._resolve(name)[0]
                 slot = self._slot(base)
                 if slot in lives:
                     lives[slot] = lives[slot][0], at
-                elif base in call.outputs and slot not in self._bound and self._last_use[slot] < end:
-                    layout = _static_layout(self._program.buffers[base]) if self._allocate_in_entries else None
-                    if layout is not None:
-                        lives[slot] = at, at
-                        sizes[slot] = storage_bytes(layout[0], layout[1], self._program.buffers[base].dtype.itemsize)
+                elif base not in call.outputs:
+                    read.add(self._slot(self._owners[name]))
+                elif slot not in rooms and slot not in read and (slot != base or slot not in self._bound):
+                    # Memory that is made now, or taken over from what is dead.
+                    spec = self._program.buffers[base]
+                    layout = _static_layout(spec) if self._allocate_in_entries else None
+                    if layout is None:
+                        continue
+                    size = storage_bytes(layout[0], layout[1], spec.dtype.itemsize)
+                    if slot not in self._bound and self._last_use[slot] < end:
+                        lives[slot], sizes[slot] = (at, at), size
+                    else:
+                        rooms[slot] = size, at
         if len(lives) < 2:
             return Arena({}, 0)
-        arena = place(lives, sizes)
+        arena = place(lives, sizes, rooms)
         self._bound.update(lives)
         self._placed.update(map(self._variable, lives))
-        return Arena({self._variable(slot): offset for slot, offset in arena.places.items()}, arena.size)
+        variable = self._variable
+        return Arena({variable(slot): offset for slot, offset in arena.places.items()}, arena.size,
+                     {variable(slot): (variable(room), at) for slot, (room, at) in arena.in_rooms.items()})
 
     def _made_by_entry(self, calls: list[KernelCall], placed: set[str]) -> dict[str, Any]:
         """Variables for the memory that the run writes first: layouts for the entry to make, the others made here."""
