@@ -25,7 +25,7 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode
 from torch.fx import GraphModule
 
-from dynamo_lite import exc, log
+from dynamo_lite import config, exc, log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
@@ -105,6 +105,8 @@ def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[.
             _report_library_run("kernels can't be built", type(e).__name__, e)
         except Exception as e:
             # A fault of ours; the program must not suffer for it. The log shows it by default.
+            if config.raise_internal_errors:
+                raise
             what = "a graph can't be lowered (a fault of dynamo_lite, please report it)"
             _report_library_run(what, "lowering failed", e)
     return _compile(aten, library_program(aten), scopes)

@@ -102,7 +102,8 @@ class Builder:
         """Whether ``low <= value < high``: a guard. What a ``where`` chooses by it is evaluated only where it holds."""
         if isinstance(value, int) and isinstance(low, int) and isinstance(high, int):
             return self.const(low <= value < high, torch.bool)
-        attr = (value, low, high)
+        attr = _in_fewest_loops(value, low, high)
+        value = attr[0]
         return self._node("inside", torch.bool, (), attr, attr, frozenset(ix.free_vars(value)))
 
     def bounded(self, value: Node, size: ix.Index, wraps: bool, fault: int) -> Node:
@@ -242,6 +243,18 @@ def widens(narrow: torch.dtype, wide: torch.dtype) -> bool:
     if wide.is_floating_point:
         return narrow.itemsize * 8 <= {torch.float64: 32, torch.float32: 16}.get(wide, 0)
     return wide is not torch.bool and (wide.itemsize > narrow.itemsize and (wide.is_signed or not narrow.is_signed))
+
+
+def _in_fewest_loops(value: ix.Index, low: ix.Index, high: ix.Index) -> tuple[ix.Index, ix.Index, ix.Index]:
+    """A guard's index and range, without the loops that can't take the index over a limit: ``16 * x + y``, ``y`` below
+    16, is from 32 on where ``x`` is from 2 on."""
+    if not isinstance(value, ix.Expr) or not isinstance(low, int) or not isinstance(high, int):
+        return value, low, high
+    for step in sorted({c for c in value.terms.values() if c > 1 and low % c == 0 and high % c == 0}, reverse=True):
+        steps = ix.floordiv(value, step)
+        if not any(isinstance(a, ix.FloorDiv) for a in ix.atoms_of(steps)):
+            return steps, low // step, high // step
+    return value, low, high
 
 
 def walk(roots: Iterable[Node], stop: Mapping[int, Any] | None = None) -> list[Node]:

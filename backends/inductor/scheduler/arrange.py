@@ -101,8 +101,9 @@ def _atom(i: ix.Index) -> tuple[ix.Var, ...]:
 
 
 def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
-    """A loop variable that some index divides, and by what."""
+    """A loop variable that some index divides, and by what. Not where a guard would then name two loops."""
     best: tuple[ix.Var, int] | None = None
+    limits = [g.attr for g in guards([s.value for s in kernel.statements()])]
     for index in all_indices(kernel):
         for a in ix.atoms_of(index):
             if not isinstance(a, (ix.FloorDiv, ix.Mod)) or not isinstance(a.divisor, int):
@@ -114,8 +115,20 @@ def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
             if not isinstance(v, ix.Var) or not isinstance(v.size, int) or v.size % a.divisor or a.divisor < MIN_SPLIT:
                 continue
             if a.divisor < v.size and (best is None or a.divisor < best[1]):
-                best = v, a.divisor
+                if all(_stays_one_loop(limit, v, a.divisor) for limit in limits):
+                    best = v, a.divisor
     return best
+
+
+def _stays_one_loop(limit: tuple[ix.Index, ix.Index, ix.Index], v: ix.Var, divisor: int) -> bool:
+    """Whether a guard still names one loop when ``v`` has been split: only such guards become stages of their own."""
+    value, low, high = limit
+    step, rest = ix.coefficient(value, v), ix.substitute(value, {v: 0})
+    if step == 0:
+        return True
+    if not isinstance(step, int):
+        return False
+    return all(isinstance(x, int) and x % (step * divisor) == 0 for x in (rest, low, high))
 
 
 # ---------------------------------------------------------------- the vector loop

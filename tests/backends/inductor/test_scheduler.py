@@ -90,6 +90,17 @@ def test_short_loops_that_are_one_in_memory_are_one_loop(build, data):
     torch.testing.assert_close(built.call(weight, gradient)[0], weight - gradient * 0.1)
 
 
+@pytest.mark.parametrize("heads, size, width", [(4, 16, 64), (9, 8, 24), (9, 8, 23)])
+def test_joins_of_what_was_split_in_heads(heads, size, width, check_many, data):
+    """The columns are divided by heads, and told apart where one part ends: at a head's end, or within one."""
+
+    def f(x, y):
+        return torch.cat([x.transpose(1, 2).reshape(2, 5, heads * size), y], -1) * 2
+
+    arguments = [data.random(2, heads, 5, size), data.random(2, 5, width)]
+    assert check_many([("join", f, arguments)], {torch.float32: (0, 0)}).kernels == 1
+
+
 def test_dead_results_are_not_computed(build, data):
     built = build(
         lambda x: (
