@@ -50,6 +50,7 @@ from .variables.classes import MadeClassVariable
 from .variables.endings import endings_in, held_by, may_be_finalized
 from .variables.functions import CellVariable
 from .variables.made_classes import forget_stand_ins
+from .variables.objects import ObjectVariable, is_foreign_iterator
 from .variables.scalars import NumberNeeded, ScalarVariable
 from .variables.size_tables import ValuesNeeded, is_size_table
 from .variables.torch_functions import set_state
@@ -448,20 +449,21 @@ class _FrameCompiler:
             if not dry:
                 resumes = emit_break(
                     emitter, self.code, break_index, stack=kinds, bound=bound, continuation=Continuation,
-                    keep=self.kept_locals, parameters=(INPUTS, *self._argument_names()),
+                    keep=self.kept_locals, parameters=(INPUTS, *self._argument_names()), foreign=_foreign(tx.stack),
                 )
-                self._note_numbers(tx, resumes)
+                self._note_numbers(tx, resumes, break_index)
         if rerun is not None:
             rerun.finish()
         return emitter, plan, resumes
 
-    def _note_numbers(self, tx: Translator, resumes: list[types.CodeType]) -> None:
+    def _note_numbers(self, tx: Translator, resumes: list[types.CodeType], break_index: int) -> None:
         """What is a number out of a tensor before the break, or comes out of one there, is no constant after it."""
         kinds = (ScalarVariable, CountVariable)
         names = [name for name, value in tx.locals.items() if isinstance(value, kinds)]
         slots = [slot for slot, value in enumerate(tx.stack) if isinstance(value, kinds)]
+        gives_number = self.error is not None and self.error.kind == "tensor_to_python"
         for code in resumes:
-            note_numbers(code, names, slots, self.error is not None and self.error.kind == "tensor_to_python")
+            note_numbers(code, names, slots, _original(self.code, break_index)[1] if gives_number else None)
 
     def _to_put_back(self, output: OutputGraph, inputs: list[Any], compiled: Any) -> list[int] | None:
         """Places of the inputs to copy, so that the frame can run again when the graph raises; None: it can't."""
@@ -687,6 +689,15 @@ def _stack_kinds(stack: list[VariableTracker]) -> list[StackKind]:
         else:
             kinds.append(VALUE)
     return kinds
+
+
+def _foreign(stack: list[VariableTracker]) -> list[int]:
+    """Places on the stack of iterators from outside that no trace can follow."""
+    return [
+        slot for slot, tracker in enumerate(stack)
+        if isinstance(tracker, (LazyVariable, ObjectVariable)) and tracker.source is not None
+        and is_foreign_iterator(tracker.value)
+    ]
 
 
 class _FrameCodegen(Codegen):

@@ -111,17 +111,21 @@ def is_resume_code(code: CodeType) -> ResumeInfo | None:
     return _infos.get(code)
 
 
-def note_numbers(code: CodeType, names: Collection[str], slots: Collection[int], top: bool) -> None:
+def note_numbers(
+    code: CodeType, names: Collection[str], slots: Collection[int], result_of: int | None = None
+) -> None:
     """Remembers parameters of resume code that come out of tensors as numbers, so that none is taken for a constant.
 
     Args:
         names: locals.
-        slots: places on the stack, as far as the resume code has them; and with `top` its uppermost.
+        slots: places on the stack, as far as the resume code has them.
+        result_of: an instruction of the original whose result is a number, too, where the code goes on behind it.
     """
     info = _infos.get(code)
     if info is None:
         return
-    places = {*slots, len(info.stack) - 1} if top else slots
+    unit = [] if result_of is None else _unit(decode(info.original).instructions, result_of)
+    places = {*slots, len(info.stack) - 1} if unit and unit[-1].index + 1 == info.index else slots
     info.numbers.update({*names, *map(_stack_name, places)}.intersection(info.parameters))
 
 
@@ -194,6 +198,7 @@ def emit_break(
     keep: Collection[str] = (),
     inline_tail: bool = True,
     parameters: Collection[str] = (),
+    foreign: Collection[int] = (),
 ) -> list[CodeType]:
     """Append to `e` a break at instruction `index` of `code`, to the end: every path returns or raises.
 
@@ -205,10 +210,12 @@ def emit_break(
     `stack` gives the kinds as the caller pushed them; usually ``analysis.stack_at`` knows them. `uncertain` are locals
     of `bound` which may have no value; only code that nobody has evaluated needs them. `keep` are locals and cells to
     carry over though nothing reads them any more, since the end of their values' lives is felt; `keep_dead` carries all
-    of `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return without
-    a resume function. `parameters` are parameters that the code being built has beyond those of `code`; they and locals
-    that are not of `code` are unbound before instruction k. `continuation` is the type to
-    return, called with the resume function and its arguments.
+    of `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return
+    without a resume function, and what only throws values away run with instruction k. `parameters` are parameters that
+    the code being built has beyond those of `code`; they and locals that are not of `code` are unbound before
+    instruction k. `foreign` are places on the stack of iterators that no trace can follow: a loop over one goes to its
+    next turn in the code being built, if that comes straight after instruction k. `continuation` is the type to return,
+    called with the resume function and its arguments.
 
     Gives the resume code objects that the break may go on in.
     """
@@ -216,7 +223,7 @@ def emit_break(
     # They must neither be seen by instruction k nor keep alive what the program lets go of; but for what super() reads.
     for name in sorted(e.local_names().union(parameters).difference(code.co_varnames, {_FIRST_ARGUMENT})):
         e.unbind_fast(name)
-    emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, frozenset(keep), inline_tail)
+    emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, frozenset(keep), inline_tail, foreign)
     return emission.emit(frozenset(bound), frozenset(uncertain))
 
 
@@ -233,6 +240,7 @@ class _Break:
         keep_dead: bool,
         keep: frozenset[str],
         inline_tail: bool,
+        foreign: Collection[int],
     ) -> None:
         self.e = e
         self.code = code
@@ -244,21 +252,30 @@ class _Break:
         self.keep_dead = keep_dead
         self.keep = keep
         self.inline_tail = inline_tail
+        self.foreign = foreign
+        self.loops: set[int] = set()  # that go on natively
         self.resumes: list[CodeType] = []
 
     def emit(self, bound: frozenset[str], uncertain: frozenset[str]) -> list[CodeType]:
-        e, last = self.e, self.unit[-1]
         expected = self.analysis.stacks[self.unit[0].index]
         assert expected is not None and len(self.stack) == len(expected), f"stack {self.stack}, expected {expected}"
+        self._emit_unit(self.unit, self.stack, bound, uncertain)
+        return self.resumes
+
+    def _emit_unit(
+        self, unit: Sequence[Instruction], before: Stack, bound: frozenset[str], uncertain: frozenset[str]
+    ) -> None:
+        """Instructions that run natively as one, and every way out of them."""
+        e, last = self.e, unit[-1]
         e.set_line(last.positions)
         jump_label = e.label() if last.target is not None else None
         handler = last.handler
         handler_label = None
-        if handler is not None and not all(i.opcode in facts.NEVER_RAISE for i in self.unit):
+        if handler is not None and not all(i.opcode in facts.NEVER_RAISE for i in unit):
             handler_label = e.label()
             e.handler = HandlerRef(handler_label, handler.depth, handler.lasti)
         if last.opcode not in facts.UNCONDITIONAL_JUMPS:
-            emit_instructions(e, self.unit, jump_label)
+            emit_instructions(e, unit, jump_label)
         e.handler = None
 
         after_bound = bound
@@ -269,25 +286,31 @@ class _Break:
         else:
             uncertain_after = uncertain
         if last.opcode not in facts.NO_FALL_THROUGH:
-            stack = self.stack
-            for instruction in self.unit:
+            stack = before
+            for instruction in unit:
                 stack = after(instruction, stack)
             self._emit_exit(last.index + 1, stack, after_bound, uncertain_after)
         if jump_label is not None:
             assert last.target is not None
             e.place(jump_label)
-            self._emit_exit(last.target, after(last, self.stack, jumps=True), after_bound, uncertain_after)
+            self._emit_exit(last.target, after(last, before, jumps=True), after_bound, uncertain_after)
         if handler_label is not None:
             assert handler is not None
             e.place(handler_label)
-            self._emit_exit(handler.target, at_handler(handler, self.stack), bound, uncertain)
-        return self.resumes
+            self._emit_exit(handler.target, at_handler(handler, before), bound, uncertain)
 
     # One way out
 
     def _emit_exit(self, index: int, stack: Stack, bound: frozenset[str], uncertain: frozenset[str]) -> None:
         if self.inline_tail and self._emit_tail(index, bound - uncertain):
             return
+        if self.inline_tail:
+            index, stack, bound, uncertain = self._let_go(index, stack, bound, uncertain)
+            loop = self._loop_at(index)
+            if loop is not None and loop.index not in self.loops and len(stack) - 1 in self.foreign:
+                self.loops.add(loop.index)
+                self._emit_unit([loop], stack, bound, uncertain)
+                return
         e = self.e
         carried_set = bound if self.keep_dead else bound & (self.analysis.live(index) | self.keep)
         carried = tuple(name for name in self.code.co_varnames if name in carried_set)
@@ -317,6 +340,33 @@ class _Break:
                 e.load_fast(name)
         e.call(1 + len(parameters))
         e.ret()
+
+    def _let_go(
+        self, index: int, stack: Stack, bound: frozenset[str], uncertain: frozenset[str]
+    ) -> tuple[int, Stack, frozenset[str], frozenset[str]]:
+        """Runs what only throws values away natively: a result that nobody wants, a local whose end is felt."""
+        while True:
+            instruction = self.instructions[index]
+            if instruction.opname == "STORE_FAST" and instruction.argval in self.keep:
+                bound, uncertain = bound | {instruction.argval}, uncertain - {instruction.argval}
+            elif instruction.opname != "POP_TOP" or stack[-1] is not VALUE:
+                return index, stack, bound, uncertain
+            self.e.raw(instruction)
+            index, stack = index + 1, after(instruction, stack)
+
+    def _loop_at(self, index: int) -> Instruction | None:
+        """The head of a ``for`` loop, if nothing but jumps comes before it."""
+        seen: set[int] = set()
+        while index not in seen:
+            seen.add(index)
+            instruction = self.instructions[index]
+            if instruction.opname == "FOR_ITER":
+                return instruction
+            if instruction.opcode not in facts.UNCONDITIONAL_JUMPS:
+                return None
+            assert instruction.target is not None
+            index = instruction.target
+        return None
 
     def _take_apart(self, stack: Stack) -> None:
         """From the stack into locals named as the resume function's parameters, top first."""

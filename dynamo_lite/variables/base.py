@@ -14,6 +14,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+import torch
+
 from .._guards import MISSING
 from ..exc import Unsupported
 from ..source import Source
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["MISSING", "STAND_INS", "LazyVariable", "ObservedException", "VariableTracker", "realized", "unsupported",
-           "wrap_value", "wraps_if", "wraps_type"]
+           "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
 
 
 class ObservedException(Exception):
@@ -233,14 +235,25 @@ def wraps_if(test: Callable[[Any], bool], rank: int) -> Callable[[Wrapper], Wrap
     return register
 
 
+def _looks_itself_up(cls: type) -> bool:
+    """Whether instances decide in Python what each of their attributes is, and are plain objects otherwise."""
+    native = (torch.nn.Module, torch.Tensor, type)
+    return isinstance(cls.__getattribute__, types.FunctionType) and not issubclass(cls, native)
+
+
+def wrapper_of(value: Any) -> Wrapper | None:
+    """What makes the tracker of a value from outside."""
+    wrapper = _BY_TYPE.get(type(value))
+    if wrapper is None and _looks_itself_up(type(value)):
+        return _BY_TEST[-1][2]  # the tests read attributes, __class__ at least, which would run the user's code
+    return wrapper or next((candidate for _, test, candidate in _BY_TEST if test(value)), None)
+
+
 def wrap_value(tx: Any, value: Any, source: Source) -> VariableTracker:
     """The tracker of a value that lives at `source`, guarded; the caller has looked for an existing tracker."""
-    wrapper = _BY_TYPE.get(type(value))
+    wrapper = wrapper_of(value)
     if wrapper is not None:
         return wrapper(tx, value, source)
-    for _, test, candidate in _BY_TEST:
-        if test(value):
-            return candidate(tx, value, source)
     unsupported("unsupported_value", f"{source.name} of type {type(value).__qualname__}")
 
 

@@ -15,7 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..source import DictItemSource, InstanceDictSource, SlotSource, Source
-from .base import MISSING, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .base import MISSING, VariableTracker, realized, unsupported, wrapper_of, wraps_if, wraps_type
 from .bound import BINARY_METHODS, COMPARE_METHODS, missing_method
 from .classes import (
     NO_ATTRIBUTE,
@@ -716,3 +716,9 @@ def _wrap_weak_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
 def _wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     return ObjectVariable(type(value), value, source, content_of_value(tx, value, source))
+
+
+def is_foreign_iterator(value: Any) -> bool:
+    """Whether a value from outside is an iterator whose next() is written in C and has no rule here."""
+    step = getattr(type(value), "__next__", None)
+    return step is not None and not isinstance(step, types.FunctionType) and wrapper_of(value) is _wrap_object
