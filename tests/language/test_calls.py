@@ -5,46 +5,17 @@ PYTEST_DONT_REWRITE: asserts are programs here.
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import functools
 
 import pytest
 import torch
 from language_support import Programs
+from sample_classes import FDC, Col, Thing
 
 program = Programs()
 
 
-class Thing:
-    def __init__(self, k=1):
-        self.k = k
-
-
 OBJ = Thing()
-
-
-class Col(enum.Enum):
-    R = 1
-    G = 2
-    B = R
-
-    @property
-    def low(self):
-        return self.name.lower()
-
-    def mix(self, o):
-        return self.value + o.value
-
-    @classmethod
-    def default(cls):
-        return cls.G
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class FDC:
-    a: int
-    b: int = 3
 
 
 # --- functions

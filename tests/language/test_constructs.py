@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import abc
 import collections
-import dataclasses
-import enum
 import math
 import operator
 import typing
@@ -16,39 +14,12 @@ from typing import Generic, Protocol, TypeVar
 
 import pytest
 from language_support import Programs
+from sample_classes import Thing
 
 program = Programs()
 
 
-class Thing:
-    def __init__(self, k=1):
-        self.k = k
-
-
 OBJ = Thing()
-
-
-class Col(enum.Enum):
-    R = 1
-    G = 2
-    B = R
-
-    @property
-    def low(self):
-        return self.name.lower()
-
-    def mix(self, o):
-        return self.value + o.value
-
-    @classmethod
-    def default(cls):
-        return cls.G
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class FDC:
-    a: int
-    b: int = 3
 
 
 # --- classes

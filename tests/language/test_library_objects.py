@@ -37,25 +37,9 @@ from typing import (
 import pytest
 import torch
 from language_support import Programs
+from sample_classes import FDC, Col, Thing
 
 program = Programs()
-
-
-class Col(enum.Enum):
-    R = 1
-    G = 2
-    B = R
-
-    @property
-    def low(self):
-        return self.name.lower()
-
-    def mix(self, o):
-        return self.value + o.value
-
-    @classmethod
-    def default(cls):
-        return cls.G
 
 
 class Fl(enum.Flag):
@@ -155,12 +139,6 @@ class DC:
 
     def __post_init__(self):
         self.e = self.b * 10
-
-
-@dataclasses.dataclass(frozen=True, order=True)
-class FDC:
-    a: int
-    b: int = 3
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -265,11 +243,6 @@ def weak(x):
     class_obj = OBJ
     r = weakref.ref(class_obj)
     return x + 1, r() is class_obj, r == weakref.ref(class_obj), weakref.proxy(OBJ).k
-
-
-class Thing:
-    def __init__(self, k=1):
-        self.k = k
 
 
 OBJ = Thing()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gradient_checks import check, check_one_graph
 from torch import nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -332,25 +333,10 @@ def run(function, x=None):
     return [y.detach(), *[leaf.grad for leaf in leaves], torch.tensor(LOG)]
 
 
-def check(function, compiled):
-    for got, want in zip(run(compiled), run(function), strict=True):
-        assert (got is None) == (want is None)
-        if got is not None:
-            torch.testing.assert_close(got, want)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph(name, backend):
-    program = PROGRAMS[name]
-
-    def function(x):
-        return program(x)
-
-    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
-    check(function, compiled)
-    with dynamo_lite.config.patch(error_on_recompile=True):
-        check(function, compiled)
+    check_one_graph(run, PROGRAMS[name], backend)
 
 
 # ---------------------------------------------------------------- what breaks
@@ -457,8 +443,8 @@ def test_breaks_with_a_reason(name):
     with pytest.raises(dynamo_lite.exc.Unsupported, match=reason):
         run(dynamo_lite.compile(function, backend="eager", fullgraph=True))
     compiled = dynamo_lite.compile(function, backend="eager")
-    check(function, compiled)
-    check(function, compiled)
+    check(run, function, compiled)
+    check(run, function, compiled)
 
 
 # ---------------------------------------------------------------- later

@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from gradient_checks import check, check_one_graph
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -107,25 +108,10 @@ def run(function):
     return [y.detach(), x.grad, *grads, *buffers, torch.rand(2), torch.tensor(LOG)]
 
 
-def check(function, compiled):
-    for got, want in zip(run(compiled), run(function), strict=True):
-        assert (got is None) == (want is None)
-        if got is not None:
-            torch.testing.assert_close(got, want)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph(name, backend):
-    program = PROGRAMS[name]
-
-    def function(x):
-        return program(x)
-
-    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
-    check(function, compiled)
-    with dynamo_lite.config.patch(error_on_recompile=True):
-        check(function, compiled)
+    check_one_graph(run, PROGRAMS[name], backend)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -139,8 +125,8 @@ def test_breaks_with_a_reason(name, backend):
     with pytest.raises(dynamo_lite.exc.Unsupported, match=reason):
         run(dynamo_lite.compile(function, backend=backend, fullgraph=True))
     compiled = dynamo_lite.compile(function, backend=backend)
-    check(function, compiled)
-    check(function, compiled)
+    check(run, function, compiled)
+    check(run, function, compiled)
 
 
 LAYERS = nn.ModuleList(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gradient_checks import check, check_one_graph
 from torch import func, nn
 
 import dynamo_lite
@@ -108,26 +109,10 @@ def run(function):
     return [y.detach(), *[leaf.grad for leaf in leaves], torch.rand(2)]
 
 
-def check(function, compiled):
-    for got, want in zip(run(compiled), run(function), strict=True):
-        assert (got is None) == (want is None)
-        if got is not None:
-            torch.testing.assert_close(got, want)
-            assert got.stride() == want.stride()
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph(name, backend):
-    program = PROGRAMS[name]
-
-    def function(x):
-        return program(x)
-
-    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
-    check(function, compiled)
-    with dynamo_lite.config.patch(error_on_recompile=True):
-        check(function, compiled)
+    check_one_graph(run, PROGRAMS[name], backend, strides=True)
 
 
 BREAKING = {
@@ -147,7 +132,7 @@ def test_breaks_with_a_reason(name):
 
     with pytest.raises(dynamo_lite.exc.Unsupported, match=reason):
         run(dynamo_lite.compile(function, backend="eager", fullgraph=True))
-    check(function, dynamo_lite.compile(function, backend="eager"))
+    check(run, function, dynamo_lite.compile(function, backend="eager"), strides=True)
 
 
 def test_what_eager_refuses():
