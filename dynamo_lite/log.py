@@ -124,7 +124,9 @@ class _LastResort(logging.Handler):
         try:
             # Looked up each time: it may have been redirected.
             sys.stderr.write(self.format(record) + "\n")
-        except Exception:
+        except RecursionError:
+            raise
+        except Exception:  # whatever a stream of the user's raises: the protocol of logging.Handler.emit
             self.handleError(record)
 
 

@@ -100,6 +100,20 @@ def test_own_handler_says_the_frame(monkeypatch):
     assert sys.stderr.getvalue() == "[dynamo_lite cache 3/1 warning] rebuilt x.so\n"
 
 
+@pytest.mark.parametrize("error", [ValueError("closed"), OSError("full"), ZeroDivisionError()])
+def test_a_stream_that_fails_does_not_stop_the_program(monkeypatch, error):
+    class Broken(io.StringIO):
+        def write(self, text):
+            raise error
+
+    seen = []
+    monkeypatch.setattr(logging.Handler, "handleError", lambda self, record: seen.append(sys.exc_info()[1]))
+    monkeypatch.setattr(sys, "stderr", Broken())
+    monkeypatch.setattr(logging.getLogger("dynamo_lite"), "propagate", False)  # no handler of the test runner's
+    log.artifact("cache").warning("said")
+    assert seen == [error]
+
+
 def test_first_time():
     assert log.first_time("graph_breaks", ("f.py", 3)) and not log.first_time("graph_breaks", ("f.py", 3))
     assert log.first_time("recompiles", ("f.py", 3))
