@@ -334,9 +334,10 @@ def change_dict(target: dict[Any, Any], change: tuple[tuple[Any, ...], _Entries]
 
 def set_attribute(target: Any, name: str, value: Any) -> None:
     """Stores an attribute as the traced code decided: into the object itself."""
-    if isinstance(target, type) or not isinstance(target, object):
+    cls = type(target)  # nothing is asked of the object itself, whose class may define __getattribute__
+    if issubclass(cls, type):
         type.__setattr__(target, name, value)
-    elif type(target).__setattr__ is object.__setattr__ or not hasattr(target, "__dict__"):
+    elif cls.__setattr__ is object.__setattr__ or not cls.__dictoffset__:
         object.__setattr__(target, name, value)
     else:
         _store_past_class(target, name, value)
@@ -347,13 +348,14 @@ def _store_past_class(target: Any, name: str, value: Any) -> None:
     if attribute is not None and hasattr(type(attribute), "__set__"):
         type(attribute).__set__(attribute, target, value)  # a slot
     else:
-        target.__dict__[name] = value
+        object.__getattribute__(target, "__dict__")[name] = value
 
 
 def delete_attribute(target: Any, name: str) -> None:
     """Deletes an attribute of the object itself; one that the program set before it deleted it was never there."""
-    if name in getattr(target, "__dict__", {}):
-        del target.__dict__[name]
+    own = object.__getattribute__(target, "__dict__") if type(target).__dictoffset__ else {}
+    if name in own:
+        del own[name]
         return
     slot = next((c.__dict__[name] for c in type(target).__mro__ if name in c.__dict__), None)
     if hasattr(type(slot), "__delete__"):

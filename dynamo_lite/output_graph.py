@@ -85,9 +85,9 @@ class OutputGraph:
         """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
         known = self.effects.tracker_of(value)
         if known is not None:
-            if known.source is not None and known.source != source and not isinstance(value, _FREE_OF_IDENTITY):
+            if known.source is not None and known.source != source and not issubclass(type(value), _FREE_OF_IDENTITY):
                 self.guards.add(source, "tensor_same", known.source)
-            elif known.source != source and isinstance(value, _FREE_OF_IDENTITY):
+            elif known.source != source and issubclass(type(value), _FREE_OF_IDENTITY):
                 return self._wrap_new(tx, value, source)
             return known
         tracker = tx.wrap_marked(value, source) or self._wrap_new(tx, value, source)

@@ -43,6 +43,7 @@ class SideEffects:
         self.calls: list[LaterCall] = []
         self._generators: list[tuple[GeneratorVariable, int]] = []
         self.watch = Watch()
+        self._proxied: list[Any] = []
         self.epoch = 0
 
     # -- identity
@@ -92,10 +93,18 @@ class SideEffects:
         """Announces a change of the contents of a list, dict, set or cell."""
         self.epoch += 1
         self._touched.append(tracker)
+        if any(self.tracker_of(mapping) is tracker for mapping in self._proxied):
+            raise Unsupported("side_effect_unsupported", f"a change of {tracker.describe()}, read through a proxy too")
         if tracker.source is not None and id(tracker) not in self._mutated:
             for part in parts_of(tracker):
                 self.watch.add(getattr(part, "value", None))
             self._mutated[id(tracker)] = tracker
+
+    def note_proxied(self, mapping: Any) -> None:
+        """Announces that the trace reads a mapping through a ``mappingproxy``, which is guarded by identity."""
+        if self.is_tracked(mapping):
+            raise Unsupported("side_effect_unsupported", "reading a changed mapping through a proxy")
+        self._proxied.append(mapping)
 
     def advance(self, tracker: VariableTracker) -> None:
         """Announces a change of an object that exists in the trace alone, such as an iterator's position."""
@@ -222,6 +231,9 @@ class SideEffects:
         for tracker in changed:
             if tracker.is_constant():
                 continue  # a module or class, guarded by identity
+            if isinstance(tracker, DictVariable) and tracker.source is not None:
+                for mapping in self._proxied:
+                    guards.add(tracker.source, "is_not", mapping)
             for _, other in self._trackers.values():
                 if other is tracker or other.source is None or tracker.source is None:
                     continue

@@ -151,10 +151,12 @@ class GuardSet:
 
 def _identity(value: Any) -> Any:
     # 1, True and 1.0 are equal but not the same expectation; classes and code objects compare by identity.
-    if isinstance(value, (int, float, complex, str, bytes, bool, type(None))):
-        return (type(value), repr(value))
-    if isinstance(value, (tuple, frozenset)):
-        return (type(value), tuple(_identity(v) for v in value))
-    if isinstance(value, Source):
+    # Not isinstance, which reads __class__ of other values: a class of the user's may define how.
+    cls = type(value)
+    if issubclass(cls, (int, float, complex, str, bytes, bool, type(None))):
+        return (cls, repr(value))
+    if issubclass(cls, (tuple, frozenset)):
+        return (cls, tuple(_identity(v) for v in value))
+    if issubclass(cls, Source):
         return value.key
     return id(value)

@@ -67,7 +67,7 @@ def ends_with_effect(value: Any) -> bool:
 
 def _parts(value: Any) -> Iterable[Any]:
     """What an object holds."""
-    if isinstance(value, types.FunctionType):
+    if issubclass(type(value), types.FunctionType):
         return (*(value.__closure__ or ()), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
     if issubclass(type(value), (types.BuiltinFunctionType, BaseException)):
         own = getattr(value, "__self__", None)
@@ -223,12 +223,13 @@ def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
     pending: list[Any] = list(vars(tracker).values())
     while pending:
         value = pending.pop()
-        if isinstance(value, VariableTracker):
+        cls = type(value)  # not isinstance, which asks objects of the user's for their __class__
+        if issubclass(cls, VariableTracker):
             found.append(value)
-        elif isinstance(value, dict):
+        elif issubclass(cls, dict):
             pending += value.values()
             pending += value
-        elif isinstance(value, (list, tuple, set, frozenset, collections.deque)):
+        elif issubclass(cls, (list, tuple, set, frozenset, collections.deque)):
             pending += value
     return found
 

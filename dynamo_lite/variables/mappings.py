@@ -7,6 +7,7 @@ insertion order as the real dict would at this point of the program.
 from __future__ import annotations
 
 import collections
+import gc
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -543,7 +544,7 @@ def dict_at(
 ) -> DictVariable:
     """The tracker of a dict from outside; keys that are constants are guarded when they are needed."""
     # An OrderedDict has an order of its own, apart from its table's.
-    base: Any = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    base: Any = collections.OrderedDict if issubclass(type(value), collections.OrderedDict) else dict
     if all(is_constant_value(key) for key in base.keys(value)):
         entries: Entries = {
             key: (ConstantVariable(key), LazyVariable(dict.__getitem__(value, key), DictItemSource(source, key)))
@@ -593,6 +594,7 @@ def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
         place = ConstSource
         tx.guard(source, "is", value)
         tx.guard(ConstSource(value, source.name), "callable_eq", entries_of, (value,), entries_of(value))
+        tx.output.effects.note_proxied(gc.get_referents(value)[0])
     entries: dict[Any, tuple[VariableTracker, VariableTracker]] = {}
     for key, item in value.items():
         key_variable = tx.from_result(key, "key")

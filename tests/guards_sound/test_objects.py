@@ -11,7 +11,10 @@ import os
 import types
 
 import pytest
+import torch
 from guard_cases import Cases, X
+
+import dynamo_lite
 
 case = Cases()
 
@@ -197,3 +200,17 @@ def environ_get():
 @pytest.mark.parametrize("name", case.all)
 def test_a_change_is_noticed(name):
     case.check(name, globals())
+
+
+def test_a_dict_behind_a_proxy_that_the_function_changes():
+    def program(x, changed, proxy):
+        changed["n"] = changed["n"] + 1
+        return x * proxy["n"]
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    behind, other = {"n": 1}, {"n": 5}
+    proxy = types.MappingProxyType(behind)
+    x = torch.ones(1)
+    assert compiled(x, other, proxy).item() == 1
+    assert compiled(x, behind, proxy).item() == 2
+    assert compiled(x, behind, proxy).item() == 3
