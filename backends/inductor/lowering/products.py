@@ -150,15 +150,11 @@ def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Ten
     outer = [tuple(s for n, s in zip(o.shape[:batch], o.stride[:batch]) if n != 1) for o in (left, right)]
     first = Matrix(left.buffer, left.offset, outer[0], line, left.stride[-1])
     second = Matrix(right.buffer, right.offset, outer[1], right.stride[-1], right.stride[-2])
-    if second.line == 1:
-        contraction = Contraction(batches, rows, last, depth, first, second, False)
-    elif second.depth == 1 and 1 in (first.line, first.depth):
+    if second.line != 1 and second.depth == 1 and 1 in (first.line, first.depth):
         # The second factor's columns lie in memory (the weights of a linear layer): they are what is streamed.
         contraction = Contraction(batches, last, rows, depth, second, first, True)
-    elif second.depth == 1:
-        contraction = Contraction(batches, rows, last, depth, first, second, False)
     else:
-        return None
+        contraction = Contraction(batches, rows, last, depth, first, second, False)
     return emit_product(g, shape, shape, contraction, a, b, loop_vars((k,)))
 
 

@@ -116,3 +116,27 @@ def test_infinities_and_nans_stay_where_they_are():
 def test_few_lines(lines):
     check(lambda x, w, b: F.gelu(F.linear(x, w, b)), R(lines, 300), R(90, 300), R(90))
     check(lambda x, w: F.linear(x, w).softmax(-1), R(1, lines, 65), R(33, 65))
+
+
+@pytest.mark.parametrize("simd", ["avx512", "avx2"])
+def test_deep_products_that_threads_share(simd):
+    """Sums that are kept between the pieces of a deep operand; the threads' rows are no multiples of the tiles'."""
+    x, w, b = torch.randn(131, 1300), torch.randn(259, 1300), torch.randn(259)
+    before = torch.get_num_threads()
+    dynamo_lite.reset()
+    with dynamo_lite.config.patch(cpp_simd=simd), torch.no_grad():
+        compiled = dynamo_lite.compile(lambda x, w, b: torch.relu(torch.nn.functional.linear(x, w, b)))
+        try:
+            torch.set_num_threads(2)
+            alone = compiled(x, w, b)
+            for threads in (1, 3):
+                torch.set_num_threads(threads)
+                assert torch.equal(compiled(x, w, b), alone)
+        finally:
+            torch.set_num_threads(before)
+    torch.testing.assert_close(alone, torch.relu(x.double() @ w.double().T + b).float(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_factor_whose_elements_are_nowhere_neighbours():
+    check(lambda x, w: torch.relu(x @ w[:, ::2][::3]), R(20, 30), R(90, 44), kernels=1, library=0)
+    check(lambda x, w: torch.relu(x[:, ::2] @ w[:, ::2][::3]), R(20, 60), R(90, 44), kernels=1, library=0)
