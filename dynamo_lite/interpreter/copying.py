@@ -34,10 +34,10 @@ def reduced_ex(tx: Any, owner: VariableTracker, protocol: VariableTracker) -> Va
     own = tx.class_lookup(cls, "__reduce__")
     if isinstance(own, types.FunctionType):
         return tx.call_class_attribute(owner, cls, "__reduce__", own, [], {})
-    return reduced(tx, owner, tx.as_index(protocol) >= 2)
+    return reduced(tx, owner, as_new=tx.as_index(protocol) >= 2)
 
 
-def reduced(tx: Any, owner: VariableTracker, as_new: bool = False) -> VariableTracker:
+def reduced(tx: Any, owner: VariableTracker, *, as_new: bool = False) -> VariableTracker:
     """owner.__reduce__(); `as_new`: as the protocols do that make objects with ``__newobj__``."""
     cls = owner.python_type()
     none = ConstantVariable(None)

@@ -151,7 +151,7 @@ class Wrapping:
 
     def wrap_marked(self, value: Any, source: Source) -> VariableTracker | None:
         """A function written in C about which the user decided; None for everything else."""
-        if not isinstance(value, _BUILTIN_CALLABLES):
+        if not issubclass(type(value), _BUILTIN_CALLABLES):
             return None
         decision = marked(value)
         if decision is None or decision.rule is Rule.GRAPH:
