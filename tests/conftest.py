@@ -36,9 +36,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    """Such tests get a thread each: run in one thread, compiles of the zoo's programs have been seen to leave functorch's
-    dispatch keys excluded or a torch function mode on, and tests of transforms that come later in that thread then fail
-    or crash. The cause is not found; none of the programs changes that state when it runs in plain Python."""
+    """Such tests get a thread each: in one thread, compiles of the zoo's programs have been seen to leave functorch's
+    dispatch keys excluded or a torch function mode on, and tests of transforms that come later in it then fail or
+    crash. The cause is not found; none of the programs changes that state when it runs in plain Python."""
     if pyfuncitem.get_closest_marker("own_thread") is None:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
