@@ -56,7 +56,7 @@ _STRUCTURES: dict[type, Callable[[Any], Hashable]] = {
 }
 
 
-def _copy(function: types.FunctionType, structure: Hashable) -> types.FunctionType:
+def _copy(function: Any, structure: Hashable) -> types.FunctionType:
     key = function, structure
     known = _copies.get(key)
     if known is None:

@@ -429,7 +429,8 @@ class _FrameCompiler:
             if put_back is not None:
                 restore = functools.partial(set_state, tx.output.state_at_entry)
                 random = tx.output.fake_mode.random_seen
-                rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, put_back)
+                rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, tx.output.changes_autocast,
+                              put_back)
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
             emitter.call_prepare()

@@ -19,7 +19,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils import _pytree as pytree
 
-from . import exc, log
+from . import autocast, exc, log
 from .fake_mode import TraceFakeMode
 from .guards import GuardSet
 from .guards.memory import overlap
@@ -71,6 +71,8 @@ class OutputGraph:
         self._placeholder_names: set[str] = set()
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
+        self.autocast_depth = 0  # how much deeper in autocast contexts than at entry
+        self.changes_autocast = False
         self.open_modes: list[OpenMode] = []
         self.overrides = Overrides()
         self.operations = 0
@@ -257,9 +259,17 @@ class OutputGraph:
         self.create_node(tx, "call_function", function, args, kwargs, None, True)
         self.operations -= 1
 
+    def change_autocast_depth(self, tx: Any, change: int) -> None:
+        """The program enters an autocast context, or leaves one."""
+        self.autocast_depth += change
+        self.changes_autocast = True
+        for function, args in autocast.steps(change):
+            function(*args)
+            self.state_node(tx, function, args, {})
+
     def state_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """Calls that lead from torch's state at entry to its state now."""
-        return changes_between(self.state_at_entry, state_now())
+        return changes_between(self.state_at_entry, state_now()) + autocast.steps(self.autocast_depth)
 
     def mode_node(self, tx: Any, function: Any, args: tuple[Any, ...]) -> fx.Node:
         """A node that enters or leaves a mode of torch."""
@@ -272,6 +282,9 @@ class OutputGraph:
         while self.open_modes:
             self.open_modes.pop().leave()
         set_state(self.state_at_entry)
+        for function, args in autocast.steps(-self.autocast_depth):
+            function(*args)
+        self.autocast_depth = 0
 
     def device_for(self, target: Any) -> torch.device | None:
         """The device that the program's contexts give to a function that makes tensors, None if there is none."""
@@ -292,7 +305,8 @@ class OutputGraph:
         if self.assumed_at is not None and any(t.fake.requires_grad for t in self.mutated_inputs()):
             what = "a branch that raises, in a graph that writes to inputs under autograd"
             raise exc.Unsupported("data_dependent_branch", what, visit=self.assumed_at)
-        for function, args in changes_between(state_now(), self.state_at_entry):
+        undone = changes_between(state_now(), self.state_at_entry) + autocast.steps(-self.autocast_depth)
+        for function, args in undone:
             node = self.graph.create_node("call_function", function, args, {})
             node.meta.update(example_value=None, impure=True)
         for tensor in outputs:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from . import exc, log
+from . import autocast, exc, log
 from ._eval_frame import Continuation, skip
 from .bytecode.assembler import Label
 from .bytecode.emit import Emitter
@@ -25,13 +25,14 @@ from .bytecode.emit import Emitter
 _ERROR = ".error"
 _RANDOM = ".random"
 _SAVED = ".saved"
+_AUTOCAST = ".autocast"
 
 # Parts of the names of operations that look at their operands' values and may refuse them.
 _DEMANDING = ("linalg", "cholesky", "inv", "solve", "lu", "qr", "eig", "svd", "multinomial", "bernoulli", "normal",
               "poisson", "binomial", "assert", "one_hot", "bincount", "ctc_loss", "nll_loss", "binary_cross_entropy")
 _HARMLESS = frozenset({
     operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul,
-    operator.itruediv, "add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "to",
+    operator.itruediv, autocast.enter, autocast.leave, "add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "to",
 })
 
 
@@ -66,18 +67,20 @@ class Rerun:
         arguments: the frame's parameters, in order.
         restore: brings back torch's state at the frame's entry.
         random: whether the graph draws random numbers.
+        casts: whether it enters autocast contexts, or leaves them.
         changed: places among the inputs of what the graph may have changed by the time it raises.
     """
 
     def __init__(
         self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool,
-        changed: Sequence[int] = (),
+        casts: bool, changed: Sequence[int] = (),
     ) -> None:
         self.emit = emit
         self.code = code
         self.arguments = arguments
         self.restore = restore
         self.random = random
+        self.casts = casts
         self.changed = tuple(changed)
         self.label: Label = emit.label()
 
@@ -95,6 +98,11 @@ class Rerun:
             self.emit.load_const(random_state)
             self.emit.call(0)
             self.emit.store_fast(_RANDOM)
+        if self.casts:
+            self.emit.call_prepare()
+            self.emit.load_const(autocast.depth)
+            self.emit.call(0)
+            self.emit.store_fast(_AUTOCAST)
 
     def finish(self) -> None:
         """Emits the handler, at the end of the guarded code."""
@@ -107,12 +115,12 @@ class Rerun:
         emit.load_const(self._prepare)
         emit.load_fast(_ERROR)
         emit.delete_fast(_ERROR)
-        for known, name in ((self.changed, _SAVED), (self.random, _RANDOM)):
+        for known, name in ((self.changed, _SAVED), (self.random, _RANDOM), (self.casts, _AUTOCAST)):
             if known:
                 emit.load_fast(name)
             else:
                 emit.load_const(None)
-        emit.call(3)
+        emit.call(4)
         emit.pop()
         emit.call_prepare()
         emit.load_const(Continuation)
@@ -127,10 +135,12 @@ class Rerun:
         emit.call(1 + len(self.arguments))
         emit.ret()
 
-    def _prepare(self, error: BaseException, saved: Any, random: Any) -> None:
+    def _prepare(self, error: BaseException, saved: Any, random: Any, depth: Any) -> None:
         if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
             raise error
         self.restore()
+        if depth is not None:
+            autocast.set_depth(depth)
         if saved is not None:
             put_back(saved)
         if random is not None:

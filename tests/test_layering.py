@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Top first. An entry is a module or a package below dynamo_lite; a package counts as one layer.
 LAYERS = [
-    "collector", "config", "break_kinds", "exc", "log",
+    "collector", "autocast", "config", "break_kinds", "exc", "log",
     "backends",
     "fake_strides",
     "known_values",

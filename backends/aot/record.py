@@ -114,6 +114,7 @@ def global_state_kept() -> Iterator[None]:
     shown to the program's hooks on what autograd saves.
     """
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    casting, casting_to = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
     autograd = torch._C._autograd
     hooks = []
     while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:
@@ -126,6 +127,8 @@ def global_state_kept() -> Iterator[None]:
             autograd._push_saved_tensors_default_hooks(pack, unpack)
         torch._C._set_grad_enabled(grad)
         torch.set_default_dtype(dtype)
+        torch.set_autocast_enabled("cpu", casting)
+        torch.set_autocast_dtype("cpu", casting_to)
         if torch.is_autocast_enabled("cpu"):
             torch.clear_autocast_cache()
 

@@ -251,14 +251,23 @@ for _setter, _getter in _KERNEL_CHOICES.items():
     _HANDLERS[id(_getter)] = _kernel_choice(_setter, _getter)
 
 
-# Nesting only decides when the weight cache of autocast is emptied; the cache is dropped with the trace.
-@handles(torch.autocast_increment_nesting, torch.autocast_decrement_nesting)
-def _autocast_nesting(tx: Any) -> VariableTracker:
+@handles(torch.autocast_increment_nesting)
+def _enter_autocast(tx: Any) -> VariableTracker:
+    tx.output.change_autocast_depth(tx, 1)
+    return ConstantVariable(1)
+
+
+@handles(torch.autocast_decrement_nesting)
+def _leave_autocast(tx: Any) -> VariableTracker:
+    # What the program does at depth 0, which is another one where the caller is in a context, is part of the node.
+    tx.output.change_autocast_depth(tx, -1)
     return ConstantVariable(1)
 
 
 @handles(torch.clear_autocast_cache)
 def _clear_autocast_cache(tx: Any) -> VariableTracker:
+    torch.clear_autocast_cache()  # type: ignore[no-untyped-call]
+    tx.output.state_node(tx, torch.clear_autocast_cache, (), {})
     return ConstantVariable(None)
 
 
