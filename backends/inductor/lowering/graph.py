@@ -313,6 +313,11 @@ class GraphLowering:
             return _strides(value)
         return None
 
+    def dense_stride(self, shape: Shape) -> Shape:
+        """The same where it hits every element of its memory once; otherwise a contiguous layout's."""
+        stride = self.wanted_stride(shape)
+        return stride if stride is not None and _dense(shape, stride) else ix.contiguous_strides(shape)
+
     def emit(self, operation: Operation) -> None:
         self.operations.append(operation)
 

@@ -43,7 +43,7 @@ def written(
     g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], places: Sequence[ix.Index], value: Node, add: bool
 ) -> TensorValue:
     """``x`` with ``value`` written to (or added to what is at) ``places``, for each index into ``shape`` in order."""
-    stride = g.wanted_stride(x.shape) or ix.contiguous_strides(x.shape)
+    stride = g.dense_stride(x.shape)
     buffer = g.new_buffer(x.shape, stride, x.dtype, x.device)
     variables = shape_vars(x.shape)
     before = Update(loop_vars(variables), x.node, buffer.load_index(variables))

@@ -83,6 +83,37 @@ def test_index_put(check_many, dtype):
     check_many(cases, tolerance={torch.float32: (1e-6, 1e-6), torch.float64: (1e-14, 1e-14)})
 
 
+def test_layouts(check_many):
+    i, s = places(6, 9), numbers(9, 7)
+    wide, column = numbers(1, 7).expand(6, 7), numbers(7, 6).t()
+    gaps = numbers(6, 14)[:, ::2]
+    cases = []
+    for name, x in (("expanded", wide), ("transposed", column), ("gaps", gaps)):
+        cases += [
+            (f"{name} add", lambda x, i, s: x.index_add(0, i, s), [x, i, s]),
+            (f"{name} scatter", lambda x, i, s: x.scatter_add(0, i[:, None].expand(9, 7), s), [x, i, s]),
+            (f"{name} put", lambda x, i, s: x.index_put((i[:1],), s[0]), [x, i, s]),
+            (f"{name} fill", lambda x, i: x.index_fill(0, i, 2.0), [x, i]),
+            (f"{name} copy", lambda x, i, s: x.index_copy(0, i[:1], s[:1]), [x, i, s]),
+            (f"{name} own elements", lambda x, i: x.index_put((i[:2] * 0,), x[i[:1]] * 2), [x, i]),
+        ]
+    check_many(cases)
+
+
+def test_an_input_written_with_its_own_elements():
+    def fn(x, i, j):
+        x[i] = x[j] + 1
+        x.index_add_(0, j, x[:3] * 2)
+        return x.sum(0)
+
+    x, i, j = numbers(7, 5), torch.tensor([0, 3, -1]), torch.tensor([3, 0, 2])
+    compiled = dynamo_lite.compile(fn)
+    for _ in range(2):
+        a, b = x.clone(), x.clone()
+        torch.testing.assert_close(compiled(a, i, j), fn(b, i, j))
+        assert torch.equal(a, b)
+
+
 def _set(x, i, v):
     y = x.clone()
     y[i] = v

@@ -285,6 +285,8 @@ class _Writer:
         places = {variable: (len(pointers), offset) for variable, offset in arena.places.items()}
         places.update((variable, (pointers[room], offset)) for variable, (room, offset) in arena.in_rooms.items())
         layouts = [*made.values(), *([((arena.size,), (1,), _DTYPE_CODES[torch.uint8])] if arena.places else [])]
+        # Behind all pointers to memory: where kernels report an index out of bounds, in three integers.
+        fault = f"({_FAULT})p[{len(tensors) + len(layouts)}]"
         sizes: dict[str, int] = {}
         body, overwritten = [], []
         for call in calls:
@@ -300,11 +302,10 @@ class _Writer:
             for expr in call.sizes:
                 arguments.append(f"s[{sizes.setdefault(_text(expr), len(sizes))}]")
             if call.faults:
-                # Three integers after all pointers: the fault's number, the index, whether they are taken.
-                arguments.append(f"({_FAULT})p[{len(pointers) + bool(places)}]")
+                arguments.append(fault)
             body.append(f"    {call.symbol}({', '.join(arguments)});")
             if call.faults:
-                body.append(f"    if (*({_FAULT})p[{len(pointers) + bool(places)}]) return;")
+                body.append(f"    if (*{fault}) return;")
         symbol = f"run{len(self._specs)}"
         self._entries.append("\n".join([
             'extern "C" __attribute__((visibility("default")))',
