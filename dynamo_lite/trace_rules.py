@@ -22,6 +22,9 @@ import torch.utils.checkpoint
 
 from . import config
 
+# What a learning rate schedule puts around the step of its optimizer.
+_AROUND_STEP = "wrapper"
+
 
 class Rule(enum.Enum):
     """What a call of a function becomes."""
@@ -180,6 +183,11 @@ FUNCTIONS: dict[Any, Decision] = {
         torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
         torch.func.jvp, torch.func.vjp, torch.func.linearize, torch.func.functionalize,
     ), _GRAPH),
+    # ... and what counts its own calls: captured, each would be a graph of its own.
+    **dict.fromkeys((
+        value.__dict__["step"] for value in vars(torch.optim.lr_scheduler).values()
+        if isinstance(value, type) and "step" in value.__dict__
+    ), _skip("call_skipped", "a learning rate schedule computes with the number of its steps, without tensors")),
     torch.set_default_device: _GRAPH,
     torch.set_float32_matmul_precision: _GRAPH,
     torch.set_default_tensor_type: _GRAPH,
@@ -283,6 +291,8 @@ def skip_frame_reason(code: types.CodeType, module: str) -> str | None:
     if decision.rule is Rule.SKIP:
         return f"functions of {module} are called, not captured: {decision.reason}"
     if module == "torch" or module.startswith("torch."):
+        if module == "torch.optim.lr_scheduler" and code.co_name != _AROUND_STEP:
+            return "a learning rate schedule computes without tensors"
         if not module.startswith(("torch.nn", "torch.optim")):
             return f"functions of {module} are torch's own"
     return None

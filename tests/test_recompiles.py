@@ -119,6 +119,8 @@ CHANGES = [
      "k had the keys ['a'], has ['b']"),
     (lambda x, k: x + sum(k.values()), (torch.ones(2), dict.fromkeys("abcdef", 1)),
      (torch.ones(2), dict.fromkeys("abcdeg", 1)), "k had 6 keys, has 6: it has lost 'f' and gained 'g'"),
+    (lambda x, k: x + sum(k.values()), (torch.ones(2), {torch.ones(3): 1}), (torch.ones(2), {"a": 1}),
+     "k had the keys [a tensor of torch.float32, shape [3]], has ['a']"),
     (lambda x, k: x + ("a" in k), (torch.ones(2), {"a": 1}), (torch.ones(2), {}), "k had the key 'a', has it no more"),
     (lambda x, k: x + k.get("a", 0), (torch.ones(2), {}), (torch.ones(2), {"a": 1}), "k had no 'a', has 1"),
     (lambda x, k: x + sum(k), (torch.ones(2), range(3)), (torch.ones(2), range(4)), "k was range(0, 3), is range("),

@@ -211,22 +211,31 @@ def _counted(n: int, what: str) -> str:
 def _keys_miss(name: str, value: Any, expected: Any) -> Miss:
     before, now = list(expected), list(value)
     if max(len(before), len(now)) <= 4:
-        return Miss(f"{name} had the keys {before!r:.100}, has {now!r:.100}")
+        return Miss(f"{name} had the keys {_keys(before)}, has {_keys(now)}")
     lost, gained = [k for k in before if k not in value], [k for k in now if k not in expected]
     if not lost and not gained:
         return Miss(f"{name} had the same keys in another order", "fill it in the same order each time")
-    changes = [f"{word} {', '.join(map(repr, keys[:3]))}{' and more' if len(keys) > 3 else ''}"
+    changes = [f"{word} {', '.join(map(_key, keys[:3]))}{' and more' if len(keys) > 3 else ''}"
                for word, keys in (("lost", lost), ("gained", gained)) if keys]
     return Miss(f"{name} had {len(before)} keys, has {len(now)}: it has {' and '.join(changes)}")
 
 
+def _key(key: Any) -> str:
+    """A key in a few words: the text of a tensor is long, and that of an object whatever its class makes of it."""
+    return _short(key) if isinstance(key, torch.Tensor) or type(key).__repr__ is object.__repr__ else f"{key!r:.100}"
+
+
+def _keys(keys: list[Any]) -> str:
+    return f"[{', '.join(map(_key, keys))}]"
+
+
 def _has_miss(name: str, value: Any, key: Any) -> Miss:
-    return Miss(f"{name} had the key {key!r}, has it no more")
+    return Miss(f"{name} had the key {_key(key)}, has it no more")
 
 
 def _lacks_miss(name: str, value: Any, key: Any) -> Miss:
     now = _short(dict.get(value, key)) if isinstance(value, dict) else "one"
-    return Miss(f"{name} had no {key!r}, has {now}")
+    return Miss(f"{name} had no {_key(key)}, has {now}")
 
 
 def _range_miss(name: str, value: Any, low: int, high: int) -> Miss:

@@ -86,6 +86,7 @@ class Ending:
     def __init__(self, value: Any, holders: dict[int, Any]) -> None:
         self.value = value
         self.holders = holders
+        self.root: VariableTracker | None = None  # what of the frame was seen to hold it last
 
     def within(self, value: Any) -> bool:
         """Whether a real object is this one or holds it."""
@@ -162,9 +163,22 @@ class Watch:
         """Whether it is reached from what the frame, or a changed object outside of it, holds now: through trackers,
         and through real objects that the trace has not met."""
         effects = tx.output.effects
-        pending: list[VariableTracker] = [*frame_values(tx), *effects.outside_values()]
-        reals: list[Any] = []
+        roots = [*frame_values(tx), *effects.outside_values()]
+        # What has held it so far is asked first: a walk over all that the trace has made, after each of its
+        # instructions, would take quadratic time.
+        roots.sort(key=lambda root: root is not ending.root)
         seen: set[int] = set()
+        for root in roots:
+            if Watch._reached(effects, root, ending, seen):
+                ending.root = root
+                return True
+        return False
+
+    @staticmethod
+    def _reached(effects: Any, root: VariableTracker, ending: Ending, seen: set[int]) -> bool:
+        """Whether it is reached from one tracker, by a way around those that were seen."""
+        pending = [root]
+        reals: list[Any] = []
         while pending or reals:
             if reals:
                 real = reals.pop()
@@ -220,7 +234,8 @@ def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
         own = frame_values(tracker.frame) if tracker.started else list(tracker.arguments.values())
         return [tracker.function, *own, *tracker.frame.free_cells]
     found: list[VariableTracker] = []
-    pending: list[Any] = list(vars(tracker).values())
+    # Not the real object that it stands for, whose containers hold no trackers and may be large.
+    pending: list[Any] = [part for name, part in vars(tracker).items() if name != "value"]
     while pending:
         value = pending.pop()
         cls = type(value)  # not isinstance, which asks objects of the user's for their __class__

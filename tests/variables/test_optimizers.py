@@ -6,6 +6,7 @@ import torch
 from torch import nn, optim
 
 import dynamo_lite
+from dynamo_lite import log
 
 SHAPES = ((8, 4), (8,), (3, 8), (3,), (5, 2, 3), ())
 
@@ -107,6 +108,42 @@ def test_learning_rates_that_change(name):
             schedule.step()
     assert sum(graphs) <= 4 and sum(graphs[4:]) == 0
     assert not dynamo_lite.metrics()["fallbacks"] and not dynamo_lite.metrics()["library_calls"]
+
+
+SCHEDULES = {
+    "step": lambda o: optim.lr_scheduler.StepLR(o, 2),
+    "cosine": lambda o: optim.lr_scheduler.CosineAnnealingLR(o, 20),
+    "lambda": lambda o: optim.lr_scheduler.LambdaLR(o, lambda epoch: 0.9**epoch),
+    "one after the other": lambda o: optim.lr_scheduler.SequentialLR(
+        o, [optim.lr_scheduler.ConstantLR(o), optim.lr_scheduler.ExponentialLR(o, 0.9)], [3]),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_schedules_inside_a_compiled_step(schedule):
+    """The number of steps, which each schedule counts in Python, is in no graph and no guard."""
+    losses = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3)
+        optimizer = optim.AdamW(model.parameters(), lr=0.1)
+        rates = SCHEDULES[schedule](optimizer)
+
+        def step(x):
+            loss = model(x).square().sum()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            rates.step()
+            optimizer.zero_grad()
+            return loss.detach()
+
+        run = dynamo_lite.compile(step, backend="eager") if compiled else step
+        losses.append([run(torch.randn(5, 4)) for _ in range(12)])
+    assert all(torch.equal(a, b) for a, b in zip(*losses))
+    # backward() breaks, and the schedule's step; what follows backward() is compiled without state, with it, and for
+    # rates that change.
+    assert log.counters()["recompiles"] == 2 and log.counters()["graph_breaks"] == 4
 
 
 def test_parameters_without_gradients_are_left_alone():
