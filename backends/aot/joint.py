@@ -92,6 +92,8 @@ def record_joint(
     """
     if any(isinstance(value, torch.SymInt) or _is_symbolic(value) for value in example_inputs):
         raise CannotFunctionalize("gradients of a graph with symbolic sizes")
+    if any(_makes_a_leaf(node) for node in gm.graph.nodes):
+        raise CannotFunctionalize("a new leaf of autograd")
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     with global_state_kept(), mode:
@@ -110,6 +112,13 @@ def record_joint(
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
             raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
     return joint
+
+
+def _makes_a_leaf(node: Node) -> bool:
+    """Whether gradients begin at what a node makes, as the graph's inputs would not tell."""
+    if not node.op.startswith("call_"):
+        return False
+    return bool(node.kwargs.get("requires_grad")) or node.target == "requires_grad_" and False not in node.args
 
 
 def _is_symbolic(value: Any) -> bool:

@@ -356,6 +356,18 @@ def test_a_new_leaf_runs_in_eager():
     check(f, leaf(3), compiled=False)
 
 
+@pytest.mark.parametrize("inputs", [torch.randn(3), torch.randn(3).requires_grad_()])
+def test_a_new_leaf_that_stays_inside_runs_in_eager(inputs):
+    def made(x):
+        return x * torch.ones(3, requires_grad=True) * 2
+
+    def marked(x):
+        return (x * 2).detach().requires_grad_() * 2
+
+    check(made, inputs, compiled=False)
+    check(marked, inputs, compiled=False)
+
+
 def bert(transformers):
     config = transformers.BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
                                      vocab_size=100)
