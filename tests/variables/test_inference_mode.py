@@ -70,8 +70,8 @@ def test_decorator_and_outer_mode():
     x = torch.randn(3)
     compiled = dynamo_lite.compile(decorated, fullgraph=True)
     same([compiled(x)], [decorated(x)])
-    plain = dynamo_lite.compile(lambda x: x.sin() * 2)
-    same([plain(x)], [x.sin() * 2])
+    plain = dynamo_lite.compile(lambda x: x.abs() * 2)
+    same([plain(x)], [x.abs() * 2])
     with torch.inference_mode():
-        same([plain(x)], [x.sin() * 2])
-    same([plain(x)], [x.sin() * 2])
+        same([plain(x)], [x.abs() * 2])
+    same([plain(x)], [x.abs() * 2])
