@@ -118,6 +118,8 @@ class TorchFunctionVariable(VariableTracker):
 
     def record(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """The call as a node of the graph."""
+        for setter in _CHOSEN_BY.get(self.value, ()):
+            _guard_choice(tx, setter)
         method = _METHODS.get(self.value) if isinstance(self.value, types.FunctionType) else None
         if method is not None and args:
             return record(tx, "call_method", method, args, kwargs)
@@ -238,10 +240,21 @@ _answers_now(
 )
 
 
+# Functions whose kernel a backend chooses by such a switch when it compiles.
+_CHOSEN_BY: dict[Any, tuple[Any, ...]] = {
+    torch.nn.functional.scaled_dot_product_attention: (torch._C._set_sdp_use_flash, torch._C._set_sdp_use_math),
+}
+
+
+def _guard_choice(tx: Any, setter: Any) -> None:
+    getter = _KERNEL_CHOICES[setter]
+    (at_entry,) = tx.output.state_at_entry[setter, ()]
+    tx.guard(ConstSource(getter, getter.__name__), "callable_eq", getter, (), at_entry)
+
+
 def _kernel_choice(setter: Any, getter: Any) -> Handler:
     def handler(tx: Any) -> VariableTracker:
-        (at_entry,) = tx.output.state_at_entry[setter, ()]
-        tx.guard(ConstSource(getter, getter.__name__), "callable_eq", getter, (), at_entry)
+        _guard_choice(tx, setter)
         return tx.from_result(getter(), "torch state")  # type: ignore[no-any-return]
 
     return handler

@@ -8,6 +8,7 @@ from language_support import Programs, same
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dynamo_lite
+from dynamo_lite import log
 
 program = Programs()
 CHOICE = SDPBackend.MATH
@@ -79,3 +80,15 @@ def test_the_choice_around_a_call_is_guarded(backend):
         with sdpa_kernel(SDPBackend.MATH):
             assert same(compiled(x, choice), f(x, choice))
         assert same(compiled(x, choice), f(x, choice))
+
+
+def test_attention_by_the_kernel_chosen_around_the_call():
+    compiled = dynamo_lite.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v))
+    q = torch.randn(2, 3, 16, 8)
+    flash, inside, again = compiled(q, q, q), None, None
+    with sdpa_kernel(SDPBackend.MATH):
+        inside, expected = compiled(q, q, q), F.scaled_dot_product_attention(q, q, q)
+    again = compiled(q, q, q)
+    assert torch.equal(flash, again) and torch.equal(flash, F.scaled_dot_product_attention(q, q, q))
+    torch.testing.assert_close(inside, expected, rtol=1e-6, atol=1e-6)
+    assert log.counters()["recompiles"] == 1
