@@ -45,7 +45,7 @@ def _is_demanding(node: torch.fx.Node) -> bool:
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if node.target in _HARMLESS:
         return False
-    if any(part in name for part in _DEMANDING) or not (isinstance(node.target, str) or _is_of_torch(node.target)):
+    if any(part in name for part in _DEMANDING) or not (isinstance(node.target, str) or is_of_torch(node.target)):
         return True
     values = [argument.meta.get("example_value") for argument in node.all_input_nodes]
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
@@ -53,7 +53,8 @@ def _is_demanding(node: torch.fx.Node) -> bool:
     return len(tensors) < len(values) or any(i.dtype is not torch.bool for i in indices) and len(tensors) > 1
 
 
-def _is_of_torch(target: Any) -> bool:
+def is_of_torch(target: Any) -> bool:
+    """Whether a function is torch's or Python's own."""
     module = getattr(target, "__module__", None) or ""
     return module in ("_operator", "builtins") or module.split(".")[0] == "torch"
 
