@@ -18,7 +18,8 @@ VALUES, INDICES = torch.zeros(2), torch.zeros(2, dtype=torch.long)
 def number_classes_as_dtypes(x):
     mask = torch.ones(2, 2, dtype=bool).triu()
     return (x + torch.ones(3, dtype=bool)[0], x.to(float), x.to(dtype=int), x.new_zeros(3, dtype=complex),
-            torch.zeros(2, 2, dtype=float).masked_fill(mask, 1.0), torch.arange(3, dtype=int), torch.tensor([1], dtype=float))
+            torch.zeros(2, 2, dtype=float).masked_fill(mask, 1.0), torch.arange(3, dtype=int),
+            torch.tensor([1], dtype=float))
 
 
 @program
