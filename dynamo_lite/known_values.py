@@ -129,7 +129,7 @@ class KnownValues:
         if any(self.of(f) is None for f in fakes):
             if func not in _OF_METADATA or fakes[0].device.type != "cpu" or fakes[0].numel() > MOST_ELEMENTS:
                 return _NOT_FOLLOWED
-            like = {"dtype": fakes[0].dtype, "layout": fakes[0].layout}
+            like = {"dtype": fakes[0].dtype, "layout": fakes[0].layout, "device": "cpu"}
             with no_dispatch():
                 args = (torch.empty_strided(fakes[0].shape, fakes[0].stride(), **like), *args[1:])
         if not all(id(t) in self._values for t in _written(func, args, kwargs)):

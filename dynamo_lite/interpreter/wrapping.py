@@ -19,7 +19,7 @@ from ..variables import branches as branches  # for what it registers
 from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable
-from ..variables.classes import ClassVariable, class_attribute_source, is_stand_in
+from ..variables.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.functions import (
     CellVariable,
@@ -79,6 +79,9 @@ class Wrapping:
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
         """The value at a source, not looked at yet."""
+        if is_in_stand_in(source):
+            known = self.output.effects.tracker_of(value)
+            return known if known is not None else self.from_result(value, source.name)
         return LazyVariable(value, source)
 
     def wrap_now(self, value: Any, source: Source) -> VariableTracker:

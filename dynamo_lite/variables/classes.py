@@ -206,7 +206,24 @@ def class_source(cls: type) -> Source:
 
 def class_attribute_source(cls: type, name: str) -> Source:
     """Where an attribute of a class is found."""
+    if is_stand_in(cls):
+        owner = _owner(cls, name)
+        cls = cls if is_stand_in(owner) else owner  # a stand-in's bases are not looked at by guards
     return TypeAttrSource(class_source(cls), name)
+
+
+def _owner(cls: type, name: str) -> type:
+    """The class that defines an attribute of another one."""
+    mro = type.__dict__["__mro__"].__get__(cls)
+    return next((c for c in mro if name in type.__dict__["__dict__"].__get__(c)), object)
+
+
+def is_in_stand_in(source: Source) -> bool:
+    """Whether it is the place of an attribute that a class of the traced program's own defines: what stands there is
+    the tracker's, wherever else the value is known from."""
+    if not isinstance(source, TypeAttrSource) or not isinstance(source.base, FrozenSource):
+        return False
+    return is_stand_in(_owner(source.base.value, source.attr))
 
 
 def is_made_by_python(cls: type) -> bool:

@@ -81,9 +81,9 @@ def fix(output: OutputGraph, source: Source, fake: torch.Tensor, value: torch.Te
     if any(t.fake.untyped_storage()._cdata != storage for t in output.inputs_over(value)):
         return
     with torch.no_grad():
-        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
         if copy.untyped_storage().nbytes() > 4 * MOST_ELEMENTS * value.itemsize:
-            copy = torch.empty(value.shape, dtype=value.dtype)  # few elements, far apart
+            copy = torch.empty(value.shape, dtype=value.dtype, device=value.device)  # few elements, far apart
         if all(stride for size, stride in zip(value.shape, value.stride()) if size > 1):
             copy.copy_(value)
         else:

@@ -541,7 +541,7 @@ def _as_indices(tx: Any, part: Any) -> list[Any]:
         if positions.numel() > MOST_IN_GRAPH:
             raise Unsupported("dynamic_output_shape", f"an index of {positions.numel()} elements that a guard knows")
         with tx.output.fake_mode:
-            twin = torch.empty(positions.shape, dtype=positions.dtype)
+            twin = torch.empty(positions.shape, dtype=positions.dtype, device=positions.device)
         nodes.append(tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),
                                            {"dtype": positions.dtype, "device": positions.device}, twin, False))
     return nodes

@@ -21,6 +21,35 @@ class E(enum.Enum):
     B = 2
 
 
+OUTSIDE = [1, 2]
+
+
+class WithATensor:
+    attribute = torch.tensor([7.0])
+
+
+@program
+def attributes_by_way_of_a_subclass(x):
+    class Base:
+        factor = x
+        values = OUTSIDE
+        k = 3
+
+        def get(self):
+            return self.factor
+
+    class Derived(Base, WithATensor):
+        def get(self):
+            return super().get() + 1
+
+    Derived.values.append(4)
+    try:
+        return (x + Derived.factor + Derived().factor, Derived().get(), list(Derived.values),
+                Derived().values is OUTSIDE, Derived.k + Derived().k, x + Derived.attribute[0], Derived().attribute is WithATensor.attribute)
+    finally:
+        OUTSIDE.pop()
+
+
 @program
 def class_in_fn(x):
     class A:

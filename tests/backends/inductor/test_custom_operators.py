@@ -99,5 +99,6 @@ def test_wrong_parameters_are_refused():
 def test_a_wrong_result_is_found_and_does_no_harm():
     register_lowering(scaled)(lambda g, x, by: x.node)
     x = torch.randn(3)
-    assert torch.equal(dynamo_lite.compile(program)(x), program(x))
+    with dynamo_lite.config.patch(raise_internal_errors=False):
+        assert torch.equal(dynamo_lite.compile(program)(x), program(x))
     assert dynamo_lite.metrics()["fallbacks"] == {"lowering failed": 1}
