@@ -45,7 +45,8 @@ def attributes_by_way_of_a_subclass(x):
     Derived.values.append(4)
     try:
         return (x + Derived.factor + Derived().factor, Derived().get(), list(Derived.values),
-                Derived().values is OUTSIDE, Derived.k + Derived().k, x + Derived.attribute[0], Derived().attribute is WithATensor.attribute)
+                Derived().values is OUTSIDE, Derived.k + Derived().k, x + Derived.attribute[0],
+                Derived().attribute is WithATensor.attribute)
     finally:
         OUTSIDE.pop()
 
