@@ -222,6 +222,13 @@ class GraphLowering:
         buffer = self.buffers[name] = Buffer(name, size, stride, dtype, device)
         return buffer
 
+    def writes_input(self, x: TensorValue) -> bool:
+        """Whether ``x`` is an input as it came, into which the result of the operator being lowered is written."""
+        if x.node.op != "load" or x.node.attr[0] not in self._inputs or self._node is None:
+            return False
+        given = self._node.args[0]
+        return any(user.target is torch.ops.aten.copy_.default and user.args[0] is given for user in self._node.users)
+
     def realize(self, x: TensorValue, fresh: bool = False, gaps: bool = False) -> str:
         """Puts ``x`` in memory of its own layout and makes it a load from there. Does nothing if it is a load already,
         unless ``fresh``. A layout with gaps becomes a contiguous one, unless ``gaps``. Returns the buffer's name."""

@@ -6,6 +6,7 @@ result is always realized; the scheduler takes the loop apart at the borders, so
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.scattering import written
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped, slice_, wrap
 
@@ -22,6 +24,8 @@ aten = torch.ops.aten
 
 # Each part is a loop of its own.
 MAX_PARTS = 16
+# A write into an input leaves what lies around it alone, if that is so many times more.
+MUCH_LARGER = 4
 
 
 def _realized(g: GraphLowering, x: TensorValue) -> TensorValue:
@@ -124,6 +128,12 @@ def slice_scatter(
     first, last, step = slice(start, end, step).indices(size)
     if step != 1 or last <= first or is_size(self.numel, 0):
         return NotImplemented
+    part = (*self.shape[:dim], last - first, *self.shape[dim + 1 :])
+    if g.writes_input(self) and src.shape == part and math.prod(self.shape) >= MUCH_LARGER * math.prod(part):
+        # A cache of keys, say: the rest of it is not even read.
+        places = list(shape_vars(part))
+        places[dim] = ix.add(places[dim], first)
+        return written(g, self, part, places, src.node, False)
     indices = list(shape_vars(self.shape))
     inside = g.ops.inside(indices[dim], first, last)
     indices[dim] = 0 if last - first == 1 else ix.add(indices[dim], -first)

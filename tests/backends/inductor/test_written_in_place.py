@@ -112,3 +112,75 @@ def test_integers_and_broadcasts():
         x += y.long().sum()
 
     wrapper(f, torch.arange(6).view(2, 3), torch.ones(2))
+
+
+def one_place(c, k):
+    c[:, :, 5:6] = k
+    return c[:, :, 5] * 2, c.sum()
+
+
+def two_places(c, k):
+    c[:, :, 3] = k[:, :, 0]
+    c[:, :, 7:8] = k * 2
+    return k + 1
+
+
+def what_was_there(c, k):
+    old = c[:, :, 2:3].clone()
+    c[:, :, 2:3] = k + old
+    return c.mean(), old
+
+
+def from_itself(c, k):
+    c[:, :, 4:5] = c[:, :, 5:6]
+    return k * 1
+
+
+def added(c, k):
+    c[:, :, 4:5] += k
+    return c
+
+
+def of_another_dtype(c, k):
+    c[0, 1, 2] = k[0, 0, 0]
+    c[:, :, -1:] = k.double()
+    return c[0]
+
+
+def through_a_view(c, k):
+    view = c[0]
+    view[:, 3:4] = k[0]
+    return view.sum(), c[0, 0, 3]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(1, 4, 16, 8), (2, 3, 9, 5)])
+@pytest.mark.parametrize("fn", [one_place, two_places, what_was_there, from_itself, added, of_another_dtype,
+                                through_a_view])
+def test_caches(fn, shape, transposed):
+    cache = torch.randn(shape)
+    if transposed:
+        cache = cache.transpose(1, 2).contiguous().transpose(1, 2)
+    ours = cache.clone(memory_format=torch.preserve_format)
+    new = torch.randn(shape[0], shape[1], 1, shape[3])
+    compiled = dynamo_lite.compile(fn)
+    for _ in range(2):
+        with torch.no_grad():
+            wanted, got = fn(cache, new), compiled(ours, new)
+        assert torch.equal(ours, cache)
+        for p, q in zip(*(x if isinstance(x, tuple) else (x,) for x in (wanted, got))):
+            torch.testing.assert_close(q, p)
+            assert q.stride() == p.stride()
+
+
+def test_the_rest_of_a_cache_is_left_alone():
+    compiled = dynamo_lite.compile(one_place_alone)
+    with torch.no_grad():
+        compiled(torch.zeros(1, 4, 64, 8), torch.ones(1, 4, 1, 8))
+    text = "\n".join(str(part) for part in dynamo_lite.generated_code(compiled))
+    assert "copy_(" not in text and "2048" not in text.split("KERNEL kernel0")[1]
+
+
+def one_place_alone(c, k):
+    c[:, :, 5:6] = k
+    return k + 1
