@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
@@ -536,7 +537,10 @@ def _separate(shape: Shape, stride: Shape) -> bool:
 
 def _origin(node: torch.fx.Node) -> str:
     """The operation and the user's line, for comments."""
-    name = str(node.target).removeprefix("aten.")
-    name = name[: name.rindex(".")] if "." in name else name
+    if isinstance(node.target, types.FunctionType):  # an operation of the recorder's own
+        name = node.target.__name__
+    else:
+        name = str(node.target).removeprefix("aten.")
+        name = name[: name.rindex(".")] if "." in name else name
     line = user_line(node)
     return f"{name} <- {line}" if line else name
