@@ -277,7 +277,7 @@ class _Writer:
         # The inputs come first and in order, so that a graph that is one run may be called through its entry alone.
         pointers = {v: i for i, v in enumerate(
             v for v in map(self._variable, program.inputs) if whole or v in used)}
-        for variable in sorted(used - set(made) - arena.names(), key=lambda v: v in pointers):
+        for variable in sorted(used - set(made) - arena.names(), key=lambda v: (v in pointers, v)):
             pointers.setdefault(variable, len(pointers))
         tensors = list(pointers)
         for variable in made:
