@@ -67,7 +67,8 @@ def table(results: dict[str, Any]) -> str:
     lines += ["", (
         f"{m['cpu']}, {m['processors']} processors, {m['threads']} threads; torch {m['torch']}, Python {m['python']}; "
         f"{m['date']}; {results['rounds']} processes for each figure, all settings default, float32, "
-        "gradients in the training steps only. First call: empty cache, imports of the compiler included. Next process: cache kept.")]
+        "gradients in the training steps only. First call: empty cache, imports of the compiler included. "
+        "Next process: cache kept.")]
     failures = [f"- {results['titles'][w]}, {s}: {row['failed']}" for w, rows in results["rows"].items()
                 for s, row in rows.items() if "failed" in row]
     if failures:
