@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import filelock
@@ -197,11 +197,6 @@ def build_all(sources: Sequence[str], simd_kind: str | None = None) -> list[Path
     if len(sources) <= 1:
         return [shared_library(source, simd_kind) for source in sources]
     return list(_pool().map(lambda source: shared_library(source, simd_kind), sources))
-
-
-def start(source: str, simd_kind: str | None = None) -> Future[Path]:
-    """Begins to compile a library while something else is done. What goes wrong is said when it is asked for."""
-    return _pool().submit(shared_library, source, simd_kind)
 
 
 def _pool() -> ThreadPoolExecutor:

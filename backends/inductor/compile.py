@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends import metrics
@@ -36,7 +36,7 @@ from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import _runtime, codecache
-from dynamo_lite.backends.inductor.codegen.cpp import contraction_library, header, without_comments
+from dynamo_lite.backends.inductor.codegen.cpp import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
 from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
@@ -76,8 +76,6 @@ def inductor_lite(
         except CannotCut as e:
             return _run_eager(gm, f"a number comes out of a tensor, and {e}")
     native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
-    if native and any(_is_product(node) for node in gm.graph.nodes):
-        _start_products(codecache.simd())
     if needs_gradients(gm, example_inputs):
         return _compile_training(gm, example_inputs, native)
     try:
@@ -96,23 +94,6 @@ def inductor_lite(
         "inference": aten.inference,
     }
     return _build(aten, native, scopes)
-
-
-_PRODUCTS = frozenset({
-    "linear", "matmul", "__matmul__", "mm", "bmm", "addmm", "baddbmm", "einsum", "conv1d", "conv2d", "convolution",
-})
-
-
-def _is_product(node: Node) -> bool:
-    """Whether a node will probably become a kernel that calls the library of products."""
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return node.op.startswith("call_") and name in _PRODUCTS
-
-
-@functools.cache
-def _start_products(simd: str) -> None:
-    """Has that library built beside recording and scheduling, where no process has yet."""
-    codecache.start(contraction_library(simd))
 
 
 def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:

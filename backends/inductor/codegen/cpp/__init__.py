@@ -23,7 +23,7 @@ from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
-__all__ = ["contraction_library", "header", "without_comments", "write_libraries", "write_source"]
+__all__ = ["header", "without_comments", "write_libraries", "write_source"]
 
 _SYMBOL = "KERNEL_NAME"
 _MARK = "//: "
