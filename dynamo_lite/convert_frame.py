@@ -126,7 +126,8 @@ def compile_frame(
         exc.BackendCompilerFailed: the backend raised.
     """
     user_code = _original(code, 0)[0]
-    decision = frame_policy.decide(code, user_code, globals)
+    asked = settings.roots is not None and settings.roots.get(user_code) is not None
+    decision = frame_policy.decide(code, user_code, globals, asked)
     if decision is not None:
         return decision
     frame = (args, closure, globals, builtins)

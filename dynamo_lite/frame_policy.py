@@ -64,17 +64,18 @@ def _in_users_words(text: str, code: types.CodeType) -> str:
 _BACKENDS = "dynamo_lite.backends."
 # A compiled graph, and the compiler at work while the program runs, as for the backward pass of a graph that a captured
 # function differentiates: neither they nor what they call are the program's.
-def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, Any]) -> Any:
+def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, Any], asked: bool) -> Any:
     """The decision about a frame that is not to be compiled whatever its arguments are; None for the others.
 
     Args:
         code: the frame's code, resume code included.
         user_code: the code that the user wrote.
+        asked: whether it was asked for by itself.
     """
     module = str(globals.get("__name__", ""))
     if module.startswith(_BACKENDS):
         return SKIP_RECURSIVE
-    reason = trace_rules.skip_frame_reason(user_code, module)
+    reason = trace_rules.skip_frame_reason(module, asked)
     if reason is not None and is_resume_code(code) is None:
         return skipped(user_code, reason)
     if torch._C._functorch.peek_interpreter_stack() is not None:

@@ -22,9 +22,6 @@ import torch.utils.checkpoint
 
 from . import config
 
-# What a learning rate schedule puts around the step of its optimizer.
-_AROUND_STEP = "wrapper"
-
 
 class Rule(enum.Enum):
     """What a call of a function becomes."""
@@ -281,18 +278,24 @@ def _candidates(name: str) -> list[tuple[str, Decision]]:
     return found
 
 
-def skip_frame_reason(code: types.CodeType, module: str) -> str | None:
-    """Why frames of this code are never captured from the hook, or None.
+# torch's own modules -> whether their frames are captured where a break has left the graph. The longest prefix wins.
+# A learning rate schedule computes with the number of its steps: each of its frames would fit one step only.
+_FRAMES_OF_TORCH = {"torch": False, "torch.nn": True, "torch.optim": True, "torch.optim.lr_scheduler": False}
+
+
+def skip_frame_reason(module: str, asked: bool = False) -> str | None:
+    """Why frames of a module's functions are never captured from the hook, or None.
 
     A frame is met by the hook when a captured function called it in plain Python. Libraries that are called rather than
     traced are left alone, as is code without a module of its own.
+
+    Args:
+        asked: whether somebody asked for this very function to be compiled, one of torch's own, too.
     """
     decision = decide_module(module)
     if decision.rule is Rule.SKIP:
         return f"functions of {module} are called, not captured: {decision.reason}"
-    if module == "torch" or module.startswith("torch."):
-        if module == "torch.optim.lr_scheduler" and code.co_name != _AROUND_STEP:
-            return "a learning rate schedule computes without tensors"
-        if not module.startswith(("torch.nn", "torch.optim")):
-            return f"functions of {module} are torch's own"
+    known = [prefix for prefix in _FRAMES_OF_TORCH if module == prefix or module.startswith(prefix + ".")]
+    if known and not asked and not _FRAMES_OF_TORCH[max(known, key=len)]:
+        return f"functions of {module} are torch's own"
     return None

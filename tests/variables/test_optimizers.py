@@ -209,3 +209,30 @@ def test_one_call_of_c_for_all_parameters():
     twins = Twins(CAPTURED["adamw"])
     twins.run(3)
     assert not dynamo_lite.metrics()["library_calls"]
+
+
+def test_the_step_that_a_schedule_has_wrapped_is_compiled_where_it_is_asked_for():
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3)
+        optimizer = optim.AdamW(model.parameters(), lr=0.1)
+        rates = optim.lr_scheduler.StepLR(optimizer, 2)
+        step = dynamo_lite.compile(optimizer.step, backend="eager") if compiled else optimizer.step
+        before = dynamo_lite.metrics()["graphs"]
+        for _ in range(8):
+            model(torch.randn(5, 4)).square().sum().backward()
+            step()
+            rates.step()
+            optimizer.zero_grad()
+        results.append(list(model.parameters()))
+    assert all(map(torch.equal, *results))
+    assert dynamo_lite.metrics()["graphs"] - before == 3  # without state, with it, and for rates that change
+
+
+def test_torchs_own_functions_are_captured_where_they_are_asked_for():
+    function = torch.functional.broadcast_tensors
+    compiled = dynamo_lite.compile(function, backend="eager")
+    before = dynamo_lite.metrics()["graphs"]
+    assert [t.shape for t in compiled(torch.ones(3), torch.ones(2, 1))] == [(2, 3), (2, 3)]
+    assert dynamo_lite.metrics()["graphs"] == before + 1
