@@ -38,6 +38,7 @@ from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
+from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
@@ -183,7 +184,7 @@ def _compile(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Call
     if log.enabled("output_code"):
         whole = log.enabled("output_code", logging.DEBUG)
         log.artifact("output_code").info("%s\n%s", source if whole else shown, wrapper.python)
-    _count(program)
+    _count(written_in_place(program))
     call.generated_code = (shown, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
     call.mutated_inputs = aten.mutated  # type: ignore[attr-defined]
     call.raises_before_writes = _raises_before_writes(program)  # type: ignore[attr-defined]
@@ -235,11 +236,18 @@ def _count(program: Program) -> None:
     for step in program.steps:
         if isinstance(step, KernelCall):
             kernels += 1
-            moved += sum(_nbytes(program, name) for name in step.args)
+            moved += _moved(program, step)
         elif isinstance(step, ExternCall):
             named = isinstance(step.target, types.FunctionType)
             metrics.count_library_call(step.target.__name__ if named else str(step.target))
     metrics.count_kernels(kernels, moved)
+
+
+def _moved(program: Program, step: KernelCall) -> int:
+    """How many bytes a kernel reads and writes."""
+    if step.part is not None and len(set(step.args)) < len(step.args):
+        return step.part + sum(_nbytes(program, name) for name in step.args if name not in step.outputs)
+    return sum(_nbytes(program, name) for name in step.args)
 
 
 def _nbytes(program: Program, name: str) -> int:

@@ -115,7 +115,16 @@ def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str) -> prog.KernelCall
         inplace=kernel.inplace,
         faults=kernel.faults(),
         checks_first=any(stage.check for stage in kernel.stages),
+        part=_part(kernel),
     )
+
+
+def _part(kernel: Kernel) -> int | None:
+    """How many bytes the writes into parts of a buffer move, if the kernel is one of those."""
+    writes = [stage for stage in kernel.stages if stage.ordered]
+    if not writes:
+        return None
+    return sum(_volume(tuple(v.size for v in w.inner)) * w.statements[0].value.dtype.itemsize for w in writes)
 
 
 def _volume(size: tuple[ix.Index, ...]) -> int:

@@ -64,6 +64,8 @@ class KernelCall:
         checks_first: whether it does so before it writes anything else.
         inplace: pairs ``(output, input)``: the output may take over the input's memory if the input dies here, as every
             element of the input is read by the same iteration that writes the output's element, and no other does.
+        part: for a kernel that writes into parts of a buffer, how many bytes: all that it moves of the buffer where
+            that is the memory of the input whose other contents it keeps.
     """
 
     symbol: str
@@ -75,6 +77,7 @@ class KernelCall:
     inplace: tuple[tuple[str, str], ...] = ()
     faults: bool = False
     checks_first: bool = False
+    part: int | None = None
 
 
 @dataclasses.dataclass(slots=True)

@@ -173,14 +173,32 @@ def test_caches(fn, shape, transposed):
             assert q.stride() == p.stride()
 
 
-def test_the_rest_of_a_cache_is_left_alone():
-    compiled = dynamo_lite.compile(one_place_alone)
-    with torch.no_grad():
-        compiled(torch.zeros(1, 4, 64, 8), torch.ones(1, 4, 1, 8))
-    # The kernel is given the cache as its output too, and copies it where they are two.
-    assert "copy_(" not in dynamo_lite.generated_code(compiled)
-
-
 def one_place_alone(c, k):
     c[:, :, 5:6] = k
     return k + 1
+
+
+def test_the_rest_of_a_cache_is_left_alone():
+    cache, new = torch.zeros(1, 4, 64, 8), torch.ones(1, 4, 1, 8)
+    compiled = dynamo_lite.compile(one_place_alone)
+    dynamo_lite.reset_metrics()
+    with torch.no_grad():
+        compiled(cache, new)
+    assert torch.equal(cache[:, :, 5:6], new) and cache.sum() == new.sum()
+    # The kernel is given the cache as its output too, and copies it where they are two.
+    assert ".copy_(" not in dynamo_lite.generated_code(compiled)
+    # What is written is read, the result too: far less than the cache, which is neither read nor written whole.
+    assert dynamo_lite.metrics()["bytes"] == 4 * new.nbytes < cache.nbytes
+
+
+def test_all_of_a_small_buffer_is_written():
+    """Where the part is not much smaller than the whole, one loop over the whole joins what surrounds it."""
+    def halves(c, k):
+        c[:, :8] = k
+        return c.exp()
+
+    compiled = dynamo_lite.compile(halves)
+    dynamo_lite.reset_metrics()
+    with torch.no_grad():
+        compiled(torch.zeros(16, 16), torch.ones(16, 8))
+    assert dynamo_lite.metrics()["kernels"] == 1
