@@ -15,12 +15,14 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
-from ..exc import Unsupported
+from ..exc import DynamoLiteError, Unsupported
+from ..source import ConstSource
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
+from .functions import FunctionVariable
 from .modes import DeviceScopeVariable
 from .modules import OpaqueVariable
-from .tensor import TensorVariable
+from .tensor import TensorVariable, method_by_name
 from .torch_functions import handles
 
 _KIND = "unsupported_context_manager"
@@ -111,10 +113,18 @@ class Overrides:
                 function(*plain, **named)
         except _Asked as asked:
             received = asked.received
+        except DynamoLiteError:
+            raise
         except Exception:
-            return None  # it fails as it would with no mode, which is found out by those who record it
+            # Arguments that the function does not take, of which it may say what it likes: no mode gets to see them.
+            # The caller records the call, fails as the probe did, and says so.
+            return None
         else:
             return None
+        if isinstance(function, types.FunctionType) and function is not method_by_name and received[0] is not function:
+            # It does not ask by itself, only what it calls does, maybe more than one of them.
+            own = FunctionVariable(function, ConstSource(function, function.__qualname__))
+            return tx.call(own, args, kwargs)  # type: ignore[no-any-return]
         handed = [_function(tx, received[0]), *(self._tracker(tx, part, [*args, *kwargs.values()])
                                                 for part in received[1:])]
         with self._without_innermost() as mode:

@@ -205,7 +205,7 @@ class TensorVariable(VariableTracker):
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if tx.output.overrides.active() and callable(getattr(self.cls, name, None)):
-            made = tx.output.overrides.call(tx, _call_method, [self, ConstantVariable(name), *args], kwargs)
+            made = tx.output.overrides.call(tx, method_by_name, [self, ConstantVariable(name), *args], kwargs)
             if made is not None:
                 return made  # type: ignore[no-any-return]
         kind = _DATA_METHODS.get(name)
@@ -361,7 +361,7 @@ def is_unknown_number(tx: Any, value: VariableTracker) -> bool:
 _GETSETS = (type(torch.Tensor.requires_grad), property)
 
 
-def _call_method(tensor: torch.Tensor, name: str, /, *args: Any, **kwargs: Any) -> Any:
+def method_by_name(tensor: torch.Tensor, name: str, /, *args: Any, **kwargs: Any) -> Any:
     return getattr(tensor, name)(*args, **kwargs)
 
 
@@ -407,7 +407,7 @@ def record(
     output = tx.output
     if output.overrides.active() and not isinstance(target, GraphCall):
         made = (output.overrides.call(tx, target, args, kwargs) if op == "call_function" else
-                output.overrides.call(tx, _call_method, [args[0], ConstantVariable(target), *args[1:]], kwargs))
+                output.overrides.call(tx, method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs))
         if made is not None:
             return made  # type: ignore[no-any-return]
     node_args = tuple(_in_graph(target, a.as_argument(tx)) for a in args)

@@ -85,21 +85,26 @@ class TorchFunctionVariable(VariableTracker):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         handler = _HANDLERS.get(id(self.value))
+        if handler is None:
+            self._refuse(tx, args, kwargs)  # before modes are asked, which may call it
         if tx.output.overrides.active() and (handler is None or self.value in _ASKS_MODES):
             made = tx.output.overrides.call(tx, self.value, args, kwargs)
             if made is not None:
                 return made  # type: ignore[no-any-return]
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
+        out = kwargs.get("out")
+        if out is not None and not isinstance(out, ConstantVariable):
+            return self._write(tx, out, args, kwargs)
+        return self.record(tx, args, kwargs)
+
+    def _refuse(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        """Breaks the graph if the function may not be called while tracing."""
         kind = _FORBIDDEN.get(id(self.value))
         if kind is None and _sets_state(self.value):
             unsupported("torch_state", f"{self.describe()}()")
         if kind is not None and not _elements_known(tx, kind, args, kwargs):
             refuse(tx, kind, self.describe(), [*args, *kwargs.values()])
-        out = kwargs.get("out")
-        if out is not None and not isinstance(out, ConstantVariable):
-            return self._write(tx, out, args, kwargs)
-        return self.record(tx, args, kwargs)
 
     def _write(
         self, tx: Any, out: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]

@@ -152,6 +152,47 @@ def indices_under_vmap(x):
         return torch.vmap(lambda i: x[i, i] * 2)(torch.arange(2))
 
 
+@program
+def functions_that_call_several(x):
+    LOG.clear()
+    q = torch.ones(1, 3)
+    with Count():
+        made = F._in_projection_packed(q, q, q, torch.ones(9, 3)), F.sigmoid(x)
+        pooled = F.max_pool1d(x[None], 2), F.max_pool1d(x[None], 2, return_indices=True)
+    return made, pooled, list(LOG)
+
+
+@program.breaks("fake_tensor_error")
+def arguments_that_a_function_does_not_take(x):
+    LOG.clear()
+    with Count():
+        try:
+            torch.add(x, "a")
+        except TypeError:
+            return x + 1, list(LOG)
+
+
+@program.breaks("torch_state")
+def switches_without_a_handler(x):
+    LOG.clear()
+    before = torch._C._check_sparse_tensor_invariants()
+    with Count():
+        torch._C._set_check_sparse_tensor_invariants(not before)
+        y = x + 1
+    now = torch._C._check_sparse_tensor_invariants()
+    torch._C._set_check_sparse_tensor_invariants(before)
+    return y, now != before, list(LOG)
+
+
+@program.breaks("rng_state")
+def seeds(x):
+    LOG.clear()
+    with Count():
+        torch.manual_seed(5)
+        y = torch.rand(3) + x
+    return y, list(LOG)
+
+
 @program.breaks("data_dependent_branch")
 def a_break_inside(x):
     LOG.clear()
@@ -185,6 +226,25 @@ def modes_and_devices(x):
 def test_program(name):
     program.check(name)
     assert torch._C._len_torch_function_stack() == 0
+
+
+def test_switches_are_not_set_while_tracing():
+    seen = []
+
+    def f(x):
+        with Count():
+            y = x + 1
+            torch._C._set_check_sparse_tensor_invariants(y is not None)
+        return y
+
+    def look(graph, inputs):
+        seen.append(torch._C._check_sparse_tensor_invariants())
+        return graph
+
+    assert not torch._C._check_sparse_tensor_invariants()
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="_set_check_sparse_tensor_invariants"):
+        dynamo_lite.compile(f, backend=look, fullgraph=True)(torch.ones(3))
+    assert not torch._C._check_sparse_tensor_invariants() and not seen
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
