@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite import fake_strides
+from dynamo_lite import fake_norms, fake_strides
 from dynamo_lite.known_values import KnownValues
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
@@ -153,6 +153,8 @@ class TraceFakeMode(FakeTensorMode):
         if not self.effects_seen:
             self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
         func = _SAME_METADATA.get(func, func)
+        if func in _COPIES_NOTHING and not args[0].numel():
+            func, args = torch.ops.aten.clone.default, args[:1]
         with _config_stand_in():
             if func in _CONTIGUOUS_LIKE_FIRST:
                 like = {"dtype": args[0].dtype, "device": args[0].device}
@@ -161,10 +163,24 @@ class TraceFakeMode(FakeTensorMode):
                 result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
             else:
                 result = _raw_dispatch(self, func, types, args, kwargs or {})
+            places = fake_norms.rule_of(func)
+            if places is not None:
+                result = self._with_places(places(args, list(result)), types, result)
             rule = fake_strides.rule_of(func)
             if rule is not None:
                 result = self._with_strides_of_eager(rule, func, types, args, kwargs or {}, result)
             return result
+
+    def _with_places(self, places: list[fake_norms.Place | None], types: Any, result: tuple[Any, ...]) -> Any:
+        """See ``fake_norms``."""
+        out = list(result)
+        for at, place in enumerate(places):
+            was = out[at]
+            if place is not None and place != (was.dtype, was.stride()):
+                like = {"dtype": place[0], "device": was.device}
+                out[at] = _raw_dispatch(
+                    self, torch.ops.aten.empty_strided.default, types, (tuple(was.shape), place[1]), like)
+        return type(result)(out)
 
     def _with_strides_of_eager(self, rule: Any, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
         """See ``fake_strides``. A view stays one."""
@@ -224,6 +240,9 @@ _CONTIGUOUS_LIKE_FIRST = frozenset({
 # Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
 # runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
 _SAME_METADATA = {torch.ops.aten.relu.default: torch.ops.aten.neg.default}
+
+# Operators that copy a tensor without elements as it is, whatever shape their metadata rule gives it.
+_COPIES_NOTHING = frozenset({torch.ops.aten.pixel_unshuffle.default})
 
 # Operators that raise, or do nothing.
 _CHECKS = frozenset({torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})

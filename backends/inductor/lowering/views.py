@@ -288,6 +288,8 @@ def pixel_shuffle(g: GraphLowering, self: TensorValue, upscale_factor: int) -> A
 def pixel_unshuffle(g: GraphLowering, self: TensorValue, downscale_factor: int) -> Any:
     *lead, c, h, w = self.shape
     r = downscale_factor
+    if is_size(self.numel, 0):
+        return TensorValue(self.shape, self.dtype, self.node)  # as it is, in eager
     x = reshaped(g, self, (*lead, c, ix.floordiv(h, r), r, ix.floordiv(w, r), r))
     n = len(lead)
     x = permute(g, x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))

@@ -28,6 +28,22 @@ def test_hardtanh_keeps_the_dtype(dtype):
     check(lambda x: F.hardtanh(x, -2.5, 3.5), torch.arange(-9, 9).to(dtype))
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 0, 4), (2, 0, 4, 4), (1, 1, 4, 0), (0, 1, 1, 4, 4)])
+@pytest.mark.parametrize("factor", [1, 2])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_nothing_is_unshuffled_to_the_shape_it_has(shape, factor, transposed):
+    x = torch.empty(shape)
+    x = x.transpose(-1, -2) if transposed else x
+
+    def fn(x):
+        y = F.pixel_unshuffle(x, factor)
+        return y, y * 2, torch.empty(y.shape), torch.empty(y.stride())
+
+    dynamo_lite.reset()
+    for got, want in zip(dynamo_lite.compile(fn)(x), fn(x)):
+        assert got.shape == want.shape and got.stride() == want.stride()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("mode", ["trunc", "floor"])
 def test_division_of_16_bit_floats_rounds_step_by_step(dtype, mode):
