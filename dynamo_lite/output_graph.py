@@ -28,7 +28,6 @@ from .source import DictItemSource, InstanceDictSource, Source
 from .variables import size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
-from .variables.classes import is_in_stand_in
 from .variables.inference import InferenceModeVariable
 from .variables.modes import DeviceScopeVariable, device_of_scope
 from .variables.overrides import DisabledOverridesVariable, FunctionMode, Overrides
@@ -87,8 +86,6 @@ class OutputGraph:
     def wrap(self, tx: Any, value: Any, source: Source) -> VariableTracker:
         """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
         known = self.effects.tracker_of(value)
-        if known is not None and is_in_stand_in(source):
-            return known
         if known is not None:
             if known.source is not None and known.source != source and not issubclass(type(value), _FREE_OF_IDENTITY):
                 self.guards.add(source, "tensor_same", known.source)

@@ -25,7 +25,6 @@ from ..variables.functions import (
     CellVariable,
     FunctionVariable,
     MethodVariable,
-    NestedFunctionVariable,
     new_cell,
     user_function,
 )
@@ -78,11 +77,15 @@ class Wrapping:
                                function, args, result)
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
-        """The value at a source, not looked at yet."""
+        """The value at a source, not looked at yet; every attribute that a class has comes by here."""
         if is_in_stand_in(source):
-            known = self.output.effects.tracker_of(value)
-            return known if known is not None else self.from_result(value, source.name)
+            return self.output.effects.tracker_of(value) or self.from_result(value, source.name)
         return LazyVariable(value, source)
+
+    def _stood_for(self, value: Any) -> VariableTracker | None:
+        """What the trace has made and `value`, a part of a class that it makes, stands for; None for real values."""
+        known = self.output.effects.tracker_of(value)
+        return known if known is not None and known.source is None and not known.is_constant() else None
 
     def wrap_now(self, value: Any, source: Source) -> VariableTracker:
         """The value at a source, looked at."""
@@ -109,9 +112,9 @@ class Wrapping:
         Args:
             trusted: whether the identity of the function at the source is guarded already.
         """
-        nested = self.output.effects.tracker_of(value)
-        if isinstance(nested, NestedFunctionVariable):
-            return nested  # `value` stands for it in a class that the program makes
+        own = self._stood_for(value)
+        if own is not None:
+            return own
         transformed = made_before(self, value, source)
         if transformed is not None:
             return transformed
@@ -167,13 +170,10 @@ class Wrapping:
 
         The attribute itself is guarded by identity with its class, which fixes the function inside.
         """
-        known = self.output.effects.tracker_of(value)
-        if known is not None and known.source is None and not known.is_constant():
-            return known  # `value` stands for it in a class that the program makes
         if isinstance(value, types.FunctionType):
             held = ConstSource(value, getattr(value, "__qualname__", "function"))
             return self.wrap_function(value, held, trusted=True)
-        return self.from_result(value, source.name)
+        return self._stood_for(value) or self.from_result(value, source.name)
 
     def bound_class_function(self, owner: VariableTracker, cls: type, name: str,
         value: types.FunctionType) -> VariableTracker:
