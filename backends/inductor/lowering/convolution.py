@@ -127,6 +127,12 @@ class _Window:
         """Whether every pixel is a column as it stands."""
         return self.kernel == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
 
+    def patches(self, image: Operand, batch: tuple[int, ...], channels: int, each: int = 0) -> Patches:
+        """What the kernel sees of an input in memory."""
+        return Patches(
+            image.buffer, image.offset, batch, channels, self.height, self.width, self.out_height, self.out_width,
+            self.kernel, self.stride, self.padding, self.dilation, each)
+
     def result(self, spatial: int) -> tuple[int, ...]:
         return (self.batch, self.groups * self.group_out, *(self.out_height, self.out_width)[-spatial:])
 
@@ -177,20 +183,7 @@ def _grouped(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Wind
     if w.plain:
         right = Matrix(image.buffer, image.offset, tuple(outer), 1, w.height * w.width)
     else:
-        right = Patches(
-            image.buffer,
-            image.offset,
-            tuple(outer),
-            w.group_in,
-            w.height,
-            w.width,
-            w.out_height,
-            w.out_width,
-            w.kernel,
-            w.stride,
-            w.padding,
-            w.dilation,
-        )
+        right = w.patches(image, tuple(outer), w.group_in)
     contraction = Contraction(
         loop_vars((n, group)), loop_vars((channel,)), loop_vars((y, x)), w.depth, left, right, False
     )
@@ -247,20 +240,6 @@ def _depthwise(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Wi
         return emit_product(g, w.result(spatial), sizes, None, a, b, loop_vars(loops))
     left = Matrix(filters.buffer, filters.offset, (0,) * (w.batch != 1), w.depth, 1)
     outer = (image.stride[0],) * (w.batch != 1)
-    right = Patches(
-        image.buffer,
-        image.offset,
-        outer,
-        1,
-        w.height,
-        w.width,
-        w.out_height,
-        w.out_width,
-        w.kernel,
-        w.stride,
-        w.padding,
-        w.dilation,
-        w.group_out,
-    )
+    right = w.patches(image, outer, 1, each=w.group_out)
     contraction = Contraction(loop_vars((n,)), loop_vars((channel,)), loop_vars((y, x)), w.depth, left, right, False)
     return emit_product(g, w.result(spatial), sizes, contraction, a, b, loop_vars(loops))

@@ -7,7 +7,7 @@ Every step keeps the set of iterations; none changes a value.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -37,20 +37,20 @@ def arrange(builder: Builder, kernel: Kernel) -> Kernel:
     return kernel
 
 
-def all_indices(kernel: Kernel) -> list[ix.Index]:
-    """Every index that the kernel computes."""
+def indices_of(statements: Sequence[Statement]) -> list[ix.Index]:
+    """Every index that the statements compute."""
     out: dict[ix.Index, None] = {}
-    for s in kernel.statements():
+    for s in statements:
         if isinstance(s, Store):
             out[s.index] = None
         elif isinstance(s, Accumulate):
             out[s.position] = None
-    for n in walk([s.value for s in kernel.statements()]):
+    for n in walk([s.value for s in statements]):
         if n.op == "load":
             out[n.attr[1]] = None
         elif n.op == "index":
             out[n.attr] = None
-        elif n.op == "inside":
+        elif n.op in ("inside", "update"):
             out[n.attr[0]] = None
     return list(out)
 
@@ -104,7 +104,7 @@ def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
     """A loop variable that some index divides, and by what. Not where a guard would then name two loops."""
     best: tuple[ix.Var, int] | None = None
     limits = [g.attr for g in guards([s.value for s in kernel.statements()])]
-    for index in all_indices(kernel):
+    for index in indices_of(kernel.statements()):
         for a in ix.atoms_of(index):
             if not isinstance(a, (ix.FloorDiv, ix.Mod)) or not isinstance(a.divisor, int):
                 continue
@@ -183,8 +183,8 @@ def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
 def _collapse(builder: Builder, kernel: Kernel) -> None:
     """Merges neighbouring loops that every index walks through as if they were one."""
     while True:
-        indices = all_indices(kernel)
-        pair = next((p for p in _neighbours(kernel) if _mergeable(indices, *p)), None)
+        indices = indices_of(kernel.statements())
+        pair = next((p for p in _neighbours(kernel) if mergeable(indices, *p)), None)
         if pair is None:
             return
         a, b = pair
@@ -199,6 +199,15 @@ def _neighbours(kernel: Kernel) -> Iterator[tuple[ix.Var, ix.Var]]:
     yield from zip(kernel.inner, kernel.inner[1:])
     if kernel.is_pure() and kernel.outer and kernel.inner and all(s.inner for s in kernel.stages):
         yield kernel.outer[-1], kernel.inner[0]
+
+
+def mergeable(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
+    """Whether every index walks through the two loops as if they were one."""
+    for index in indices:
+        ca, cb = ix.coefficient(index, a), ix.coefficient(index, b)
+        if ca is None or cb is None or ca != ix.mul(cb, b.size):
+            return False
+    return True
 
 
 # ---------------------------------------------------------------- guards
@@ -258,14 +267,6 @@ def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
         loops = tuple(w for u in stage.inner for w in (_atom(here) if u is v or u == v else (u,)))
         parts.append(Stage(loops, statements))
     return parts
-
-
-def _mergeable(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
-    for index in indices:
-        ca, cb = ix.coefficient(index, a), ix.coefficient(index, b)
-        if ca is None or cb is None or ca != ix.mul(cb, b.size):
-            return False
-    return True
 
 
 # ---------------------------------------------------------------- tiles

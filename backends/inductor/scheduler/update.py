@@ -14,6 +14,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.scheduler.arrange import indices_of, mergeable
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
 
 
@@ -70,15 +71,8 @@ def _merged(builder: Builder, stage: Stage) -> Stage:
     statement = stage.statements[0]
     assert isinstance(statement, Store)
     while True:
-        indices = [statement.index]
-        for n in walk((statement.value,)):
-            if n.op == "load":
-                indices.append(n.attr[1])
-            elif n.op in ("index", "inside"):
-                indices.append(n.attr if n.op == "index" else n.attr[0])
-            elif n.op == "update":
-                indices.append(n.attr[0])
-        pair = next(((a, b) for a, b in zip(stage.inner, stage.inner[1:]) if _walked_as_one(indices, a, b)), None)
+        indices = indices_of([statement])
+        pair = next(((a, b) for a, b in zip(stage.inner, stage.inner[1:]) if mergeable(indices, a, b)), None)
         if pair is None:
             return stage
         a, b = pair
@@ -87,14 +81,6 @@ def _merged(builder: Builder, stage: Stage) -> Stage:
         statement.value = builder.substitute(statement.value, mapping)
         statement.index = ix.substitute(statement.index, mapping)
         stage.inner = tuple(merged if v is b else v for v in stage.inner if v is not a)
-
-
-def _walked_as_one(indices: list[ix.Index], a: ix.Var, b: ix.Var) -> bool:
-    for index in indices:
-        ca, cb = ix.coefficient(index, a), ix.coefficient(index, b)
-        if ca is None or cb is None or ca != ix.mul(cb, b.size):
-            return False
-    return True
 
 
 def _same_memory(a: Buffer, b: Buffer) -> bool:
