@@ -99,11 +99,10 @@ def record_joint(
     with global_state_kept(), mode:
         inputs = _leaves(example_inputs)
         recorder.add_inputs(gm, inputs)
-        grad_mode = torch.is_grad_enabled()
         try:
             with recorder:
                 results = recorder.interpret(gm, inputs)
-                torch._C._set_grad_enabled(grad_mode)
+                torch._C._set_grad_enabled(True)  # whatever it is at the graph's ends: what has gradients keeps them
                 _refuse_hidden_autograd(inputs, results)
                 results = _owned(results, recorder)
             joint, bases = _forward_part(recorder, inputs, results)

@@ -36,10 +36,14 @@ def training_function(
         backward_for: the compiled backward pass for the values to which gradients come in; called once for each
             such choice, when it first occurs. It takes a list of the saved values and the gradients, and empties it.
         checks: called before each backward pass; they raise if it must not run as it was compiled.
+
+    It is called with the grad mode that the function itself will be called with.
     """
     if not any(joint.differentiable):
         return _Results(joint.results, _without_autograd(forward))
     apply = _autograd_function(joint, forward, saved, backward_for, checks).apply
+    if not torch.is_grad_enabled():
+        apply = _with_grad_mode(apply)
     plain = [result.recipe for result in joint.results]
     if plain == [ValueOutput(i) for i in range(len(joint.values))]:
         return apply  # type: ignore[no-any-return]
@@ -90,6 +94,16 @@ def _without_autograd(forward: Call) -> Call:
     def run(*inputs: Any) -> tuple[Any, ...]:
         with torch.no_grad():
             return forward(*inputs)
+
+    return run
+
+
+def _with_grad_mode(apply: Call) -> Call:
+    """For a graph that is entered with grad mode off, and switches it on itself."""
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        with torch.enable_grad():
+            return apply(*inputs)
 
     return run
 
