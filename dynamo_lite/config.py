@@ -90,6 +90,9 @@ capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph w
 max_trace_instructions: int = _option(
     1_000_000, "instructions to evaluate in a trace, those of inlined calls included, before it is given up",
     minimum=1)
+max_plain_instructions: int = _option(
+    200_000, "instructions to evaluate in a row without an operation on tensors, before the trace is given up; not "
+    "with fullgraph", minimum=1)
 inline_depth_limit: int = _option(200, "nested calls to follow before a call breaks the graph", minimum=1)
 extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline though they are skipped by default")
 extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functions are called, not captured")

@@ -36,6 +36,7 @@ from .guards import Guard, build_program
 from .guards.memory import guard_memory
 from .guards.tree import guard_tree
 from .interpreter import ops_class, ops_flow, ops_stack, ops_values
+from .interpreter.budget import Budget
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
 from .listings import layouts, side_by_side
@@ -196,6 +197,7 @@ class _FrameCompiler:
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             for value in self.args:
                 output.effects.watch.add(value)
+            tx.budget = Budget(self.settings.fullgraph)
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None
             state = current_global_state()
@@ -257,7 +259,7 @@ class _FrameCompiler:
         except exc.Unsupported as error:
             self._note(tx, error)
             if error.kind == "trace_too_long" and self._is_left(tx):
-                return None, -1
+                return None, tx.budget.after_operations()
             if error.visit is None and tx.take_back():
                 return self._finish_break(tx, state, tx.current.index)
             return None, error.visit if error.visit is not None else tx.visits - 1
@@ -297,7 +299,7 @@ class _FrameCompiler:
         original = _original(self.code, 0)[0]
         tried = is_resume_code(self.code) is not None and _TOO_LONG.get(original) is not None
         _TOO_LONG.set(original, True)
-        return tried or 2 * tx.visits > config.max_trace_instructions
+        return tried or tx.budget.is_own_loop(tx)
 
     def _wanted_break(self, index: int) -> bool:
         """Whether the settings ask for a break before this instruction."""

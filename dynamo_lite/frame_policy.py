@@ -9,7 +9,7 @@ import os
 import re
 import sysconfig
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -208,25 +208,38 @@ class Artifact:
 
 
 # ---------------------------------------------------------------- compiled again
+_STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that has changed
+
+
 def changing_values(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> frozenset[Any]:
     """The paths of the numbers, lists and tensors' elements whose change kept these entries of a function from fitting,
     now or before."""
     found: set[Any] = set()
     for entry in known:
         found |= entry.extra.changing
-        for text in _changed_values(entry, frame):
-            for guard in (g for g in entry.extra.guards if g.text == text):
+        changed = list(_changed_values(entry, frame))
+        by_text = _by_text(entry.extra.guards) if changed else {}
+        for text in changed:
+            for guard in by_text.get(text, ()):
                 found.add(guard.source.key)
                 if guard.kind == "tensor_data":
                     changed_values.note(code, guard.source.name, entry.extra.readers.get(guard.source.key, ()))
     return frozenset(found)
 
 
+def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
+    found: dict[str, list[Guard]] = {}
+    for guard in guards:
+        found.setdefault(guard.text, []).append(guard)
+    return found
+
+
 def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
-    """The guards on numbers and lengths that do not hold, up to the first of another kind."""
+    """The guards on numbers and lengths that do not hold, up to the first of another kind; of many, as in a list of
+    thousands, the first."""
     steps, texts = list(entry.program.steps), list(entry.extra.texts)
     program = entry.program
-    while True:
+    for _ in range(max(16, _STEPS_TO_LOOK_AT // len(steps)) if steps else 1):
         held, at = program.check(*frame)
         if held or steps[at][0] not in ("const", "len", "tensor_data"):
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .exc import Unsupported
@@ -57,7 +57,7 @@ class SideEffects:
         self._trackers[id(value)] = (value, tracker)
         return tracker
 
-    def all_tracked(self) -> Iterable[tuple[Any, VariableTracker]]:
+    def all_tracked(self) -> Collection[tuple[Any, VariableTracker]]:
         """The real objects that have been met, and what stands for them."""
         return self._trackers.values()
 
@@ -89,6 +89,14 @@ class SideEffects:
             self._touched = outer
 
     # -- changes
+    def change_count(self) -> int:
+        """How many changes have been announced."""
+        return len(self._touched)
+
+    def changed_since(self, count: int) -> list[VariableTracker | None] | None:
+        """What has been changed since that was the number; None: unknown."""
+        return self._touched[count:] if count <= len(self._touched) else None
+
     def mutate(self, tracker: VariableTracker) -> None:
         """Announces a change of the contents of a list, dict, set or cell."""
         self.epoch += 1

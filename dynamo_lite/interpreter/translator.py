@@ -46,6 +46,7 @@ from ..variables.functions import (
 from ..variables.mappings import DictVariable
 from ..variables.modes import DeviceScopeVariable
 from ..variables.overrides import DisabledOverridesVariable
+from .budget import Budget
 from .protocols import Protocols
 from .registry import HANDLERS, REFUSED
 
@@ -144,8 +145,7 @@ class Translator(Protocols):
         self.exceptions: list[VariableTracker | None] = []
         self.index = 0
         self.visits = 0
-        self.evaluated = 0  # by the root and all that it calls
-        self.most = config.max_trace_instructions
+        self.budget = parent.root.budget if parent is not None else Budget()
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
         self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)
@@ -205,9 +205,9 @@ class Translator(Protocols):
             self._enter_instruction(instruction)
         else:
             self.output.effects.epoch += 1
-            self.root.evaluated += 1
-            if self.root.evaluated > self.root.most:
-                unsupported("trace_too_long", f"more than {self.root.most} instructions")
+            self.budget.evaluated += 1
+            if self.budget.evaluated > self.budget.look_at:
+                self.budget.look(self.root)
         try:
             handler = HANDLERS.get(instruction.opname)
             if handler is None:
@@ -233,9 +233,12 @@ class Translator(Protocols):
         self._before = (list(self.stack), self.output.effects.epoch, self.output.guards.count())
         if self.break_at is not None and self.break_at(instruction.index):
             unsupported("explicit_break", f"asked for before {instruction.opname}")
-        self.evaluated += 1
-        if self.evaluated > self.most:
-            unsupported("trace_too_long", f"more than {self.most} instructions")
+        budget = self.budget
+        if budget.operations != self.output.operations:
+            budget.note_operations(self)
+        budget.evaluated += 1
+        if budget.evaluated > budget.look_at:
+            budget.look(self)
 
     def take_back(self) -> bool:
         """Undoes the root's current instruction, which has given up, if nothing but the stack has been changed by it.

@@ -18,7 +18,7 @@ import io
 import itertools
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -86,11 +86,45 @@ class Ending:
     def __init__(self, value: Any, holders: dict[int, Any]) -> None:
         self.value = value
         self.holders = holders
-        self.root: VariableTracker | None = None  # what of the frame was seen to hold it last
+        self.way: Way | None = None  # how it was reached last
 
     def within(self, value: Any) -> bool:
         """Whether a real object is this one or holds it."""
         return value is self.value or id(value) in self.holders
+
+
+class Way:
+    """How an ending was reached from what the frame holds. It is still there while the frame holds its first tracker
+    and nothing of it has been changed; that is quickly seen, where a walk over all that a trace has made would, after
+    each instruction, take quadratic time.
+
+    Args:
+        steps: the trackers and real objects on it, from the ending to the first tracker.
+    """
+
+    def __init__(self, effects: Any, steps: list[Any]) -> None:
+        self.root = steps[-1]
+        self._trackers = {id(step): step for step in steps if isinstance(step, VariableTracker)}
+        self._reals = [step for step in steps if not isinstance(step, VariableTracker)]
+        # Iterators and generators go on without being announced as changed.
+        self._fixed = not any(isinstance(t, (GeneratorVariable, IteratorVariable)) for t in self._trackers.values())
+        self._changes = effects.change_count()
+        self._met = len(effects.all_tracked())
+
+    def stands(self, effects: Any, roots: Collection[int]) -> bool:
+        """Whether it is still there, given the ids of the trackers that the frame holds."""
+        if not self._fixed or id(self.root) not in roots:
+            return False
+        if self._changes != effects.change_count():
+            changed = effects.changed_since(self._changes)
+            if changed is None or any(id(tracker) in self._trackers for tracker in changed):
+                return False
+            self._changes = effects.change_count()
+        if self._met != len(effects.all_tracked()):
+            if any(effects.tracker_of(real) is not None for real in self._reals):
+                return False  # the trace knows it by now, and may have changed it
+            self._met = len(effects.all_tracked())
+        return True
 
 
 def endings_in(root: Any) -> list[Ending]:
@@ -147,68 +181,72 @@ class Watch:
         Raises:
             Unsupported: with its visit.
         """
+        frame = frame_values(tx)
+        held = set(map(id, frame))
+        openly = {id(getattr(tracker, "value", None)) for tracker in frame}
         for ending in self._endings:
-            if not self._held_openly(tx, ending) and not self._held(tx, ending):
+            if id(ending.value) in openly or ending.way is not None and ending.way.stands(tx.output.effects, held):
+                continue
+            ending.way = self._way(tx.output.effects, frame, ending)
+            if ending.way is None:
                 text = f"{type(ending.value).__qualname__}, which ends here"
                 raise Unsupported("end_of_life", text, user_stack=tx.user_stack(), visit=tx.visits - 1)
 
     @staticmethod
-    def _held_openly(tx: Any, ending: Ending) -> bool:
-        """Whether it lies on the stack or in a local as it came."""
-        value = ending.value
-        return any(getattr(t, "value", None) is value for t in (*tx.stack, *tx.locals.values()))
-
-    @staticmethod
-    def _held(tx: Any, ending: Ending) -> bool:
-        """Whether it is reached from what the frame, or a changed object outside of it, holds now: through trackers,
-        and through real objects that the trace has not met."""
-        effects = tx.output.effects
-        roots = [*frame_values(tx), *effects.outside_values()]
-        # What has held it so far is asked first: a walk over all that the trace has made, after each of its
-        # instructions, would take quadratic time.
-        roots.sort(key=lambda root: root is not ending.root)
+    def _way(effects: Any, frame: list[VariableTracker], ending: Ending) -> Way | None:
+        """How it is reached from what the frame, or a changed object outside of it, holds now: through trackers, and
+        through real objects that the trace has not met."""
+        roots: list[Any] = [*frame, *effects.outside_values()]
+        if ending.way is not None:
+            last = ending.way.root
+            roots.sort(key=lambda root: root is not last)
         seen: set[int] = set()
         for root in roots:
-            if Watch._reached(effects, root, ending, seen):
-                ending.root = root
-                return True
-        return False
+            steps = Watch._steps(effects, root, ending, seen)
+            if steps:
+                return Way(effects, steps)
+        return None
 
     @staticmethod
-    def _reached(effects: Any, root: VariableTracker, ending: Ending, seen: set[int]) -> bool:
-        """Whether it is reached from one tracker, by a way around those that were seen."""
-        pending = [root]
-        reals: list[Any] = []
-        while pending or reals:
-            if reals:
-                real = reals.pop()
-                known = effects.tracker_of(real)
-                if real is ending.value:
-                    return True
-                if known is not None:
-                    pending.append(known)
-                elif id(real) in ending.holders and id(real) not in seen:
-                    seen.add(id(real))
-                    reals += _parts(real)
+    def _steps(effects: Any, root: VariableTracker, ending: Ending, seen: set[int]) -> list[Any]:
+        """The way to it from one tracker, around what was seen, which is added; empty if there is none."""
+        pending: list[tuple[Any, int]] = [(root, -1)]  # what to look at, and the number in `met` of what holds it
+        met: list[tuple[Any, int]] = []
+        while pending:
+            found, holder = pending.pop()
+            if not isinstance(found, VariableTracker):
+                known = effects.tracker_of(found)
+                if known is None and found is not ending.value:
+                    if id(found) in ending.holders and id(found) not in seen:
+                        seen.add(id(found))
+                        met.append((found, holder))
+                        pending += ((part, len(met) - 1) for part in _parts(found))
+                    continue
+                met.append((found, holder))
+                holder = len(met) - 1
+                found = known
+            if found is None or getattr(found, "value", None) is ending.value:
+                steps = [] if found is None else [found]
+                while holder >= 0:
+                    step, holder = met[holder]
+                    steps.append(step)
+                return steps
+            if id(found) in seen:
                 continue
-            tracker = pending.pop()
-            if isinstance(tracker, LazyVariable):
-                reals.append(tracker.value)
+            seen.add(id(found))
+            met.append((found, holder))
+            here = len(met) - 1
+            real = getattr(found, "value", None)
+            if isinstance(found, LazyVariable):
+                pending.append((real, here))
                 continue
-            if id(tracker) in seen:
-                continue
-            seen.add(id(tracker))
-            written = effects.attributes_of(tracker)
-            pending += (v for v in written.values() if v is not MISSING)
-            pending += parts_of(tracker)
-            real = getattr(tracker, "value", None)
-            if real is ending.value:
-                return True
-            if isinstance(tracker, ObjectVariable) and real is not None:
-                reals += _unwritten(real, written)
+            written = effects.attributes_of(found)
+            pending += ((v, here) for v in (*written.values(), *parts_of(found)) if v is not MISSING)
+            if isinstance(found, ObjectVariable) and real is not None:
+                pending += ((part, here) for part in _unwritten(real, written))
             elif id(real) in ending.holders:
-                reals += _parts(real)
-        return False
+                pending += ((part, here) for part in _parts(real))
+        return []
 
 
 def _unwritten(value: Any, written: dict[str, Any]) -> Iterator[Any]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.variables import endings
 
 said = []
 
@@ -657,3 +658,37 @@ def test_the_break_says_why():
     compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
     with pytest.raises(dynamo_lite.exc.Unsupported, match="Ends, which ends here"):
         compiled(torch.ones(3), Ends())
+
+
+def test_what_is_held_is_not_looked_for_after_each_instruction(monkeypatch):
+    def program(holder, x, n):
+        table = {}
+        for i in range(n):
+            table[i] = i
+            holder.count = i
+        return x + len(table)
+
+    def numbers():
+        yield 1
+
+    holder = Holder()
+    holder.deep = [[[numbers()]]]
+    searches = []
+    find = endings.Watch._way
+    monkeypatch.setattr(endings.Watch, "_way", staticmethod(lambda *args: searches.append(1) or find(*args)))
+    compiled = dynamo_lite.compile(program, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(holder, torch.ones(2), 200), torch.ones(2) + 200)
+    assert holder.count == 199
+    # Only a change of what holds it makes it be looked for again.
+    assert len(searches) < 420
+
+    def untouched(holder, x, n):
+        table = {}
+        for i in range(n):
+            table[i] = i
+        return x + len(table)
+
+    searches.clear()
+    compiled = dynamo_lite.compile(untouched, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(holder, torch.ones(2), 200), torch.ones(2) + 200)
+    assert len(searches) <= 3
