@@ -180,7 +180,7 @@ class TraceFakeMode(FakeTensorMode):
                 like = {"dtype": place[0], "device": was.device}
                 out[at] = _raw_dispatch(
                     self, torch.ops.aten.empty_strided.default, types, (tuple(was.shape), place[1]), like)
-        return type(result)(out)
+        return tuple(out)
 
     def _with_strides_of_eager(self, rule: Any, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
         """See ``fake_strides``. A view stays one."""

@@ -118,8 +118,22 @@ def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], resul
             operands.append(torch.empty_strided(given.shape, given.stride(), device=device))
         elif argument.name in ("self", "other"):
             operands.append(torch.empty((), device=device))  # a number that becomes a tensor
+    if not empty and operands and (same := _of_same_layout(operands)) is not None:
+        return same
     proxy = _PROXIES.get(len(operands))
     return proxy(*operands).stride() if proxy is not None else None
+
+
+def _of_same_layout(operands: list[torch.Tensor]) -> Strides:
+    """Of operands that are laid out alike, what eager takes on a CPU, and not on "meta": the strides of the memory
+    format, or their own."""
+    shape, stride = operands[0].shape, operands[0].stride()
+    if any(x.shape != shape for x in operands):
+        return None
+    for rank, known in ((0, torch.contiguous_format), (4, torch.channels_last), (5, torch.channels_last_3d)):
+        if rank in (0, len(shape)) and all(x.is_contiguous(memory_format=known) for x in operands):
+            return torch.empty(shape, device="meta", memory_format=known).stride()
+    return stride if is_dense(operands[0]) and all(x.stride() == stride for x in operands) else None
 
 
 def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
@@ -157,6 +171,8 @@ RULES: dict[Any, Rule] = {
     **{getattr(aten, name).default: _preserved for name in _LIKE},
     aten.randint_like.low_dtype: _preserved,
     aten.flip.default: _preserved,
+    aten.nan_to_num.default: _preserved,
+    aten.hardtanh.default: _preserved,
     aten.sort.default: _preserved,
     aten.sort.stable: _preserved,
     aten.view.default: _of_view,

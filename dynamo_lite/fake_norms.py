@@ -1,0 +1,63 @@
+"""Results of normalization layers for mixed precision and mixed layouts, where torch's metadata rules are not eager's.
+
+With 16-bit elements and 32-bit parameters (a layer under autocast), the statistics that are kept for the backward have
+the parameters' dtype in eager. The rules say the elements'; kernels would then round them, and a library call's
+results would be read as what they are not. In the backward, gradients have the input's dtype and memory format.
+
+Invariant: a rule changes nothing but dtypes and strides, and only those of results that are no views.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+Place = tuple[torch.dtype, tuple[Any, ...]]
+Rule = Callable[[tuple[Any, ...], list[torch.Tensor | None]], list[Place | None]]
+
+_HALVES = (torch.bfloat16, torch.float16)
+
+
+def rule_of(func: Any) -> Rule | None:
+    return _RULES.get(func)
+
+
+def _statistics(args: tuple[Any, ...], results: list[torch.Tensor | None]) -> list[Place | None]:
+    """The first result is the layer's, the others its statistics."""
+    if args[0].dtype not in _HALVES or not any(_is_single(x) for x in args[1:]):
+        return []
+    return [None, *((torch.float32, x.stride()) if x is not None and x.dtype in _HALVES else None for x in results[1:])]
+
+
+def _gradient_of_input(args: tuple[Any, ...], results: list[torch.Tensor | None]) -> list[Place | None]:
+    """The input is the second argument."""
+    grad, input = results[0], args[1]
+    return [None if grad is None else (input.dtype, grad.stride())]
+
+
+def _gradient_of_batch(args: tuple[Any, ...], results: list[torch.Tensor | None]) -> list[Place | None]:
+    grad, input = results[0], args[1]
+    if grad is None:
+        return []
+    formats = [torch.contiguous_format]
+    formats += [last for rank, last in ((4, torch.channels_last), (5, torch.channels_last_3d)) if input.dim() == rank]
+    like_input = any(input.is_contiguous(memory_format=known) for known in formats)
+    return [(input.dtype, input.stride() if like_input else grad.stride())]
+
+
+def _is_single(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.dtype is torch.float32
+
+
+_RULES: dict[Any, Rule] = {
+    aten.native_layer_norm.default: _statistics,
+    aten.native_group_norm.default: _statistics,
+    aten.native_batch_norm.default: _statistics,
+    aten._native_batch_norm_legit.default: _statistics,
+    aten._native_batch_norm_legit.no_stats: _statistics,
+    aten._native_batch_norm_legit_no_training.default: _statistics,
+    aten.native_group_norm_backward.default: _gradient_of_input,
+    aten.native_batch_norm_backward.default: _gradient_of_batch,
+}
