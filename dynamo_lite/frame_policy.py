@@ -75,6 +75,9 @@ def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, A
     module = str(globals.get("__name__", ""))
     if module.startswith(_BACKENDS):
         return SKIP_RECURSIVE
+    if trace_rules.runs_once(user_code, module) and not asked:
+        skipped(user_code, "it prepares an object, and so does what it calls")
+        return SKIP_RECURSIVE
     reason = trace_rules.skip_frame_reason(module, asked)
     if reason is not None and is_resume_code(code) is None:
         return skipped(user_code, reason)

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from . import config
 
@@ -100,7 +101,6 @@ MODULES: dict[str, Decision] = {
     "torch._subclasses": _skip("tensor_subclass", "it acts on tensor subclasses"),
     "torch.nn.parallel": _skip("distributed", "it acts on several devices"),
     "torch.nn.parameter": _skip("unsupported_torch_call", "it makes parameters"),
-    "torch.nn.init": _skip("unsupported_torch_call", "it initializes parameters"),
     "torch.nn.utils.parametrize": _INLINE,
     # The standard library is Python like any other, except for what reaches beyond the program.
     "logging": _skip("print_or_log", "logging"),
@@ -175,6 +175,7 @@ FUNCTIONS: dict[Any, Decision] = {
     **dict.fromkeys((
         logging.Logger.isEnabledFor, logging.Logger.getEffectiveLevel, logging.Logger.hasHandlers,
     ), Decision(Rule.ASKED, "print_or_log", "logging")),
+    LazyModuleMixin._infer_parameters: _skip("unsupported_torch_call", "it initializes parameters, once"),
     torch.vmap: _GRAPH,
     **dict.fromkeys((
         torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
@@ -276,6 +277,12 @@ def _candidates(name: str) -> list[tuple[str, Decision]]:
         if prefix in MODULES:
             found.append((prefix, MODULES[prefix]))
     return found
+
+
+def runs_once(code: types.CodeType, module: str) -> bool:
+    """Whether code is torch's own that prepares an object, so that nothing below it is worth to be captured."""
+    return (module == "torch" or module.startswith("torch.")) and (
+        code.co_name == "__init__" or code is LazyModuleMixin._infer_parameters.__code__)
 
 
 # torch's own modules -> whether their frames are captured where a break has left the graph. The longest prefix wins.

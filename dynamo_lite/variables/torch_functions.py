@@ -294,7 +294,12 @@ def _constant_answer(value: Any) -> Handler:
     return lambda tx, *args, **kwargs: ConstantVariable(value)
 
 
-_HANDLERS[id(torch.compiler.is_compiling)] = _constant_answer(True)
+@handles(torch.compiler.is_compiling)
+def _is_compiling(tx: Any) -> VariableTracker:
+    # nn.Module asks in order to leave out what torch.compile can't do: hooks that are called when forward raises.
+    return ConstantVariable(tx.code is not torch.nn.Module._call_impl.__code__)
+
+
 _HANDLERS[id(torch.compiler.is_dynamo_compiling)] = _constant_answer(True)
 _HANDLERS[id(torch.compiler.is_exporting)] = _constant_answer(False)
 for _question in (torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing, torch._C._is_tracing):
