@@ -91,7 +91,7 @@ setup(
             ["backends/inductor/_random.c"],
             extra_compile_args=C_FLAGS,
         ),
-        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_tensor", "_guard_state"),
+        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_lines", "_guard_tensor", "_guard_state"),
     ],
     cmdclass={"build_ext": BuildExtensions},
 )

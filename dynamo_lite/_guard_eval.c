@@ -10,6 +10,7 @@
 #include "_dict_version.h"
 
 #define REGISTERS_ON_STACK 64
+#define FIRST_STEPS 32 /* the program of another specialization mostly fails within these */
 
 /* ---- what a check compares ---- */
 
@@ -191,6 +192,22 @@ dict_get(PyObject *dict, PyObject *key, Py_hash_t hash)
     return Py_XNewRef(value);
 }
 
+/* The same, found again without a look into the table while the dict is as it was. */
+static PyObject *
+load_dict_item(PyObject *dict, Step *step)
+{
+    uint64_t version = dict_version(dict);
+    if (version != 0 && version == step->memo) {
+        return Py_NewRef(step->found);
+    }
+    PyObject *value = dict_get(dict, step->obj, step->hash);
+    if (value != NULL && dict_version(dict) == version) { /* comparing keys may have run code that changed it */
+        step->found = value;
+        step->memo = version;
+    }
+    return value;
+}
+
 /* The object's __dict__, made real where the interpreter keeps it inline; a new reference or NULL. Runs no user code. */
 static PyObject *
 instance_dict(PyObject *obj)
@@ -233,24 +250,53 @@ set_order_is(PyObject *obj, PyObject *expected)
     return equal;
 }
 
+/* Whether what the instance dict has under these names is empty. The containers stay in their place while the dict is as it
+ * was, so that they need not be looked up again; they are asked for their sizes every time. */
 static int
-no_hooks(PyObject *obj, PyObject *names)
+no_hooks(PyObject *obj, Step *step)
 {
     PyObject *dict = instance_dict(obj);
     if (dict == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
+    Py_ssize_t n = PyTuple_GET_SIZE(step->obj);
+    PyObject *found[GUARD_MOST_HOOKS] = {NULL};
     int ok = PyDict_Check(dict);
-    for (Py_ssize_t i = 0; ok == 1 && i < PyTuple_GET_SIZE(names); i++) {
-        PyObject *hooks = dict_get(dict, PyTuple_GET_ITEM(names, i), -1);
+    uint64_t version = ok ? dict_version(dict) : 0;
+    if (version != 0 && version == step->memo) {
+        PyObject **known = step->data;
+        for (Py_ssize_t i = 0; ok && i < n; i++) {
+            ok = known[i] == NULL || PyDict_GET_SIZE(known[i]) == 0;
+        }
+        Py_DECREF(dict);
+        return ok;
+    }
+    int remember = version != 0 && n <= GUARD_MOST_HOOKS;
+    for (Py_ssize_t i = 0; ok == 1 && i < n; i++) {
+        PyObject *hooks = dict_get(dict, PyTuple_GET_ITEM(step->obj, i), -1);
         if (hooks == NULL) {
             ok = PyErr_Occurred() ? -1 : 1;
         }
         else if (hooks != Py_None) {
             Py_ssize_t size = raw_size(hooks);
             ok = size == -2 ? -1 : size == 0;
+            if (PyDict_Check(hooks) && i < GUARD_MOST_HOOKS) {
+                found[i] = hooks; /* borrowed: as long as `dict` is as it is, it has them */
+            }
+            else {
+                remember = 0; /* asking for its size may run code */
+            }
         }
         Py_XDECREF(hooks);
+    }
+    if (ok == 1 && remember && dict_version(dict) == version) {
+        if (step->data == NULL) {
+            step->data = PyMem_Malloc(sizeof(found));
+        }
+        if (step->data != NULL) {
+            memcpy(step->data, found, sizeof(found));
+            step->memo = version;
+        }
     }
     Py_DECREF(dict);
     return ok;
@@ -379,7 +425,7 @@ load_cell(const GuardFrame *frame, int64_t index)
 
 /* One load: a new reference, or NULL with or without an exception. */
 static inline PyObject *
-run_load(const Step *step, PyObject *const *reg, const GuardFrame *frame)
+run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
 {
     PyObject *src = step->src >= 0 ? reg[step->src] : NULL;
     switch (step->op) {
@@ -392,7 +438,7 @@ run_load(const Step *step, PyObject *const *reg, const GuardFrame *frame)
     case OP_LOAD_CELL_OBJ:
         return Py_XNewRef(load_cell(frame, step->i1));
     case OP_LOAD_GLOBAL:
-        return dict_get(frame->globals, step->obj, step->hash);
+        return load_dict_item(frame->globals, step);
     case OP_LOAD_BUILTIN:
         return PyDict_Check(frame->builtins) ? dict_get(frame->builtins, step->obj, step->hash) : NULL;
     case OP_LOAD_GLOBALS_DICT:
@@ -406,7 +452,7 @@ run_load(const Step *step, PyObject *const *reg, const GuardFrame *frame)
     case OP_LOAD_SLOT:
         return load_slot(src, step->obj);
     case OP_LOAD_DICT_ITEM:
-        return PyDict_Check(src) ? dict_get(src, step->obj, step->hash) : NULL;
+        return PyDict_Check(src) ? load_dict_item(src, step) : NULL;
     case OP_LOAD_LIST_ITEM:
         return PyList_Check(src) && step->i1 >= 0 && step->i1 < PyList_GET_SIZE(src)
                    ? Py_NewRef(PyList_GET_ITEM(src, step->i1))
@@ -495,7 +541,7 @@ run_check(Step *step, PyObject *const *reg)
     case OP_CODE_IS:
         return PyFunction_Check(src) && PyFunction_GET_CODE(src) == step->obj;
     case OP_NO_HOOKS:
-        return no_hooks(src, step->obj);
+        return no_hooks(src, step);
     case OP_TENSOR:
         return guard_tensor_check(step->data, src);
     case OP_TENSOR_SLOW:
@@ -558,6 +604,62 @@ collect_inputs(GuardProgram *self, PyObject *const *registers)
     return inputs;
 }
 
+/* begin_same: 1 if the steps of its block are to run, 0 if they would hold, -1: not a dict. */
+static inline int
+begin_block(Step *step, PyObject *dict)
+{
+    if (!PyDict_Check(dict)) {
+        return -1;
+    }
+    uint64_t version = dict_version(dict);
+    step->i2 = (int64_t)version;
+    return version == 0 || version != step->memo;
+}
+
+/* end_same: all of the block's steps have held. Where they ran code that changed the dict, or evaluated this program for
+ * another one, nothing is remembered. */
+static inline void
+end_block(const Step *end, PyObject *dict)
+{
+    Step *begin = (Step *)end - end->i1;
+    uint64_t version = dict_version(dict);
+    if ((uint64_t)begin->i2 == version) {
+        begin->memo = version;
+    }
+}
+
+/* Runs the steps from `*at` to `end`; where one does not hold, `*at` says which. 1, 0, or -1 with an exception. */
+static inline int
+run_steps(GuardProgram *self, PyObject **registers, const GuardFrame *frame, Py_ssize_t *at, Py_ssize_t end)
+{
+    Py_ssize_t i = *at;
+    for (; i < end; i++) {
+        Step *step = &self->code[i];
+        int ok = 1;
+        if (step->dst >= 0) {
+            registers[step->dst] = run_load(step, registers, frame);
+            ok = registers[step->dst] != NULL ? 1 : failed_load();
+        }
+        else if (step->op == OP_BEGIN_SAME) {
+            int run = begin_block(step, registers[step->src]);
+            i += run == 0 ? step->i1 : 0;
+            ok = run >= 0;
+        }
+        else if (step->op == OP_END_SAME) {
+            end_block(step, registers[step->src]);
+        }
+        else {
+            ok = run_check(step, registers);
+        }
+        if (ok != 1) {
+            *at = i;
+            return ok;
+        }
+    }
+    *at = i;
+    return 1;
+}
+
 int
 guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step)
 {
@@ -578,30 +680,17 @@ guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ss
         }
     }
     memset(registers, 0, (size_t)self->n_registers * sizeof(PyObject *));
-    Py_ssize_t n_steps = self->n_steps;
-    int ok = 1;
-    Py_ssize_t i = 0;
     self->evaluations++;
-    for (; i < n_steps; i++) {
-        Step *step = &self->code[i];
-        if (step->dst >= 0) {
-            PyObject *loaded = run_load(step, registers, frame);
-            if (loaded == NULL) {
-                ok = failed_load();
-                break;
-            }
-            registers[step->dst] = loaded;
-        }
-        else {
-            ok = run_check(step, registers);
-            if (ok != 1) {
-                break;
-            }
-        }
+    Py_ssize_t i = 0, first = self->n_steps < FIRST_STEPS ? self->n_steps : FIRST_STEPS;
+    int ok = run_steps(self, registers, frame, &i, first);
+    if (ok == 1) {
+        guard_lines_fetch(self->lines);
+        ok = run_steps(self, registers, frame, &i, self->n_steps);
     }
     if (ok == 1) {
         *inputs = collect_inputs(self, registers);
         ok = *inputs == NULL ? -1 : 1;
+        guard_lines_remember(self, registers);
     }
     else {
         *failed_step = i;

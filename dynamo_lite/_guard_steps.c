@@ -119,6 +119,9 @@ parse_expected_attributes(PyObject *pairs)
     return flat;
 }
 
+/* What became of a register, while a program is parsed. */
+enum { WRITTEN = 1, WRITTEN_IN_BLOCK = 2, LEFT_BEHIND = 4, READABLE = WRITTEN | WRITTEN_IN_BLOCK };
+
 static int
 parse_not_same(Step *step, PyObject *registers, const char *written, Py_ssize_t n_registers)
 {
@@ -137,7 +140,7 @@ parse_not_same(Step *step, PyObject *registers, const char *written, Py_ssize_t 
     step->i1 = n;
     for (Py_ssize_t i = 0; i < n; i++) {
         Py_ssize_t reg = PyLong_AsSsize_t(PyTuple_GET_ITEM(items, i));
-        if (reg < 0 || reg >= n_registers || !written[reg]) {
+        if (reg < 0 || reg >= n_registers || !(written[reg] & READABLE)) {
             Py_DECREF(items);
             if (!PyErr_Occurred()) {
                 PyErr_SetString(PyExc_ValueError, "register is not written before");
@@ -270,7 +273,7 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
             if (reg < 0 || reg >= self->n_registers) {
                 return bad_step(index, tuple, "register out of range");
             }
-            if (kind == 'r' && !written[reg]) {
+            if (kind == 'r' && !(written[reg] & READABLE)) {
                 return bad_step(index, tuple, "register is not written before");
             }
             if (kind == 'd' && written[reg]) {
@@ -307,7 +310,7 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
         }
     }
     if (step->dst >= 0) {
-        written[step->dst] = 1;
+        written[step->dst] = WRITTEN;
     }
     if (special) {
         PyObject *rest = PyTuple_GetSlice(tuple, wanted, given + 1);
@@ -327,6 +330,38 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
     return 0;
 }
 
+/* Pairs begin_same with its end_same; `*begin` is the open one, or -1. */
+static int
+parse_block(GuardProgram *self, Py_ssize_t index, PyObject *tuple, Py_ssize_t *begin, char *written)
+{
+    Step *step = &self->code[index];
+    if (step->op == OP_BEGIN_SAME) {
+        if (*begin >= 0) {
+            return bad_step(index, tuple, "a block inside a block");
+        }
+        *begin = index;
+    }
+    else if (step->op == OP_END_SAME) {
+        if (*begin < 0 || self->code[*begin].src != step->src) {
+            return bad_step(index, tuple, "ends no block of this register");
+        }
+        step->i1 = self->code[*begin].i1 = index - *begin;
+        for (Py_ssize_t i = *begin; i < index; i++) {
+            if (self->code[i].dst >= 0) {
+                written[self->code[i].dst] = LEFT_BEHIND;
+            }
+        }
+        *begin = -1;
+    }
+    else if (*begin >= 0 && step->dst >= 0) {
+        written[step->dst] = WRITTEN_IN_BLOCK;
+    }
+    else if (*begin >= 0 && step->op == OP_COLLECT) {
+        return bad_step(index, tuple, "an input in a block that may be left out");
+    }
+    return 0;
+}
+
 int
 guard_parse_steps(GuardProgram *self, PyObject *steps)
 {
@@ -342,14 +377,19 @@ guard_parse_steps(GuardProgram *self, PyObject *steps)
     for (Py_ssize_t i = 0; i < self->n_inputs; i++) {
         self->collected[i] = -1;
     }
+    Py_ssize_t begin = -1;
     for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *tuple = PyTuple_GET_ITEM(steps, i);
         self->n_steps = i + 1; /* so that a half-made step is freed with the program */
-        if (parse_step(self, &self->code[i], PyTuple_GET_ITEM(steps, i), i, written) < 0) {
+        if (parse_step(self, &self->code[i], tuple, i, written) < 0 || parse_block(self, i, tuple, &begin, written) < 0) {
             PyMem_Free(written);
             return -1;
         }
     }
     PyMem_Free(written);
+    if (begin >= 0) {
+        return bad_step(begin, PyTuple_GET_ITEM(steps, begin), "a block without an end");
+    }
     for (Py_ssize_t i = 0; i < self->n_inputs; i++) {
         if (self->collected[i] < 0) {
             PyErr_Format(PyExc_ValueError, "guard program: no step collects input %zd", i);
@@ -366,6 +406,8 @@ guard_free_steps(GuardProgram *self)
     Py_ssize_t n = self->n_steps;
     self->code = NULL;
     self->n_steps = 0;
+    guard_lines_free(self->lines);
+    self->lines = NULL;
     for (Py_ssize_t i = 0; i < n; i++) {
         Py_XDECREF(code[i].obj);
         Py_XDECREF(code[i].obj2);

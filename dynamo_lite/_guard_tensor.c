@@ -37,6 +37,7 @@ typedef struct {
 
 static struct {
     PyObject *module; /* torch */
+    PyTypeObject *tensor; /* torch.Tensor */
     const DLPackExchangeAPI *dlpack;
     PyGetSetDef *requires_grad;
     PyObject *flag_methods[N_FLAGS]; /* is_inference, is_conj, is_neg */
@@ -177,6 +178,31 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
         }
     }
     return 1;
+}
+
+#define IMPL_LINES 4     /* of a TensorImpl */
+#define IMPL_WORDS 22    /* how far to look for what it points to: its storage, what autograd keeps; it is no smaller */
+#define LINE_WORDS 8
+
+/* Which lines a check of a tensor reads: the tensor's own and those that it points to. Any word of it that could be the address
+ * of something on the heap counts, since the addresses are only fetched ahead. 0: not a tensor, or nobody knows where it is. */
+size_t
+guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES])
+{
+    if (torch.keys.impl == 0 || torch.tensor == NULL || !PyObject_TypeCheck(obj, torch.tensor)) {
+        return 0;
+    }
+    const uintptr_t *impl = ((uintptr_t **)obj)[torch.keys.impl];
+    size_t n = 0;
+    for (; impl != NULL && n < IMPL_LINES; n++) {
+        lines[n] = (uintptr_t)(impl + n * LINE_WORDS);
+    }
+    for (size_t word = 1; impl != NULL && word < IMPL_WORDS && n < GUARD_TENSOR_LINES; word++) {
+        if (impl[word] % sizeof(void *) == 0 && impl[word] >> 20 != 0 && impl[word] >> 47 == 0) {
+            lines[n++] = impl[word];
+        }
+    }
+    return n;
 }
 
 typedef struct {
@@ -363,7 +389,7 @@ tensor_spec(PyObject *Py_UNUSED(module), PyObject *tensor)
     if (guard_require_torch() < 0) {
         return NULL;
     }
-    if (!PyObject_TypeCheck(tensor, (PyTypeObject *)PyDict_GetItemString(PyModule_GetDict(torch.module), "Tensor"))) {
+    if (!PyObject_TypeCheck(tensor, torch.tensor)) {
         PyErr_Format(PyExc_TypeError, "tensor_spec() takes a tensor, not %.100s", Py_TYPE(tensor)->tp_name);
         return NULL;
     }
@@ -449,11 +475,14 @@ init_tensors(PyObject *module)
         }
         Py_XSETREF(torch.flag_methods[i], method);
     }
+    PyObject *tensor = guard_attribute_path(module, "Tensor");
+    if (tensor == NULL) {
+        return -1;
+    }
+    Py_XSETREF(torch.tensor, (PyTypeObject *)tensor);
     torch.dlpack = dlpack;
     return 0;
 }
-
-#define IMPL_WORDS 22 /* how far to look for the key set; a TensorImpl is no smaller */
 
 /* Finds the place of the key set by pairs of tensors that differ in one flag: plain[i] has it not, flagged[i] has it. */
 static void

@@ -3,7 +3,10 @@
  * A guard program is a straight line of steps over registers. A load puts an object into a register, a check looks at one;
  * the first step that does not hold ends the evaluation. Invariants: every register is written by at most one step, before
  * any step that reads it; a step owns all objects it refers to; evaluation never changes a step except for its `memo`, which
- * only remembers version tags at which the full check has passed.
+ * only remembers version tags at which the full check has passed, and what was found then.
+ *
+ * The steps from begin_same to end_same hang on the state of one dict alone: they read what it holds, and of that only what
+ * can't change. While the dict's version is the one at which they all held, they are left out. Nothing else reads their registers.
  */
 #ifndef DYNAMO_LITE_GUARDS_H
 #define DYNAMO_LITE_GUARDS_H
@@ -37,6 +40,8 @@
     X(LOAD_METHOD_PART, "load_method_part", "dr*")       \
     X(LOAD_WEAKREF, "load_weakref", "dr")                \
     X(LOAD_DICT_KEY, "load_dict_key", "dri")             \
+    X(BEGIN_SAME, "begin_same", "r")                     \
+    X(END_SAME, "end_same", "r")                         \
     X(TYPE_IS, "type_is", "rT")                          \
     X(IS, "is", "ro")                                    \
     X(IS_NOT, "is_not", "ro")                            \
@@ -86,9 +91,12 @@ typedef struct {
     int64_t i1, i2;
     PyObject *obj, *obj2, *obj3; /* owned */
     Py_hash_t hash;   /* of obj, for dict lookups; -1 when obj is not an exact str */
-    void *data;       /* owned, from PyMem: TensorSpec, registers, state */
-    uint64_t memo;    /* version tag at which the full check last passed; 0: none */
+    void *data;       /* owned, from PyMem: TensorSpec, registers, state, what no_hooks found */
+    uint64_t memo;    /* version tag at which the full check last passed, or the item was found; 0: none */
+    PyObject *found;  /* by load_dict_item, at that version: as long as the dict has it, the object is there */
 } Step;
+
+#define GUARD_MOST_HOOKS 8 /* containers that a no_hooks step remembers, in its data */
 
 typedef struct {
     PyObject_HEAD
@@ -98,6 +106,7 @@ typedef struct {
     Py_ssize_t n_registers;
     Py_ssize_t n_inputs;
     int32_t *collected;      /* per input the register that holds it */
+    struct GuardLines *lines; /* what the last evaluation read; NULL: nothing worth fetching */
     unsigned long long evaluations, failures;
 } GuardProgram;
 
@@ -123,10 +132,18 @@ int guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_
 int guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes);
 int guard_tensor_data_is(PyObject *tensor, PyObject *bytes);
 int guard_tensor_slow_check(PyObject *operands, PyObject *tensor);
+#define GUARD_TENSOR_LINES 16
+size_t guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES]); /* addresses that a check of it reads */
 int guard_require_torch(void); /* -1 with an exception before init_torch */
 PyObject *guard_attribute_path(PyObject *root, const char *path);
 int guard_tensor_add_constants(PyObject *module);
 extern PyMethodDef guard_tensor_methods[];
+
+/* _guard_lines.c */
+typedef struct GuardLines GuardLines;
+void guard_lines_fetch(const GuardLines *lines);
+void guard_lines_remember(GuardProgram *program, PyObject *const *registers);
+void guard_lines_free(GuardLines *lines);
 
 /* _guard_state.c */
 int guard_init_state(PyObject *torch);

@@ -27,6 +27,12 @@ Loads
     ("load_weakref", dst, src)               the referent, while it lives
     ("load_dict_key", dst, src, position)    key number `position` in iteration order
 
+Blocks
+    ("begin_same", dict_reg) ... ("end_same", dict_reg)
+                                             what stands between reads only this dict, and of what it holds only what
+                                             can't change; it is left out while the dict is as it was when all of it
+                                             held. Registers written in a block are read only there
+
 Checks
     ("type_is", reg, type), ("is", reg, obj), ("is_not", reg, obj)
     ("const", reg, value)                    identical, or same exact type and equal; also inside tuples, frozensets,

@@ -1,8 +1,9 @@
 """From guards to the guard program: paths get registers, cheap checks come first, graph inputs are collected on the
 way.
 
-The program is linear: a path is loaded once, directly before its first check or use, after its parents. Invariant: a
-register is written once, and every instruction reads registers written before it.
+The program is linear: a path is loaded once, directly before its first check or use, after its parents. What hangs on
+the state of one dict alone stands together in a block, which a call leaves out while that dict is as it was. Invariant:
+a register is written once, and every instruction reads registers written before it.
 """
 from __future__ import annotations
 
@@ -12,10 +13,8 @@ from typing import Any
 
 from .._guards import GuardProgram
 from ..source import PathKey, Source
+from .blocks import PAIR_KINDS, split_blocks
 from .guard import KINDS, Guard
-
-# Checks that involve a second source: its register goes where the expectation holds the source.
-_PAIR_KINDS = {"tensor_same", "not_same", "all_distinct", "disjoint", "memory_offset"}
 
 
 @dataclasses.dataclass
@@ -64,6 +63,14 @@ class _Builder:
         else:
             self.emit((guard.kind, register, *guard.expected), guard.text)
 
+    def block(self, holder: Source, guards: list[Guard]) -> None:
+        """Checks that a call leaves out while the dict at `holder` is as it was."""
+        register, text = self.register(holder), f"{holder.name} is a dict"
+        self.emit(("begin_same", register), text)
+        for guard in sorted(guards, key=lambda g: (_depth(g.source), KINDS[g.kind].rank)):
+            self.check(guard)
+        self.emit(("end_same", register), text)
+
 
 def build_program(
     guards: Sequence[Guard], state: tuple[Any, ...] | None, collect: Sequence[Source]
@@ -81,14 +88,21 @@ def build_program(
     builder = _Builder()
     if state is not None:
         builder.emit(("global_state", *state), KINDS["global_state"].words())
+    every, blocks = split_blocks(guards, collect)
     by_source: dict[PathKey, list[Guard]] = {}
     pairs = []
-    for guard in guards:
-        if guard.kind in _PAIR_KINDS:
+    for guard in every:
+        if guard.kind in PAIR_KINDS:
             pairs.append(guard)
         else:
             by_source.setdefault(guard.source.key, []).append(guard)
-    for group in sorted(by_source.values(), key=_group_rank):
+    parts: list[tuple[int, Source | None, list[Guard]]]
+    parts = [(_rank(group[0]), None, group) for group in by_source.values()]
+    parts += [(_depth(source) + 1, source, group) for source, group in blocks]
+    for _, source, group in sorted(parts, key=lambda part: part[0]):
+        if source is not None:
+            builder.block(source, group)
+            continue
         for guard in sorted(group, key=lambda g: KINDS[g.kind].rank):
             builder.check(guard)
     for guard in pairs:
@@ -98,14 +112,17 @@ def build_program(
     return GuardProgram(builder.steps, len(collect), len(builder.registers)), builder.texts
 
 
-def _group_rank(group: list[Guard]) -> int:
+def _rank(guard: Guard) -> int:
     """Arguments first, then what hangs on them, class definitions last."""
-    source = group[0].source
+    return (10_000 if guard.kind == "class_version" else 0) + _depth(guard.source)
+
+
+def _depth(source: Source) -> int:
     depth = 0
     while source.parents():
         source = source.parents()[0]
         depth += 1
-    return (10_000 if group[0].kind == "class_version" else 0) + depth
+    return depth
 
 
 def describe_step(texts: Sequence[str], step: int) -> str:
