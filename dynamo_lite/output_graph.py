@@ -28,11 +28,12 @@ from .source import DictItemSource, InstanceDictSource, Source
 from .variables import size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
+from .variables.failures import describe_failure, raised_in_eager
 from .variables.inference import InferenceModeVariable
 from .variables.modes import DeviceScopeVariable, device_of_scope
 from .variables.overrides import DisabledOverridesVariable, FunctionMode, Overrides
 from .variables.scalars import Scalars, ScalarVariable, new_number
-from .variables.tensor import TensorVariable, describe_failure
+from .variables.tensor import TensorVariable
 from .variables.torch_functions import changes_between, set_state, state_now
 
 # Values that are guarded by identity or value, so that a second path to them needs no guard on sameness.
@@ -209,6 +210,11 @@ class OutputGraph:
             raise self._needed(tx, unknown, args, kwargs) from error
         except Exception as error:
             self.scalars.check(_name(target))
+            known = any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
+            if not mode.effects_seen and not known and not self.examples:
+                raised = raised_in_eager(op, target, args, kwargs, error)
+                if raised is not None:
+                    tx.raise_python(raised)
             raise describe_failure(target, error) from error
         if self.scalars.any:
             self.scalars.check(_name(target))

@@ -26,6 +26,7 @@ from ..rerun import is_of_torch
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
+from .failures import target_name
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_elements, known_tensor, refuse
 
@@ -434,15 +435,15 @@ def record(
             fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), _fake_of)
             result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
             if output.fake_mode.known.needed:
-                raise Unsupported("dynamic_output_shape", f"{_target_name(target)} with a shape that elements decide")
+                raise Unsupported("dynamic_output_shape", f"{target_name(target)} with a shape that elements decide")
     if target in _AUTOGRAD_CHANGES:
         impure = True
     if target in _LAYOUT_QUESTIONS:
         output.layout_questions += 1
     if not impure and not _has_tensor(result):
         if result is None or _is_metadata(result):
-            return tx.from_result(result, f"result of {_target_name(target)}")
-        unsupported("unsupported_torch_call", f"{_target_name(target)} returns a {type(result).__name__}")
+            return tx.from_result(result, f"result of {target_name(target)}")
+        unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
     if isinstance(result, list):
         for given, fake in zip(args, fake_args):
@@ -463,7 +464,7 @@ def _in_graph(target: Any, argument: Any) -> Any:
         return argument
     if argument in _DTYPES and (isinstance(target, str) or is_of_torch(target)):
         return _DTYPES[argument]
-    unsupported("unsupported_torch_call", f"{_target_name(target)} with the class {argument.__qualname__}")
+    unsupported("unsupported_torch_call", f"{target_name(target)} with the class {argument.__qualname__}")
 
 
 def _made_of_numbers(
@@ -568,7 +569,7 @@ def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
         return tx.new_sequence(type(result), items)
     if isinstance(result, torch.Size) or result is None or _is_metadata(result):
         return tx.from_result(result, f"result of {node.target}")
-    unsupported("unsupported_torch_call", f"{_target_name(node.target)} returns a {type(result).__name__}")
+    unsupported("unsupported_torch_call", f"{target_name(node.target)} returns a {type(result).__name__}")
 
 
 def _has_tensor(result: Any) -> bool:
@@ -586,10 +587,6 @@ def _is_metadata(result: Any) -> bool:
 
 def _fake_of(node: fx.Node) -> Any:
     return node.meta["example_value"]
-
-
-def _target_name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__qualname__", str(target))
 
 
 # ---------------------------------------------------------------- inputs
@@ -639,7 +636,3 @@ def _wrap_tensor_subclass(tx: Any, value: torch.Tensor, source: Source) -> Varia
     unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")
 
 
-def describe_failure(target: Any, error: BaseException) -> Unsupported:
-    """The break for an operation that failed on fake tensors."""
-    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return Unsupported("fake_tensor_error", f"{_target_name(target)}: {type(error).__name__}: {text}")

@@ -242,7 +242,8 @@ def forward_hooks_of_one_call(note, keep):
 
 
 def same(a, b):
-    return all(torch.allclose(x, y, atol=1e-5) and x.requires_grad == y.requires_grad for x, y in zip(a, b, strict=True))
+    pairs = list(zip(a, b, strict=True))
+    return all(torch.allclose(x, y, atol=1e-5) and x.requires_grad == y.requires_grad for x, y in pairs)
 
 
 def _close(a, b):

@@ -1,0 +1,72 @@
+"""Operations that fail on fake tensors: those that fail in eager too raise in the program, the others break the graph.
+
+Invariant: an exception that the traced program gets to see is one that torch has raised, of real tensors of the same
+sizes, types and strides; so its handlers run, and its text is eager's.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+from ..exc import Unsupported
+from ..graph_calls import GraphCall
+
+# What torch raises of arguments that do not fit.
+_OF_ARGUMENTS = (RuntimeError, TypeError, ValueError, IndexError)
+_MOST_BYTES = 1 << 24  # of all real tensors that are made in order to ask
+
+
+def raised_in_eager(
+    op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> Exception | None:
+    """What an operation that failed on fake tensors raises on real ones; None if this is not known to be the same
+    whatever their elements are.
+    """
+    flat = pytree.tree_leaves((args, kwargs))
+    leaves = [t for t in flat if isinstance(t, torch.Tensor)]
+    if type(error) not in _OF_ARGUMENTS or isinstance(target, GraphCall) or not all(map(_is_plain, leaves)):
+        return None
+    if any(isinstance(n, (torch.SymInt, torch.SymFloat, torch.SymBool)) for n in flat):
+        return None
+    if sum(t.untyped_storage().nbytes() for t in leaves) > _MOST_BYTES:
+        return None
+    made: dict[int, torch.Tensor] = {}
+    real_args, real_kwargs = pytree.tree_map_only(torch.Tensor, lambda t: _zeros(t, made), (args, kwargs))
+    # Nothing that the program could notice: neither its random numbers nor its memory take part.
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            if op == "call_method":
+                getattr(real_args[0], target)(*real_args[1:], **real_kwargs)
+            else:
+                target(*real_args, **real_kwargs)
+        except _OF_ARGUMENTS as raised:
+            return raised if type(raised) is type(error) else None
+        except Exception:
+            return None
+    return None
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    return type(value) in (FakeTensor, torch.nn.Parameter) and value.device.type == "cpu" and (
+        value.layout is torch.strided and all(type(n) is int for n in (*value.shape, *value.stride())))
+
+
+def _zeros(fake: torch.Tensor, made: dict[int, torch.Tensor]) -> torch.Tensor:
+    """A real tensor like a fake one, without history; zeros are indices that fit."""
+    if id(fake) not in made:
+        made[id(fake)] = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device="cpu").zero_()
+    return made[id(fake)]
+
+
+def describe_failure(target: Any, error: BaseException) -> Unsupported:
+    """The break for an operation that failed on fake tensors."""
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return Unsupported("fake_tensor_error", f"{target_name(target)}: {type(error).__name__}: {text}")
+
+
+def target_name(target: Any) -> str:
+    """An operation in words."""
+    return target if isinstance(target, str) else getattr(target, "__qualname__", str(target))
