@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite import fake_norms, fake_strides
+from dynamo_lite import fake_layers, fake_strides
 from dynamo_lite.known_values import KnownValues
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
@@ -163,24 +163,26 @@ class TraceFakeMode(FakeTensorMode):
                 result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
             else:
                 result = _raw_dispatch(self, func, types, args, kwargs or {})
-            places = fake_norms.rule_of(func)
+            places = fake_layers.rule_of(func)
             if places is not None:
-                result = self._with_places(places(args, list(result)), types, result)
+                several = isinstance(result, tuple)
+                parts = list(result) if several else [result]
+                parts = self._with_places(places(args, parts), types, parts)
+                result = tuple(parts) if several else parts[0]
             rule = fake_strides.rule_of(func)
             if rule is not None:
                 result = self._with_strides_of_eager(rule, func, types, args, kwargs or {}, result)
             return result
 
-    def _with_places(self, places: list[fake_norms.Place | None], types: Any, result: tuple[Any, ...]) -> Any:
-        """See ``fake_norms``."""
-        out = list(result)
+    def _with_places(self, places: list[fake_layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
+        """See ``fake_layers``."""
         for at, place in enumerate(places):
-            was = out[at]
+            was = parts[at]
             if place is not None and place != (was.dtype, was.stride()):
                 like = {"dtype": place[0], "device": was.device}
-                out[at] = _raw_dispatch(
+                parts[at] = _raw_dispatch(
                     self, torch.ops.aten.empty_strided.default, types, (tuple(was.shape), place[1]), like)
-        return tuple(out)
+        return parts
 
     def _with_strides_of_eager(self, rule: Any, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
         """See ``fake_strides``. A view stays one."""

@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = [
     "collector", "autocast", "config", "break_kinds", "exc", "log",
     "backends",
-    "fake_norms",
+    "fake_layers",
     "fake_strides",
     "known_values",
     "fake_mode",

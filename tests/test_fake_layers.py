@@ -28,21 +28,23 @@ class Compared(TorchDispatchMode):
         return given
 
 
-NORMS = {
+LAYERS = {
     "batch": lambda x, w, b: F.batch_norm(x, torch.zeros(8), torch.ones(8), w, b, True),
     "batch, no statistics": lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
     "batch, inference": lambda x, w, b: F.batch_norm(x, torch.zeros(8), torch.ones(8), w, b, False),
     "group": lambda x, w, b: F.group_norm(x, 2, w, b),
+    "padding": lambda x, w, b: F.pad(x, (1, 1, 0, 2), mode="replicate"),
     "layer": lambda x, w, b: F.layer_norm(x.transpose(1, -1), (8,), w, b),
 }
 
 
-@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("parameters", [torch.float32, None])
 @pytest.mark.parametrize("last", [False, True])
-def test_metadata_is_eagers(name, dtype, parameters, last):
-    x = torch.randn(4, 8, 5, 3).to(dtype)
+@pytest.mark.parametrize("batch", [1, 4])
+def test_metadata_is_eagers(name, dtype, parameters, last, batch):
+    x = torch.randn(batch, 8, 5, 3).to(dtype)
     if last:
         x = x.to(memory_format=torch.channels_last)
     x.requires_grad_()
@@ -50,7 +52,7 @@ def test_metadata_is_eagers(name, dtype, parameters, last):
     if parameters is None and name.startswith("batch"):
         pytest.skip("the statistics are of 32 bits")
     with Compared() as compared:
-        NORMS[name](x, w, b).float().sum().backward()
+        LAYERS[name](x, w, b).float().sum().backward()
     assert compared.differences == []
 
 
