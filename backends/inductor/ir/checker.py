@@ -38,10 +38,16 @@ def _check_nest(nest: LoopNest) -> None:
     _require(
         nest.buffer.dtype is (torch.int64 if positions else nest.value.dtype), "the value's dtype is not the buffer's"
     )
-    check_nodes(walk((nest.value,)), dims)
+    check_nodes(walk(nest.roots() if nest.scan is not None else (nest.value,)), dims)
     _require((nest.value.op == "update") == (nest.update is not None), "an update of nothing, or none of something")
     if nest.update is not None:
         check_nodes(walk((nest.update.value,)), set(nest.update.dims))
+    carried = () if nest.scan is None else nest.scan.carried
+    _require(nest.scan is None or nest.scan.over in dims and not nest.reduced, "a scan along no loop of the nest")
+    for c in carried:
+        _require(c.start.op == "const" and c.start.dtype is c.value.dtype, f"{c.name} does not begin as a constant")
+    found = {n.attr for n in walk(nest.roots()) if n.op == "acc"}
+    _require(found <= {c.name for c in carried}, f"nothing carries {found}")
 
 
 def check_nodes(nodes: Iterable[Node], variables: Set[ix.Var]) -> None:

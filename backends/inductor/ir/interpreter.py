@@ -29,6 +29,9 @@ def run_nest(nest: LoopNest, memory: Memory) -> None:
         run_nest(before, memory)
         run_update(nest.value, nest.dims, memory[nest.buffer.name], memory)
         return
+    if nest.scan is not None:
+        run_scan(nest, memory)
+        return
     places = iteration_space(nest.dims)
     shape = [_int(v.size) for v in nest.dims]
     value = evaluate(nest.value, places, memory).expand(shape)
@@ -40,11 +43,29 @@ def run_nest(nest: LoopNest, memory: Memory) -> None:
             value = _position(nest, value, places, kept, reduced)
         places = iteration_space(nest.kept)
     index = torch.as_tensor(ix.evaluate(nest.index, places)).expand([shape[d] for d in kept])
+    _memory_of(nest, memory)[index.reshape(-1)] = value.reshape(-1).to(nest.buffer.dtype)
+
+
+def _memory_of(nest: LoopNest, memory: Memory) -> torch.Tensor:
     name = nest.buffer.name
     if name not in memory:
         extent = 1 + sum((_int(n) - 1) * _int(s) for n, s in zip(nest.buffer.size, nest.buffer.stride))
         memory[name] = torch.zeros(max(extent, 0), dtype=nest.buffer.dtype)
-    memory[name][index.reshape(-1)] = value.reshape(-1).to(nest.buffer.dtype)
+    return memory[name]
+
+
+def run_scan(nest: LoopNest, memory: Memory) -> None:
+    """A nest with a ``scan``: one iteration of its loop after the other, all others at once."""
+    assert nest.scan is not None
+    others = tuple(v for v in nest.dims if v is not nest.scan.over)
+    shape = [_int(v.size) for v in others]
+    target = _memory_of(nest, memory)
+    state = {c.name: torch.full(shape, c.start.attr, dtype=c.start.dtype) for c in nest.scan.carried}
+    for at in range(_int(nest.scan.over.size)):
+        places = {**iteration_space(others), nest.scan.over: torch.tensor(at)}
+        state = {c.name: evaluate(c.value, places, memory, state).expand(shape) for c in nest.scan.carried}
+        value = evaluate(nest.value, places, memory, state).expand(shape)
+        target[torch.as_tensor(ix.evaluate(nest.index, places)).expand(shape).reshape(-1)] = value.reshape(-1)
 
 
 def run_update(node: Node, dims: tuple[ix.Var, ...], target: torch.Tensor, memory: Memory) -> None:

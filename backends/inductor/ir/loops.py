@@ -44,6 +44,30 @@ class Update:
 
 
 @dataclasses.dataclass(slots=True)
+class Carried:
+    """A value that a scan takes from one iteration to the next: ``start`` before the first, then ``value``, in which an
+    "acc" node of this name is what it was, and one of another carried value's what that was."""
+
+    name: str
+    start: Node
+    value: Node
+
+
+@dataclasses.dataclass(slots=True)
+class Scan:
+    """What a nest carries along the loop ``over``, whose iterations run in order."""
+
+    over: ix.Var
+    carried: tuple[Carried, ...]
+
+    def goes_with(self, other: Scan) -> bool:
+        """Whether what the two carry may be carried side by side: a name that both have means one value."""
+        mine = {c.name: c for c in self.carried}
+        return self.over is other.over and any(c.name in mine for c in other.carried) and all(
+            mine[c.name] == c for c in other.carried if c.name in mine)
+
+
+@dataclasses.dataclass(slots=True)
 class LoopNest:
     """See the module's docstring.
 
@@ -54,6 +78,8 @@ class LoopNest:
         contraction: for a sum of products that is worth a template, what the template needs to know.
         update: for a nest that writes into a buffer here and there, in the order of its loops. Its value is an "update"
             node, which says where, and ``index`` is 0.
+        scan: for a nest whose value depends on those before it: in ``value``, "acc" nodes are what is carried after the
+            iteration.
     """
 
     buffer: Buffer
@@ -66,14 +92,28 @@ class LoopNest:
     origin: tuple[str, ...] = ()
     contraction: Contraction | None = None
     update: Update | None = None
+    scan: Scan | None = None
 
     @property
     def kept(self) -> tuple[ix.Var, ...]:
         return tuple(v for v in self.dims if v not in self.reduced)
 
+    def alone(self) -> bool:
+        """Whether it becomes a kernel of its own kind, which no other nest joins."""
+        return self.update is not None or self.scan is not None
+
+    def roots(self) -> tuple[Node, ...]:
+        """All that it computes."""
+        before = () if self.update is None else (self.update.value,)
+        carried = () if self.scan is None else tuple(c.value for c in self.scan.carried)
+        return (*before, *carried, self.value)
+
     def describe(self) -> str:
         """Readable text: the loops, the body, the store."""
-        from_nodes = [f"    {n}" for n in walk((self.value,))]
+        carried = () if self.scan is None else self.scan.carried
+        from_nodes = [f"    {n}" for n in walk((*(c.value for c in carried), self.value))]
+        from_nodes += [f"    {c.name} = n{c.value.id} along {self.scan.over}, from {c.start.attr}"  # type: ignore[union-attr]
+                       for c in carried]
         loops = ", ".join(f"{v}{'*' if v in self.reduced else ''}<{v.size}" for v in self.dims)
         what = f"{self.kind}(n{self.value.id})" if self.kind else f"n{self.value.id}"
         before = [] if self.update is None else [

@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contract
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
 from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.scheduler.scan import scan_kernel
 from dynamo_lite.backends.inductor.scheduler.update import update_kernel
 
 __all__ = ["Kernel", "Schedule", "schedule"]
@@ -45,8 +46,13 @@ def schedule(lowered: LoweredGraph) -> Schedule:
             steps.append(group.operation)
         elif not needed[group.number].isdisjoint(group.writes()):
             nests += len(group.members)
-            if group.members[0].nest.update is not None:
-                steps.append(update_kernel(lowered.builder, group.members[0].nest, lowered.buffers))
+            first = group.members[0].nest
+            if first.scan is not None:
+                wanted = [m.nest for m in group.members if m.nest.buffer.name in needed[group.number]]
+                steps.append(scan_kernel(lowered.builder, wanted, lowered.buffers))
+                continue
+            if first.update is not None:
+                steps.append(update_kernel(lowered.builder, first, lowered.buffers))
                 continue
             kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers)
             if group.contraction is not None:

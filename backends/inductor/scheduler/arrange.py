@@ -13,12 +13,15 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
 # A loop is split so that an index has no division if the inner part keeps at least this many iterations.
 MIN_SPLIT = 4
 # A loop of fewer iterations is a bad vector loop.
 MIN_VECTOR = 4
+# Steps of a scan that cost so much are worth taking side by side, even if each is stored by itself.
+MIN_SCATTERED_COST = 2 * DEAR
 # Tiles are worth it in loops of at least so many iterations.
 MIN_TILED = 8
 
@@ -33,6 +36,22 @@ def arrange(builder: Builder, kernel: Kernel) -> Kernel:
     _collapse(builder, kernel)
     _split_guards(builder, kernel)
     _choose_tiles(kernel)
+    kernel.inplace = _takeovers(kernel)
+    return kernel
+
+
+def arrange_scan(builder: Builder, kernel: Kernel) -> Kernel:
+    """The same for a kernel that carries values along its inner loop: only the others are rearranged."""
+    _split_divisions(builder, kernel)
+    _collapse(builder, kernel)
+    scores = {v: _score(kernel, v) for v in kernel.outer}
+    best = max(kernel.outer, key=lambda v: scores[v], default=None)
+    contiguous = any(isinstance(s, Store) and ix.coefficient(s.index, best) == 1 for s in kernel.statements() if best)
+    long = best is not None and (not isinstance(best.size, int) or best.size >= MIN_VECTOR)
+    cost = sum(OPS[n.op].cost for n in walk([s.value for s in kernel.statements()]) if n.op in OPS)
+    if best is not None and (contiguous or long and cost >= MIN_SCATTERED_COST):
+        kernel.outer = (*(v for v in kernel.outer if v is not best), best)
+        kernel.vector_outer = True
     kernel.inplace = _takeovers(kernel)
     return kernel
 

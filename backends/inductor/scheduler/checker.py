@@ -35,6 +35,8 @@ def _check(kernel: Kernel) -> None:
         _require(len(set(loops)) == len(loops), "a loop variable stands twice")
         nodes = walk([s.value for s in stage.statements])
         check_nodes([n for n in nodes if n.op != "acc"], set(loops))
+        if stage.scan:
+            made.update(s.acc for s in stage.statements if isinstance(s, Accumulate))
         for n in nodes:
             _require(n.op != "inside", f"a guard is left: {n}")
             _require(n.op != "acc" or n.attr in made, f"{n} is read in the stage that makes it, or before")
@@ -80,6 +82,9 @@ def _run_stage(
 ) -> None:
     if stage.check:
         return
+    if stage.scan:
+        _run_scan(stage, place, memory)
+        return
     if stage.ordered:
         for s in stage.statements:
             assert isinstance(s, Store) and not place
@@ -104,6 +109,18 @@ def _run_stage(
             order = numbers.argsort()
             result = numbers[order][reduce(s.kind, value.reshape(-1)[order], [], [0])]
         accs[s.acc] = result
+
+
+def _run_scan(stage: Stage, place: dict[ix.Atom, torch.Tensor], memory: Memory) -> None:
+    carried = [s for s in stage.statements if isinstance(s, Accumulate)]
+    accs = {s.acc: torch.tensor(s.start.attr, dtype=s.start.dtype) for s in carried if s.start is not None}
+    for inner in _iterations(stage.inner):
+        places = {**place, **inner}
+        accs = {s.acc: evaluate(s.value, places, memory, accs, bounds=True) for s in carried}
+        for s in stage.statements:
+            if isinstance(s, Store):
+                at = int(torch.as_tensor(ix.evaluate(s.index, places)))
+                memory[s.buffer][at] = evaluate(s.value, places, memory, accs, bounds=True)
 
 
 def _iterations(loops: tuple[ix.Var, ...]) -> Iterator[dict[ix.Atom, torch.Tensor]]:

@@ -87,9 +87,9 @@ class Fuser:
                 other.ancestors |= group.ancestors
 
     def _place(self, member: Member) -> None:
-        alone = member.nest.contraction is not None or member.nest.update is not None
+        alone = member.nest.contraction is not None or member.nest.alone()
         candidates = () if alone else self._candidates(member)
-        group = next((g for g in candidates if self._join(g, member)), None)
+        group = next((g for g in candidates if self._join(g, member)), None) or self._same_scan(member)
         if group is None:
             group = self._new_group()
             group.dims = member.sizes
@@ -107,9 +107,22 @@ class Fuser:
         producers = [self._writer[name] for name in member.reads if name in self._writer]
         siblings = [g for name in member.reads for g in self._readers.get(name, ())[-MAX_SIBLINGS:]]
         for group in [*sorted(producers, key=lambda g: -g.number), *sorted(siblings, key=lambda g: -g.number)]:
-            if group.operation is None and group.number not in seen and group.members[0].nest.update is None:
+            if group.operation is None and group.number not in seen and not group.members[0].nest.alone():
                 seen.add(group.number)
                 yield group
+
+    def _same_scan(self, member: Member) -> Group | None:
+        """The group of another result of the same scan, such as the largest element and its place; the member is in it
+        then."""
+        scan = member.nest.scan
+        for group in (g for name in member.reads for g in self._readers.get(name, ())[-MAX_SIBLINGS:]):
+            first = None if scan is None or group.operation is not None else group.members[0].nest
+            if first is None or first.scan is None or first.dims != member.nest.dims or self._must_wait(group, member):
+                continue
+            if first.scan.goes_with(scan) and member.reads.keys().isdisjoint(group.writes()):
+                group.members.append(member)
+                return group
+        return None
 
     # ------------------------------------------------------------ joining
     def _join(self, group: Group, member: Member) -> bool:

@@ -85,12 +85,12 @@ def group_var(d: int, dims: Sizes) -> ix.Index:
 def make_member(nest: LoopNest, order: int) -> Member:
     reads: dict[str, set[ix.Index]] = {}
     guards: dict[ix.Index, None] = {}
-    for n in walk((nest.value,) if nest.update is None else (nest.value, nest.update.value)):
+    for n in walk(nest.roots()):
         if n.op == "load":
             reads.setdefault(n.attr[0], set()).add(n.attr[1])
         elif n.op == "inside":
             guards[n.attr[0]] = None
-    if nest.contraction is not None or nest.update is not None:
-        # A template computes it: the loops stay as they are, and the borders are its business.
+    if nest.contraction is not None or nest.alone():
+        # A template computes it, or one after the other: the loops stay as they are, and the borders are its business.
         return Member(nest, order, nest.dims, reads)
     return Member(nest, order, ordered_dims(nest), reads, tuple(guards))

@@ -33,12 +33,14 @@ class Store:
 
 @dataclasses.dataclass(slots=True)
 class Accumulate:
-    """``acc = kind(acc, value)``. For argmax and argmin ``acc`` is the position of the best value."""
+    """``acc = kind(acc, value)``. For argmax and argmin ``acc`` is the position of the best value. In a scan the
+    kind is "carry": ``acc`` is ``start``, then ``value``, which may name it as it was."""
 
     acc: str
     kind: str
     value: Node
     position: ix.Index = 0
+    start: Node | None = None
 
 
 Statement = Union[Store, Accumulate]
@@ -53,7 +55,10 @@ class Stage:
     A stage that is ``ordered`` writes into parts of a buffer, maybe at one place twice; threads share its last loop if
     that leads to different places (``free``), and nothing otherwise. One that is ``scalar`` has no vector loop. A
     ``check`` only computes, so that an index out of bounds is known before anything is written: the kernel ends there
-    if it is. One with a pair ``unless_same`` copies, which is for nothing where the two buffers are one."""
+    if it is. One with a pair ``unless_same`` copies, which is for nothing where the two buffers are one.
+
+    A stage that is a ``scan`` carries values from one iteration of its loops to the next; what it stores is computed
+    from them as they are after the iteration."""
 
     inner: tuple[ix.Var, ...]
     statements: list[Statement]
@@ -63,6 +68,7 @@ class Stage:
     scalar: bool = False
     check: bool = False
     unless_same: tuple[str, str] | None = None
+    scan: bool = False
 
 
 @dataclasses.dataclass(slots=True)

@@ -146,8 +146,8 @@ def test_transposes(dtype, shape, check_many, data):
 
 def test_results_over_inputs(build, data):
     def f(x, w):
-        h = x.cumsum(0).relu() + w
-        return h.cumsum(0).softmax(-1)
+        h = x.sort(0)[0].relu() + w
+        return h.sort(0)[0].softmax(-1)
 
     built = build(f, [data.random(8, 8), data.random(8, 8)])
     assert all(call.inplace for call in built.program.kernel_calls())

@@ -243,6 +243,10 @@ class CppKernel(Body):
     def _loop_stage(self, stage: Stage, parallel: bool) -> None:
         outside = self.scope()
         self._emit(stage, frozenset(stage.inner))
+        if stage.scan:
+            self._scan_stage(stage)
+            self.emitted = outside
+            return
         if stage.ordered or stage.check:
             self._ordered_stage(stage, parallel)
             self.emitted = outside
@@ -281,6 +285,37 @@ class CppKernel(Body):
         self._ordered_loops(stage, rest, begin, end)
         self.emitted = before
         self.close()
+
+    def _scan_stage(self, stage: Stage) -> None:
+        """Iterations in their order; what is carried from one to the next is in variables."""
+        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
+        names = {s.acc: f"c{k}" for k, s in enumerate(carried)}
+        for s in carried:
+            assert s.start is not None
+            kind = f"vec<{VALUE[s.start.dtype]}, L>" if self.vector_outer else VALUE[s.start.dtype]
+            self.line(f"{kind} {names[s.acc]} = {self._as(s.start, self.vector_outer)};")
+        for n in self.nodes:
+            if n.op == "acc" and n.attr in names:
+                self.emitted[n] = Emitted(names[n.attr], self.vector_outer)
+        for v in stage.inner:
+            self.open(f"for (i64 {self._name(v)} = 0; {self._name(v)} < {self._size(v)}; ++{self._name(v)})")
+        steps = Stage(stage.inner, list(carried))
+        self._emit(steps, frozenset())
+        if len(carried) > 1:
+            for s in carried:
+                self.line(f"const auto {names[s.acc]}_next = {self._as(s.value, self.vector_outer)};")
+        for s in carried:
+            value = f"{names[s.acc]}_next" if len(carried) > 1 else self._as(s.value, self.vector_outer)
+            self.line(f"{names[s.acc]} = {value};")
+        # What was computed from the old values is not what it says any more.
+        self.emitted = {n: e for n, e in self.emitted.items() if n.op == "acc" or not any(
+            inner.op == "acc" and inner.attr in names for inner in walk((n,)))}
+        stores = [s for s in stage.statements if isinstance(s, Store)]
+        self._emit(Stage(stage.inner, list(stores)), frozenset())
+        for s in stores:
+            self._store(s)
+        for _ in stage.inner:
+            self.close()
 
     def _accumulators(self, stage: Stage, along: bool) -> list[Accumulator]:
         statements = [s for s in stage.statements if isinstance(s, Accumulate)]

@@ -1,0 +1,152 @@
+"""Running sums, products and extremes along one dimension.
+
+Each is a nest with a ``Scan`` (``ir.loops``), which carries what eager's loops carry, in the type in which they do
+(``_carried_dtype``), element by element in order: the results are eager's, bit for bit where the step is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir.loops import Carried, LoopNest, Scan
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import FLOAT, HALF, INT
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.reduction import cast_to
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, loop_vars, shape_vars
+from dynamo_lite.backends.inductor.lowering.views import wrap
+
+aten = torch.ops.aten
+
+
+def _carried_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What eager accumulates in on a CPU."""
+    if dtype in HALF:
+        return torch.float32
+    return torch.float64 if dtype.is_floating_point else torch.int64
+
+
+class _Steps:
+    """One scan in the making: what it carries, and how."""
+
+    def __init__(self, g: GraphLowering, x: TensorValue, dim: int):
+        self.g, self.x = g, x
+        self.variables = shape_vars(x.shape)
+        self.dims = loop_vars(self.variables)
+        (self.over,) = loop_vars([self.variables[dim]])
+        self.carried: list[Carried] = []
+
+    def carry(self, name: str, start: Number, dtype: torch.dtype) -> Node:
+        """The value of that name as it was before an iteration, and, in what is stored, after it."""
+        self.carried.append(Carried(name, self.g.ops.const(start, dtype), self.g.ops.const(start, dtype)))
+        return self.g.ops.acc(name, dtype, frozenset(self.dims))
+
+    def becomes(self, *values: Node) -> None:
+        for c, value in zip(self.carried, values):
+            c.value = value
+
+    def store(self, value: Node, dtype: torch.dtype) -> TensorValue:
+        """The result, in memory."""
+        x, g = self.x, self.g
+        stride = g.dense_stride(x.shape)
+        buffer = g.new_buffer(x.shape, stride, dtype, x.device)
+        scan = Scan(self.over, tuple(self.carried))
+        index = buffer.load_index(self.variables)
+        g.emit(LoopNest(buffer, self.dims, g.ops.cast(value, dtype), index, origin=g.origin, scan=scan))
+        return TensorValue(x.shape, dtype, g.ops.load(buffer.name, index, dtype), stride, x.device)
+
+
+def _can_scan(x: TensorValue, dim: int) -> bool:
+    # One element of a dimension is what is carried, too, but there is no loop for it.
+    return x.ndim > 0 and not is_size(x.shape[wrap(dim, x.ndim)], 1) and not is_size(x.numel, 0)
+
+
+def _accumulated(g: GraphLowering, kind: str, x: TensorValue, dim: int, dtype: torch.dtype | None) -> Any:
+    result = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
+    if not _can_scan(x, dim) or result not in FLOAT | HALF | INT:
+        return NotImplemented
+    dim = wrap(dim, x.ndim)
+    x = cast_to(g, x, result)
+    steps = _Steps(g, x, dim)
+    wide = _carried_dtype(result)
+    total = steps.carry(f"running_{kind}", 0 if kind == "add" else 1, wide)
+    steps.becomes(g.ops.op(kind, total, g.ops.cast(x.node, wide)))
+    return steps.store(total, result)
+
+
+@register_lowering(aten.cumsum.default)
+def cumsum(g: GraphLowering, self: TensorValue, dim: int, dtype: torch.dtype | None = None) -> Any:
+    return _accumulated(g, "add", self, dim, dtype)
+
+
+@register_lowering(aten.cumprod.default)
+def cumprod(g: GraphLowering, self: TensorValue, dim: int, dtype: torch.dtype | None = None) -> Any:
+    return _accumulated(g, "mul", self, dim, dtype)
+
+
+@register_lowering(aten.logcumsumexp.default)
+def logcumsumexp(g: GraphLowering, self: TensorValue, dim: int) -> Any:
+    """``log(exp(x) + exp(total))``, of the larger one and what the other adds to it; two equal infinities stay."""
+    if not _can_scan(self, dim) or self.dtype not in FLOAT | HALF:
+        return NotImplemented
+    if self.numel == self.shape[wrap(dim, self.ndim)]:
+        return NotImplemented  # of one row libm is faster than a vector of one lane
+    wide, ops = _carried_dtype(self.dtype), g.ops
+    steps = _Steps(g, self, wrap(dim, self.ndim))
+    total = steps.carry("running_logsumexp", -math.inf, wide)
+    x = ops.cast(self.node, wide)
+    low, high = ops.op("minimum", x, total), ops.op("maximum", x, total)
+    same = ops.op("and", ops.op("eq", low, high), ops.op("eq", ops.op("abs", low), ops.const(math.inf, wide)))
+    grown = ops.op("add", ops.op("log1p", ops.op("exp", ops.op("sub", low, high))), high)
+    steps.becomes(ops.op("where", same, x, grown))
+    return steps.store(total, self.dtype)
+
+
+def _extreme(g: GraphLowering, kind: str, x: TensorValue, dim: int) -> Any:
+    """The largest (or smallest) element so far, and where it last stood; a NaN is larger than all that follow."""
+    if not _can_scan(x, dim) or x.dtype not in FLOAT | HALF | INT:
+        return NotImplemented
+    dim, ops = wrap(dim, x.ndim), g.ops
+    g.realize_if_dear(x)
+    results = []
+    for position in (False, True):
+        if not g.is_read(int(position)):
+            unread = ops.const(0, torch.int64) if position else x.node
+            results.append(TensorValue(x.shape, unread.dtype, unread))
+            continue
+        steps = _Steps(g, x, dim)
+        best = steps.carry(f"running_{kind}", _least(kind, x.dtype), x.dtype)
+        takes = ops.op("ge" if kind == "max" else "le", x.node, best)
+        if x.dtype.is_floating_point:
+            takes = ops.op("or", takes, ops.op("ne", x.node, x.node))
+        if position:
+            place = steps.carry("place", 0, torch.int64)
+            here = ops.index(steps.variables[dim])
+            steps.becomes(ops.op("where", takes, x.node, best), ops.op("where", takes, here, place))
+            results.append(steps.store(place, torch.int64))
+        else:
+            steps.becomes(ops.op("where", takes, x.node, best))
+            results.append(steps.store(best, x.dtype))
+    return tuple(results)
+
+
+def _least(kind: str, dtype: torch.dtype) -> Number:
+    """What every element takes the place of."""
+    if dtype.is_floating_point:
+        return -math.inf if kind == "max" else math.inf
+    info = torch.iinfo(dtype)
+    return info.min if kind == "max" else info.max
+
+
+@register_lowering(aten.cummax.default)
+def cummax(g: GraphLowering, self: TensorValue, dim: int) -> Any:
+    return _extreme(g, "max", self, dim)
+
+
+@register_lowering(aten.cummin.default)
+def cummin(g: GraphLowering, self: TensorValue, dim: int) -> Any:
+    return _extreme(g, "min", self, dim)

@@ -1,0 +1,32 @@
+"""Kernels that carry values along a loop: cumulative sums, products, extremes.
+
+The loop runs in order, in one thread; those around it are shared among threads, and the one along which memory is
+contiguous, if it is one of these, is the vector loop: then every lane carries values of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
+from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
+from dynamo_lite.backends.inductor.scheduler.arrange import arrange_scan
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
+from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
+
+
+def scan_kernel(builder: Builder, nests: Sequence[LoopNest], buffers: dict[str, Buffer]) -> Kernel:
+    """The kernel of nests with a ``scan``, which are results of one."""
+    first = nests[0]
+    assert first.scan is not None
+    over = first.scan.over
+    outer = tuple(v for v in dims_by_stride(first.dims, first.index) or first.dims if v is not over)
+    carried = {c.name: c for nest in nests if nest.scan is not None for c in nest.scan.carried}
+    statements: list[Statement] = [Accumulate(c.name, "carry", c.value, 0, c.start) for c in carried.values()]
+    statements += [Store(nest.buffer.name, nest.index, nest.value) for nest in nests]
+    outputs = tuple(nest.buffer.name for nest in nests)
+    read = dict.fromkeys(n.attr[0] for nest in nests for n in walk(nest.roots()) if n.op == "load")
+    arguments = {n: buffers[n] for n in (*read, *outputs)}
+    stage = Stage((over,), statements, scalar=True, scan=True)
+    origin = tuple(dict.fromkeys(o for nest in nests for o in nest.origin))
+    return arrange_scan(builder, Kernel(outer, [stage], False, arguments, outputs, {}, origin))
