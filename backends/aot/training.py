@@ -17,15 +17,16 @@ from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.joint import JointGraph, Result
 from dynamo_lite.backends.aot.partition import Saved
+from dynamo_lite.backends.aot.twice import SecondRun
 
 Call = Callable[..., tuple[Any, ...]]
-TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward); "
-         "run the function uncompiled")
+TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward) if "
+         "the graph draws random numbers, writes to an input or returns a view alone; run the function uncompiled")
 
 
 def training_function(
     joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
-    checks: Sequence[Callable[[], None]] = (),
+    checks: Sequence[Callable[[], None]] = (), again: SecondRun | None = None,
 ) -> Call:
     """The function of the captured graph's inputs that takes part in autograd.
 
@@ -36,12 +37,13 @@ def training_function(
         backward_for: the compiled backward pass for the values to which gradients come in; called once for each
             such choice, when it first occurs. It takes a list of the saved values and the gradients, and empties it.
         checks: called before each backward pass; they raise if it must not run as it was compiled.
+        again: how gradients are computed that are to be differentiated themselves.
 
     It is called with the grad mode that the function itself will be called with.
     """
     if not any(joint.differentiable):
         return _Results(joint.results, _without_autograd(forward))
-    apply = _autograd_function(joint, forward, saved, backward_for, checks).apply
+    apply = _autograd_function(joint, forward, saved, backward_for, checks, again).apply
     if not torch.is_grad_enabled():
         apply = _with_grad_mode(apply)
     plain = [result.recipe for result in joint.results]
@@ -110,7 +112,7 @@ def _with_grad_mode(apply: Call) -> Call:
 
 def _autograd_function(
     joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
-    checks: Sequence[Callable[[], None]],
+    checks: Sequence[Callable[[], None]], again: SecondRun | None,
 ) -> type[torch.autograd.Function]:
     count = len(joint.values)
     fixed = [i for i, differentiable in enumerate(joint.differentiable) if not differentiable]
@@ -133,6 +135,8 @@ def _autograd_function(
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             computed = forward(*inputs)
             values = computed[:count]
+            if again is not None:
+                ctx.noted = again.note(inputs)
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(*[inputs[i] if i is not None else computed[v] for i, v in sources])
             if fixed:
@@ -143,6 +147,10 @@ def _autograd_function(
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
             for check in checks:
                 check()
+            if again is not None and torch.is_grad_enabled():
+                found = again.gradients(ctx.noted, ctx.saved_tensors, grads)
+                if found is not None:
+                    return found
             given = tuple(grad is not None for grad in grads)
             call = backwards.get(given) or backward_call(given)
             given_to_call = list(ctx.saved_tensors)

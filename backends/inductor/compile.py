@@ -35,6 +35,7 @@ from dynamo_lite.backends.aot.joint import record_joint
 from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import backward_checks, training_function
+from dynamo_lite.backends.aot.twice import second_run
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
@@ -144,7 +145,8 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool) 
     autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
     scopes = {"no_autocast": autocast}
     call = _build(forward, native, scopes)
-    run = training_function(joint, call, saved, compile_backward, backward_checks(gm))
+    again = second_run(gm, joint, saved)
+    run = training_function(joint, call, saved, compile_backward, backward_checks(gm), again)
     return _Trained(run, call, joint.mutated)
 
 

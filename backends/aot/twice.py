@@ -1,0 +1,97 @@
+"""Gradients that are to be differentiated themselves (``create_graph=True``): the captured graph runs again, in eager.
+
+The compiled backward pass knows no gradients of its own. Where autograd asks for some, the captured graph is evaluated
+once more on its inputs, under autograd, and its gradients are autograd's, of any order.
+
+Invariant: the second run sees what the first has seen. Inputs that the backward pass does not need anyway are held
+weakly, and only used if they live and nobody has written to them; a graph that draws random numbers or writes to its
+inputs is not run again.
+"""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynamo_lite.backends.aot.graph import ValueOutput
+from dynamo_lite.backends.aot.joint import JointGraph
+from dynamo_lite.backends.aot.partition import Saved
+
+Noted = list[Any]
+
+
+class SecondRun:
+    """A captured graph that can be run again for its gradients' sake.
+
+    It is made with grad mode and autocast as they are when the graph is entered.
+    """
+
+    def __init__(self, run: Callable[..., Any], joint: JointGraph, saved: Saved) -> None:
+        self._run = run
+        self._count = len(joint.inputs)
+        saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
+        self._saved = tuple(saved_inputs.items())
+        self._others = tuple(i for i in range(self._count) if i not in saved_inputs)
+        self._result_of = {r.recipe.index: at for at, r in reversed(list(enumerate(joint.results)))
+                           if isinstance(r.recipe, ValueOutput) and not r.detached}
+        self._grad = torch.is_grad_enabled()
+        self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+    def note(self, inputs: tuple[Any, ...]) -> Noted:
+        """What has to be known of the inputs that are not saved."""
+        found = []
+        for i in self._others:
+            value = inputs[i]
+            found.append((weakref.ref(value), value._version) if isinstance(value, torch.Tensor) else value)
+        return found
+
+    def gradients(
+        self, noted: Noted, saved: list[torch.Tensor], grads: tuple[torch.Tensor | None, ...]
+    ) -> tuple[Any, ...] | None:
+        """The gradient of each input, itself differentiable; None if it can't be had."""
+        given = [i for i, grad in enumerate(grads) if grad is not None]
+        if any(i not in self._result_of for i in given):
+            return None
+        inputs = self._inputs(noted, saved)
+        if inputs is None:
+            return None
+        # Aliases, since one input may have been computed of another: the gradients are partial ones.
+        own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
+        before = torch.get_rng_state()
+        enabled, dtype = self._autocast
+        with torch.autocast("cpu", dtype, enabled=enabled), torch.set_grad_enabled(self._grad):
+            results = self._run(*own)
+        if not torch.equal(torch.get_rng_state(), before):
+            torch.set_rng_state(before)
+            return None
+        heads = [results[self._result_of[i]] for i in given]
+        wanted = [i for i, v in enumerate(own) if isinstance(v, torch.Tensor) and v.requires_grad]
+        found = torch.autograd.grad(heads, [own[i] for i in wanted], [grads[i] for i in given], create_graph=True,
+                                    allow_unused=True)
+        made: list[Any] = [None] * self._count
+        for i, grad in zip(wanted, found):
+            made[i] = grad
+        return tuple(made)
+
+    def _inputs(self, noted: Noted, saved: list[torch.Tensor]) -> list[Any] | None:
+        inputs: list[Any] = [None] * self._count
+        for i, at in self._saved:
+            inputs[i] = saved[at]
+        for i, value in zip(self._others, noted):
+            if isinstance(value, tuple):
+                tensor = value[0]()
+                if tensor is None or tensor._version != value[1]:
+                    return None
+                inputs[i] = tensor
+            else:
+                inputs[i] = value
+        return inputs
+
+
+def second_run(gm: GraphModule, joint: JointGraph, saved: Saved) -> SecondRun | None:
+    """How a captured graph is run again; None where that would do something else."""
+    random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in joint.forward)
+    return None if joint.mutated or random else SecondRun(gm.forward, joint, saved)

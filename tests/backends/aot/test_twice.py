@@ -1,0 +1,193 @@
+"""Gradients of gradients of compiled functions: penalties, forces, derivatives in the loss, of any order."""
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import dynamo_lite
+from dynamo_lite import config
+
+
+def _net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 5), nn.SiLU(), nn.Linear(5, 1))
+
+
+def _both(use, make=_net):
+    """What `use` gives for a model in eager and compiled."""
+    results = []
+    for compiled in (False, True):
+        model = make()
+        call = dynamo_lite.compile(model) if compiled else model
+        results.append([*use(call), *(p.grad for p in model.parameters())])
+    for want, got in zip(*results):
+        assert (want is None) == (got is None)
+        if want is not None:
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_gradient_penalty():
+    def use(critic):
+        torch.manual_seed(1)
+        x = torch.randn(4, 3, requires_grad=True)
+        grad, = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+        loss = critic(x).mean() + (grad.norm(dim=1) - 1).pow(2).mean()
+        loss.backward()
+        return loss, x.grad
+
+    _both(use)
+
+
+def test_forces_in_the_loss():
+    def use(energy):
+        torch.manual_seed(1)
+        found = []
+        for _ in range(3):
+            positions = torch.randn(4, 3, requires_grad=True)
+            e = energy(positions * 1.5).sum()
+            forces, = torch.autograd.grad(-e, positions, create_graph=True)
+            (forces.square().mean() + e.square()).backward()
+            found += [forces, positions.grad]
+        return found
+
+    _both(use)
+
+
+def test_derivatives_of_the_third_order():
+    def use(u):
+        x = torch.linspace(-1, 1, 12).reshape(4, 3).requires_grad_()
+        d1, = torch.autograd.grad(u(x).sum(), x, create_graph=True)
+        d2, = torch.autograd.grad(d1.sum(), x, create_graph=True)
+        d3, = torch.autograd.grad(d2[:, 0].sum(), x, create_graph=True)
+        (d3.square().mean() + d2.mean() + d1.mean()).backward()
+        return d1, d2, d3, x.grad
+
+    _both(use)
+
+
+def test_inside_of_the_compiled_function():
+    results = []
+    for compiled in (False, True):
+        u = _net()
+
+        def residual(x):
+            y = u(x)
+            slope, = torch.autograd.grad(y.sum(), x, create_graph=True)
+            return (slope.sum(1) - y.squeeze(1)).square().mean()
+
+        call = dynamo_lite.compile(residual) if compiled else residual
+        found = []
+        for attempt in range(3):
+            x = torch.linspace(-1, 1, 12).reshape(4, 3).requires_grad_()
+            with config.patch(error_on_recompile=attempt > 1):
+                loss = call(x)
+            loss.backward()
+            found += [loss, x.grad]
+        results.append([*found, *(p.grad for p in u.parameters())])
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_inputs_that_are_computed_of_each_other():
+    def f(x, y, unused):
+        return x * y + y.sin(), (x * 3).detach(), x.exp()
+
+    results = []
+    for call in (f, dynamo_lite.compile(f)):
+        x = torch.linspace(1, 2, 4).requires_grad_()
+        a, _, c = call(x, x.sin(), x * 2)
+        g, = torch.autograd.grad(a.sum() + (c * 2).sum(), x, create_graph=True)
+        h, = torch.autograd.grad(g.square().sum(), x)
+        results.append((g, h))
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_the_state_of_the_call_is_that_of_the_second_run(autocast):
+    def f(x, w):
+        y = x @ w
+        with torch.no_grad():
+            scale = y.abs().max()
+        return (y / scale).float().pow(3).sum()
+
+    results = []
+    for call in (f, dynamo_lite.compile(f)):
+        torch.manual_seed(0)
+        x, w = torch.randn(4, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            y = call(x, w)
+        g, = torch.autograd.grad(y, x, create_graph=True)
+        g.square().sum().backward()
+        results.append((g, x.grad, w.grad))
+    tolerance = {"rtol": 0.05, "atol": 0.05} if autocast else {}
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want, **tolerance)
+
+
+def test_a_function_with_gradients_of_its_own():
+    class Clip(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.clamp(-1, 1)
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, = ctx.saved_tensors
+            return grad * x * x
+
+    def f(x):
+        return Clip.apply(x * 2).sum()
+
+    results = []
+    for call in (f, dynamo_lite.compile(f)):
+        x = torch.linspace(-2, 2, 5).requires_grad_()
+        g, = torch.autograd.grad(call(x), x, create_graph=True)
+        g.sum().backward()
+        results.append((g, x.grad))
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want)
+
+
+REFUSED = {
+    "random": lambda x, b: F.dropout(x ** 3, 0.5),
+    "written": lambda x, b: (b.add_(1), x ** 3)[1],
+    "a view alone": lambda x, b: (x ** 3)[0],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_run_again_says_so(name):
+    x, b = torch.randn(3, requires_grad=True), torch.zeros(3)
+    state = torch.get_rng_state()
+    y = dynamo_lite.compile(REFUSED[name])(x, b)
+    after = torch.get_rng_state()
+    g, = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert torch.equal(torch.get_rng_state(), after) and (name == "random") == (not torch.equal(state, after))
+    assert (b.sum() == 3) == (name == "written")
+    with pytest.raises(RuntimeError, match="create_graph"):
+        g.sum().backward()
+
+
+def test_an_input_that_was_written_since():
+    """Where eager does not need it, gradients of the second order are refused all the same: they would be others."""
+    x, bias = torch.randn(3, requires_grad=True), torch.randn(3)
+    y = dynamo_lite.compile(lambda x, bias: (x + bias).sum() + (x ** 2).sum())(x, bias)
+    bias.mul_(2)
+    g, = torch.autograd.grad(y, x, create_graph=True)
+    torch.testing.assert_close(g.detach(), 1 + 2 * x.detach())
+    with pytest.raises(RuntimeError, match="create_graph"):
+        g.sum().backward()
+
+
+def test_nothing_is_kept_alive_for_it():
+    import weakref
+
+    x, other = torch.randn(3, requires_grad=True), torch.randn(3)
+    y = dynamo_lite.compile(lambda x, other: (x + other).sum())(x, other)
+    gone = weakref.ref(other)
+    del other
+    assert gone() is None
+    g, = torch.autograd.grad(y, x, create_graph=True)
+    assert torch.equal(g, torch.ones(3))
