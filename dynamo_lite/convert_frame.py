@@ -194,6 +194,7 @@ class _FrameCompiler:
             output = OutputGraph(self.changing, self.fits_all)
             output.fixed_tables, output.refixes_tables = frozenset(self.readers), self.settings.fullgraph
             output.may_rely_on = self._may_rely_on
+            output.fake_mode.known.follows = bool(self.readers)
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             for value in self.args:
                 output.effects.watch.add(value)
@@ -394,7 +395,8 @@ class _FrameCompiler:
         """An entry that says: there is nothing to compile; `hooked`: perhaps there is in what it calls."""
         program, texts = build_program(tx.output.guards.all(), state, [])
         artifact = Artifact(
-            tx.output.guards.all(), texts, None, log.current_frame(), self.changing, readers=self.readers)
+            tx.output.guards.all(), texts, None, log.current_frame(), self.changing,
+            readers={**self.readers, **tx.output.learned})
         return GuardedCode(program, None, hooked, extra=artifact)
 
     def _call_backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -599,7 +601,7 @@ class _FrameCompiler:
             )
         self._log_entry(guards, guarded, program)
         artifact = Artifact(guards, texts, graph, log.current_frame(), self.changing,
-                            tx.output.effects.changed_names(), self.readers)
+                            tx.output.effects.changed_names(), {**self.readers, **tx.output.learned})
         if self.settings.on_entry is not None:
             self.settings.on_entry(artifact)
         return GuardedCode(program, guarded, has_break, extra=artifact)

@@ -50,9 +50,11 @@ class KnownValues:
         self._outer: list[dict[int, tuple[torch.Tensor, torch.Tensor]]] = []
         # Set when an operation has run whose result's shape, or result, depends on elements; whoever asks clears it.
         self.needed = False
+        # Whether constants are followed too before any elements are known.
+        self.follows = False
 
     def __bool__(self) -> bool:
-        return bool(self._values or self._outer)
+        return bool(self._values or self._outer or self.follows)
 
     def add(self, fake: torch.Tensor, value: torch.Tensor) -> None:
         self._values[id(fake)] = (fake, value)

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from . import autocast, exc, log
 from .fake_mode import TraceFakeMode
 from .guards import GuardSet
-from .guards.memory import overlap
+from .guards.memory import overlap_on_device
 from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
 from .variables import size_tables
@@ -59,7 +59,11 @@ class OutputGraph:
         self.changing = changing
         self.fits_all = fits_all
         self.fixed_tables: frozenset[Any] = frozenset()  # the paths of tensors to guard by their elements
+        self.fixed_inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # fake and real tensors that are
         self.may_fix = True  # whether such guards may be asked for
+        self.may_learn = True  # whether they may be added in the middle of the trace
+        self.learned: dict[Any, frozenset[types.CodeType]] = {}  # the paths where they were, and for which functions
+        self.written_storages: set[int] = set()  # of fake tensors that some node may have written to
         self.refixes_tables = False  # also those that have changed
         self.may_rely_on: Callable[[Source, torch.Tensor], bool] = lambda source, value: True
         self.fake_mode = TraceFakeMode()
@@ -118,7 +122,7 @@ class OutputGraph:
         tensor.value = value
         if source.key in self.fixed_tables:
             size_tables.fix(self, source, fake, value)
-        elif self.fixed_tables:
+        elif self.fixed_inputs:
             size_tables.forget_alias(self, fake, value)
         self.inputs.append(tensor)
         return self.register_tensor(tensor)
@@ -156,7 +160,7 @@ class OutputGraph:
     def inputs_over(self, value: torch.Tensor) -> list[TensorVariable]:
         """The inputs met so far that lie in the memory of a tensor."""
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable) and t.value is not None]
-        return [t for t in tensors if t.value.device == value.device and overlap(t.value, value)]  # type: ignore
+        return [t for t in tensors if overlap_on_device(t.value, value)]  # type: ignore[arg-type]
 
     def _input_name(self, source: Source) -> str:
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
@@ -202,12 +206,13 @@ class OutputGraph:
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:
                     result = target(*args, **kwargs)
-        except DataDependentOutputException as error:
-            unknown = exc.Unsupported("tensor_to_python", f"{error.func} inside {_name(target)}")
-            raise self._needed(tx, unknown, args, kwargs) from error
-        except DynamicOutputShapeException as error:
-            unknown = exc.Unsupported("dynamic_output_shape", f"{error.func} inside {_name(target)}")
-            raise self._needed(tx, unknown, args, kwargs) from error
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            nodes = self._unknown_among(args, kwargs)
+            if nodes and not mode.effects_seen and size_tables.learn(tx, nodes):
+                return self.run_fake(tx, op, target, args, kwargs)
+            kind = "tensor_to_python" if isinstance(error, DataDependentOutputException) else "dynamic_output_shape"
+            unknown = exc.Unsupported(kind, f"{error.func} inside {_name(target)}")
+            raise size_tables.needed(tx, unknown, nodes) from error
         except Exception as error:
             self.scalars.check(_name(target))
             known = any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
@@ -220,15 +225,12 @@ class OutputGraph:
             self.scalars.check(_name(target))
         return result, mode.effects_seen
 
-    def _needed(
-        self, tx: Any, error: exc.Unsupported, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> exc.Unsupported:
-        """The break for an operation that needs elements, or the wish to know them."""
+    def _unknown_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[fx.Node]:
+        """The operands whose elements an operation may need."""
         fakes = _tensors_in((args, kwargs))
         unknown = [t for f in fakes if self.fake_mode.known.of(f) is None and (t := self.tensor_of(f)) is not None]
         # An index or a count is the integer among the operands; what it is applied to does not matter.
-        wanted = [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
-        return size_tables.needed(tx, error, wanted)
+        return [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
 
     def create_node(
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
@@ -239,6 +241,8 @@ class OutputGraph:
             _refuse_foreign(argument)
         node.meta["example_value"] = value
         node.meta["impure"] = impure
+        if impure:
+            self.written_storages |= _storages_of(node.all_input_nodes)
         node.stack_trace = tx.stack_text()
         self.operations += 1
         self.effects.epoch += 1
@@ -344,10 +348,7 @@ class OutputGraph:
         touched: set[int] = set()
         for node in self.graph.nodes:
             if node.meta.get("impure"):
-                for argument in node.all_input_nodes:
-                    value = argument.meta.get("example_value")
-                    if isinstance(value, torch.Tensor):
-                        touched.add(value.untyped_storage()._cdata)
+                touched |= _storages_of(node.all_input_nodes)
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable)]
         return [t for t in tensors if t.fake.untyped_storage()._cdata in touched]
 
@@ -379,6 +380,11 @@ def _refuse_foreign(node: fx.Node) -> None:
     if node._erased:
         what = "a tensor that a function run by torch has made is used outside of it"
         raise exc.Unsupported("autograd_in_graph", what)
+
+
+def _storages_of(nodes: Collection[fx.Node]) -> set[int]:
+    values = [node.meta.get("example_value") for node in nodes]
+    return {value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)}
 
 
 def _does_something(node: fx.Node) -> bool:

@@ -48,6 +48,11 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a_low < b_high and b_low < a_high
 
 
+def overlap_on_device(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """The same for tensors that may be on different devices, whose addresses have nothing to do with each other."""
+    return a.device == b.device and overlap(a, b)
+
+
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     if not tensor.numel():
         return 0, 0

@@ -36,17 +36,21 @@ def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: i
         value: the condition.
         when_true, when_false: the instructions at which the program goes on.
     """
+    if not isinstance(value, TensorVariable):
+        return tx.truth(value)
+    raising = _only_raises(tx, when_true), _only_raises(tx, when_false)
+    outer = tx.output.may_learn
+    # Rather in the graph than guarded by its elements.
+    tx.output.may_learn = outer and raising[0] == raising[1]
     try:
         return tx.truth(value)
     except Unsupported as error:
-        # Rather in the graph than guarded by its elements.
         if type(error) not in (Unsupported, ValuesNeeded) or error.kind != "data_dependent_branch":
             raise
-        if not isinstance(value, TensorVariable) or value.fake.numel() != 1:
+        if value.fake.numel() != 1 or raising[0] == raising[1]:
             raise
-        raising = _only_raises(tx, when_true), _only_raises(tx, when_false)
-        if raising[0] == raising[1]:
-            raise
+    finally:
+        tx.output.may_learn = outer
     _assume(tx, value, raising[1])
     return raising[1]
 

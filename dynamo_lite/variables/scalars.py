@@ -412,8 +412,10 @@ def run_with_numbers(
         like = target(*examples, **{**named, "requires_grad": False} if target is torch.tensor else named)
         if kwargs.get("requires_grad"):
             unsupported("grad_mode_mismatch", "a new tensor that requires gradients")
-        return tx.output.run_fake(
+        made = tx.output.run_fake(
             tx, op, torch.empty, (tuple(like.shape),), {"dtype": like.dtype, "device": like.device})
+        tx.output.fake_mode.known.drop(made[0])  # they are not what lay in the memory of the stand-in
+        return made  # type: ignore[no-any-return]
     return tx.output.run_fake(tx, op, target, args, kwargs)
 
 

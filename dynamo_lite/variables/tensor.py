@@ -28,7 +28,7 @@ from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
 from .failures import target_name
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
-from .size_tables import known_elements, known_tensor, refuse
+from .size_tables import known_elements, known_tensor, learn_or_refuse
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -132,10 +132,12 @@ class TensorVariable(VariableTracker):
         cg.load_output(self)
 
     def truth(self, tx: Any) -> bool:
+        if known_tensor(tx, self.fake) is None:
+            learn_or_refuse(tx, "data_dependent_branch", f"bool() of a {self.describe()}", [self])
         constant = known_tensor(tx, self.fake)
         if constant is not None and constant.numel() == 1:
             return bool(constant)
-        refuse(tx, "data_dependent_branch", f"bool() of a {self.describe()}", [self])
+        unsupported("data_dependent_branch", f"bool() of a {self.describe()}")
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return self is other
@@ -210,7 +212,9 @@ class TensorVariable(VariableTracker):
             if made is not None:
                 return made  # type: ignore[no-any-return]
         kind = _DATA_METHODS.get(name)
-        if kind is not None and not (kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is not None):
+        if kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is None:
+            learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
+        elif kind is not None and kind != "dynamic_output_shape":
             return self._data_method(tx, name, kind)
         if name in _METADATA_METHODS and self.source is not None:
             unsupported("input_mutation", f"Tensor.{name} of the input {self.source.name!r}")
@@ -265,15 +269,18 @@ class TensorVariable(VariableTracker):
         return self
 
     def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
-        if name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__"):
-            constant = known_tensor(tx, self.fake)
-            if constant is not None:  # made from Python numbers in this very trace, or guarded by value
-                return tx.from_result(getattr(constant, name)(), f"Tensor.{name}()")
-        if config.capture_scalar_outputs and name in NUMBER_METHODS:
+        gives_numbers = name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
+        constant = known_tensor(tx, self.fake) if gives_numbers else None
+        if constant is None and config.capture_scalar_outputs and name in NUMBER_METHODS:
             number = number_in(tx, self, name)
             if number is not None:
                 return number
-        refuse(tx, kind, f"Tensor.{name}()", [self])
+        if constant is None and gives_numbers:
+            learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
+            constant = known_tensor(tx, self.fake)
+        if constant is not None:  # made from Python numbers in this very trace, or guarded by value
+            return tx.from_result(getattr(constant, name)(), f"Tensor.{name}()")
+        unsupported(kind, f"Tensor.{name}()")
 
     def length(self, tx: Any) -> VariableTracker:
         if tx.output.overrides.active():
@@ -434,7 +441,7 @@ def record(
             node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
             fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), _fake_of)
             result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
-            if output.fake_mode.known.needed:
+            if output.fake_mode.known.needed and "output_size" not in node_kwargs:
                 raise Unsupported("dynamic_output_shape", f"{target_name(target)} with a shape that elements decide")
     if target in _AUTOGRAD_CHANGES:
         impure = True
@@ -493,6 +500,8 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     with output.fake_mode:
         flat = torch.empty(len(elements), dtype=known.dtype, device=known.device)
         made = flat.reshape(shape) if transposed or not known.numel() else fake
+    output.fake_mode.known.add(flat, base.reshape(-1))
+    output.fake_mode.known.add(made, base)
     node = output.create_node(tx, "call_function", torch.tensor, (elements,), kwargs, flat, False)
     node = output.create_node(tx, "call_method", "reshape", (node, shape), {}, made, False)
     if transposed:
@@ -543,6 +552,7 @@ def _as_indices(tx: Any, part: Any) -> list[Any]:
             raise Unsupported("dynamic_output_shape", f"an index of {positions.numel()} elements that a guard knows")
         with tx.output.fake_mode:
             twin = torch.empty(positions.shape, dtype=positions.dtype, device=positions.device)
+        tx.output.fake_mode.known.add(twin, positions)
         nodes.append(tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),
                                            {"dtype": positions.dtype, "device": positions.device}, twin, False))
     return nodes
@@ -634,5 +644,3 @@ def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
 @wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
 def _wrap_tensor_subclass(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
     unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")
-
-

@@ -15,7 +15,7 @@ import torch
 from ..source import ConstSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
-from .size_tables import known_tensor, refuse
+from .size_tables import known_tensor, learn_or_refuse
 from .tensor import TensorVariable, record
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ class TorchFunctionVariable(VariableTracker):
         if kind is None and _sets_state(self.value):
             unsupported("torch_state", f"{self.describe()}()")
         if kind is not None and not _elements_known(tx, kind, args, kwargs):
-            refuse(tx, kind, self.describe(), [*args, *kwargs.values()])
+            if kind not in _OF_ELEMENTS:
+                unsupported(kind, self.describe())
+            learn_or_refuse(tx, kind, self.describe(), [*args, *kwargs.values()])
 
     def _write(
         self, tx: Any, out: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -144,10 +146,13 @@ _METHODS = {value: name for name, value in vars(torch.Tensor).items() if isinsta
 _ASKS_MODES = (torch._C._set_grad_enabled,)
 
 
+_OF_ELEMENTS = ("dynamic_output_shape", "tensor_to_python")
+
+
 def _elements_known(tx: Any, kind: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
     """Whether a function that needs elements has them."""
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, TensorVariable)]
-    return kind in ("dynamic_output_shape", "tensor_to_python") and bool(tensors) and all(
+    return kind in _OF_ELEMENTS and bool(tensors) and all(
         known_tensor(tx, t.fake) is not None for t in tensors)
 
 

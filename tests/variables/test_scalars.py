@@ -131,7 +131,7 @@ BREAKS = {
     "method": (lambda x: (x.sum().item().is_integer(), x + 1), "data_dependent_guard"),
     "member": (lambda x: (x.sum().item() in (1.0, 2.0), x + 1), "data_dependent_branch"),
     "sorted": (lambda x: (sorted(x.tolist()), x + 1), "data_dependent_branch"),
-    "many": (lambda x: (torch.zeros(100).tolist(), x + 1), "tensor_to_python"),
+    "many": (lambda x: (x.sum().expand(100).tolist(), x + 1), "tensor_to_python"),
 }
 
 
