@@ -1,18 +1,21 @@
 """Which operators the default backend computes as eager does: every operator of torch's own op_db, compiled.
 
     python benchmarks/operators.py [--only NAME ...] [--dtypes float32 ...] [--samples N] [--jobs N] [--write FILE]
+    python benchmarks/operators.py --again FILE ... [--only NAME ...] [--write FILE]
 
 All of an operator's sample inputs (some of them laid out with gaps) are one compiled function; its results, their
 dtypes and strides, its effects on its arguments and on the random generator are compared with eager's: bit for bit
 where eager's arithmetic has one answer, closely elsewhere. In float32 the same goes for the gradients, the in-place
 form and the form with ``out``. Where something differs, each sample is tried by itself, so that the report can name it.
-Operators run in processes of their own, so one that crashes is an entry of the report and no more.
+Operators run in processes of their own, so one that crashes is an entry of the report and no more. With ``--again``
+the outcomes of earlier runs (``--json``) are read, what failed or is named runs again, and the report says so.
 """
 from __future__ import annotations
 
 import argparse
 import collections
 import dataclasses
+import functools
 import json
 import linecache
 import logging
@@ -35,6 +38,12 @@ if "expecttest" not in sys.modules:
     # torch's test helpers import it for what is not used here.
     sys.modules["expecttest"] = types.SimpleNamespace(TestCase=object, assert_expected_inline=None)  # type: ignore
 from torch.testing._internal.common_methods_invocations import op_db
+
+# op_db sets the seed around every random operator, in a function of torch's tests that is no part of the operator;
+# here every program begins with a seed of its own.
+for _module in [m for name, m in sys.modules.items() if name.startswith("torch.testing._internal")]:
+    if hasattr(_module, "wrapper_set_seed"):
+        _module.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # type: ignore[attr-defined]
 
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "int8", "uint8", "bool", "complex64")
 SAMPLES = 8
@@ -84,6 +93,7 @@ class Outcome:
     status: str
     detail: str = ""
     library: tuple[str, ...] = ()
+    commit: str = ""
 
 
 @dataclasses.dataclass
@@ -197,14 +207,30 @@ def prepare(op: Any, samples: list[Any], form: str) -> Program | None:
             if form == "out":
                 if not all(isinstance(r, torch.Tensor) for r in pytree.tree_leaves(result)):
                     continue
-                outs = pytree.tree_map(torch.empty_like, tuple(result) if isinstance(result, tuple) else result)
-                op.op(sample.input, *sample.args, **sample.kwargs, out=outs)
+                outs = pytree.tree_map(torch.zeros_like, tuple(result) if isinstance(result, tuple) else result)
+                if not settled(op, sample, outs):
+                    continue
         except Exception:
             continue
         writer.call(fn, sample, form, outs)
     if not writer.results:
         return None
     return Program(writer.function(), writer.tensors, exact)
+
+
+def settled(op: Any, sample: Any, outs: Any) -> bool:
+    """Whether eager's results in ``out`` don't depend on what was there before (native_batch_norm's do, where the
+    statistics are laid out with gaps)."""
+    state = torch.get_rng_state()
+    made = []
+    for content in (0, 1):
+        torch.set_rng_state(state)
+        out = pytree.tree_map(functools.partial(torch.full_like, fill_value=content), outs)
+        op.op(copies_of(sample.input), *copies_of(sample.args), **copies_of(sample.kwargs), out=out)
+        made.append(pytree.tree_leaves(out))
+    return op.name in UNDETERMINED or all(
+        torch.allclose(a, b, equal_nan=True) if a.is_floating_point() or a.is_complex() else torch.equal(a, b)
+        for a, b in zip(*made))
 
 
 # ---------------------------------------------------------------- running and comparing
@@ -410,6 +436,7 @@ def sweep(options: argparse.Namespace) -> list[Outcome]:
     numbers = [i for i, op in enumerate(everything)
                if not options.only or any(part == full_name(op) or part == op.name for part in options.only)]
     numbers = numbers[options.start::options.step]
+    commit = commit_here()
     found: list[Outcome] = []
     slices = [numbers[i::options.jobs] for i in range(options.jobs)]
     running = [(start(options, left), left) for left in slices if left]
@@ -428,7 +455,7 @@ def sweep(options: argparse.Namespace) -> list[Outcome]:
                 left = [n for n in left if n != said["end"]]
                 current = None
             else:
-                outcome = Outcome(**{**said, "library": tuple(said["library"])})
+                outcome = Outcome(**{**said, "library": tuple(said["library"]), "commit": commit})
                 found.append(outcome)
                 if options.verbose or outcome.status in FAILING:
                     said_of = f"{outcome.name} {outcome.dtype} {outcome.form}"
@@ -436,7 +463,8 @@ def sweep(options: argparse.Namespace) -> list[Outcome]:
         child.wait()
         if current is not None:
             name = full_name(everything[current])
-            found.append(Outcome(name, ",".join(options.dtypes), "?", "crash", f"exit status {child.returncode}"))
+            detail = f"exit status {child.returncode}"
+            found.append(Outcome(name, ",".join(options.dtypes), "?", "crash", detail, commit=commit))
             print(f"{name}: crash, exit status {child.returncode}", flush=True)
             left = [n for n in left if n != current]
             if left:
@@ -450,9 +478,38 @@ def start(options: argparse.Namespace, numbers: list[int]) -> subprocess.Popen[s
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
 
 
+def commit_here() -> str:
+    """What is tested, with a "+" if files have changed since."""
+    def git(*args: str) -> str:
+        here = os.path.dirname(os.path.abspath(__file__))
+        return subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, check=False).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + "+" * bool(git("status", "--short", "-uno", "--", "../*.py", "../*.c"))
+
+
+def earlier(files: list[str]) -> dict[str, list[Outcome]]:
+    """What earlier runs found, by operator; of one that ran again, the last word."""
+    found: dict[str, list[Outcome]] = {}
+    for name in files:
+        with open(name) as file:
+            read = [Outcome(**{**said, "library": tuple(said["library"])}) for said in map(json.loads, file)]
+        again = {(o.name, o.dtype) for o in read}
+        for operator, outcomes_ in found.items():
+            found[operator] = [o for o in outcomes_ if (operator, o.dtype) not in again]
+        for o in read:
+            found.setdefault(o.name, []).append(o)
+    return found
+
+
 def report(found: list[Outcome]) -> str:
     """The table and the lists of docs/operators.md."""
-    lines = ["| dtype, form | operators | generated | library | partly eager | failing | pass |", "|---" * 7 + "|"]
+    commits = collections.Counter(o.commit for o in found).most_common()
+    lines = [f"The figures are of a run at commit `{commits[0][0]}`."]
+    for commit, _ in commits[1:]:
+        names = dict.fromkeys(f"`{o.name}`" for o in found if o.commit == commit)
+        lines += ["", f"Tried again at `{commit}`: {', '.join(names)}."]
+    lines += ["", "| dtype, form | operators | generated | library | partly eager | failing | pass |",
+              "|---" * 7 + "|"]
     groups = dict.fromkeys((o.dtype, o.form) for o in found)
     for dtype, form in groups:
         mine = [o for o in found if (o.dtype, o.form) == (dtype, form)]
@@ -501,6 +558,7 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first operator of a slice")
     parser.add_argument("--step", type=int, default=1, help="every how many operators")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--again", nargs="*", default=[], help="outcomes of earlier runs: try what failed again")
     parser.add_argument("--json", help="file for the outcomes, a line of JSON each")
     parser.add_argument("--write", help="file for the report, such as docs/operators.md")
     parser.add_argument("--work", help=argparse.SUPPRESS)
@@ -508,9 +566,16 @@ def main() -> int:
     if options.work:
         work(options)
         return 0
+    before = earlier(options.again)
+    if options.again and not options.only:
+        options.only = [name for name, outcomes_ in before.items() if any(o.status in FAILING for o in outcomes_)]
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("DYNAMO_LITE_CACHE_DIR", folder)
-        found = sweep(options)
+        found = sweep(options) if options.only or not options.again else []
+    again = {(o.name, o.dtype) for o in found}
+    kept = [o for outcomes_ in before.values() for o in outcomes_ if (o.name, o.dtype) not in again]
+    found = sorted(kept + found, key=lambda o: (DTYPES.index(o.dtype), FORMS.index(o.form)) if o.form in FORMS else
+                   (len(DTYPES), 0))
     if options.json:
         with open(options.json, "w") as file:
             file.writelines(json.dumps(dataclasses.asdict(o)) + "\n" for o in found)
