@@ -133,7 +133,8 @@ def deep_copied(tx: Any, owner: VariableTracker, memo: VariableTracker) -> Varia
         isinstance(other, TensorVariable) and other.fake.untyped_storage()._cdata == storage._cdata
         for other in _copied_tensors(memo)
     )
-    if fake.requires_grad or attributes or not whole or shares or fake.layout is not torch.strided:
+    plain = owner.cls is torch.Tensor and fake.layout is torch.strided
+    if not plain or fake.requires_grad or attributes or not whole or shares:
         unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}")
     gradient = tx.getattr(owner, "grad")
     if not (gradient.is_constant() and gradient.constant() is None):

@@ -354,7 +354,7 @@ class Protocols(Wrapping, Errors, Construction):
         cls = value.python_type()
         self.guard_mro(cls)
         flat = _flatten_classes(plain)
-        if cls in (torch.Tensor, torch.nn.Parameter) and isinstance(value, TensorVariable):
+        if isinstance(value, TensorVariable):
             return any(self._tensor_is(value, c) for c in flat)
         for candidate in flat:
             check = getattr(type(candidate), "__instancecheck__", None)
@@ -388,7 +388,7 @@ class Protocols(Wrapping, Errors, Construction):
 
     def _tensor_is(self, value: TensorVariable, candidate: Any) -> bool:
         if candidate is torch.nn.Parameter:
-            return value.cls is torch.nn.Parameter
+            return issubclass(value.cls, torch.nn.Parameter)
         if candidate is torch.nn.Buffer:
             return value.value is not None and getattr(value.value, "_is_buffer", False)
         if isinstance(candidate, type) and candidate.__module__ == "torch" and candidate.__name__.endswith("Tensor"):

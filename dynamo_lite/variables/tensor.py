@@ -27,6 +27,7 @@ from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
 from .failures import target_name
+from .parameters import adds_only, is_added, read_added
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_elements, known_tensor, learn_or_refuse
 
@@ -174,6 +175,8 @@ class TensorVariable(VariableTracker):
             if self.value is not None:
                 tx.guard(InstanceDictSource(_known(self.source)), "dict_lacks", name)
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        if self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name):
+            return read_added(tx, self, self.cls, name, descriptor)
         if isinstance(descriptor, _GETSETS):
             unsupported("unsupported_attribute", f"Tensor.{name}")
         return TensorMethodVariable(self, name)
@@ -223,8 +226,9 @@ class TensorVariable(VariableTracker):
             return shape.getitem(tx, args[0]) if args else shape
         if name == "new":
             return self._new(tx, args, kwargs)
-        if tx.class_lookup(self.cls, name) is None:
-            return self.getattr(tx, name).call(tx, args, kwargs)
+        added = self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name)
+        if added or tx.class_lookup(self.cls, name) is None:
+            return tx.call(self.getattr(tx, name), args, kwargs)  # type: ignore[no-any-return]
         if name == "__len__":
             return self.length(tx)
         if name == "__getitem__":
@@ -643,4 +647,7 @@ def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
 
 @wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
 def _wrap_tensor_subclass(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+    if adds_only(type(value)):
+        tx.guard_mro(type(value))
+        return _wrap_tensor(tx, value, source)
     unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")

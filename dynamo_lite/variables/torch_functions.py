@@ -15,6 +15,7 @@ import torch
 from ..source import ConstSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
+from .parameters import adds_only
 from .size_tables import known_tensor, learn_or_refuse
 from .tensor import TensorVariable, record
 
@@ -324,7 +325,8 @@ def _has_torch_function(tx: Any, *args: VariableTracker) -> VariableTracker:
         elements = value.iterate(tx) if value.python_type() in (tuple, list) else [value]
         for element in elements:
             cls = element.python_type()
-            if cls not in (torch.Tensor, torch.nn.Parameter) and hasattr(cls, "__torch_function__"):
+            if cls not in (torch.Tensor, torch.nn.Parameter) and hasattr(cls, "__torch_function__") and (
+                    not adds_only(cls)):
                 unsupported("tensor_subclass", f"__torch_function__ of {cls.__qualname__}")
     return ConstantVariable(tx.output.overrides.active())
 
