@@ -9,6 +9,7 @@ Invariant: every fake tensor that the trace knows has one TensorVariable, and it
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -624,6 +625,17 @@ def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracke
         tuple(value.shape), tuple(value.stride()), value.requires_grad, _tensor_flags(value), value.dtype,
     )
     return tx.output.add_input(value, source)
+
+
+@wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)
+def _wrap_tensor_method(tx: Any, value: Any, source: Source) -> VariableTracker:
+    """``x.sin``: made anew each time it is read, so its identity tells nothing."""
+    tx.guard(source, "type_is", types.BuiltinMethodType)
+    owner = realized(tx, tx.wrap_at(value.__self__, AttrSource(source, "__self__")))
+    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
+    method = TensorMethodVariable(owner, value.__name__)
+    method.source = source
+    return method
 
 
 def _tensor_flags(value: torch.Tensor) -> int:

@@ -407,8 +407,8 @@ def is_torch_builtin(value: Any) -> bool:
     if module == "torch" or module.startswith("torch."):
         return True
     owner = getattr(value, "__self__", None)
-    if isinstance(owner, (torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.Size)):
-        return False  # a method of a constant
+    if isinstance(owner, (torch.Tensor, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.Size)):
+        return False  # a method of a tensor or of a constant
     if owner is not None and not isinstance(owner, types.ModuleType):
         return type(owner).__module__.startswith("torch") or (
             isinstance(owner, type) and owner.__module__.startswith("torch")
