@@ -61,9 +61,12 @@ def _in_users_words(text: str, code: types.CodeType) -> str:
 
 
 # ---------------------------------------------------------------- left alone
-_BACKENDS = "dynamo_lite.backends."
 # A compiled graph, and the compiler at work while the program runs, as for the backward pass of a graph that a captured
 # function differentiates: neither they nor what they call are the program's.
+_BACKENDS = "dynamo_lite.backends."
+_CALLED_BY_TORCH = ("__torch_function__", "__torch_dispatch__")
+
+
 def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, Any], asked: bool) -> Any:
     """The decision about a frame that is not to be compiled whatever its arguments are; None for the others.
 
@@ -78,6 +81,8 @@ def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, A
     if trace_rules.runs_once(user_code, module) and not asked:
         skipped(user_code, "it prepares an object, and so does what it calls")
         return SKIP_RECURSIVE
+    if user_code.co_name in _CALLED_BY_TORCH and not asked:
+        return skipped(user_code, "torch calls it, with another of its functions each time")
     reason = trace_rules.skip_frame_reason(module, asked)
     if reason is not None and is_resume_code(code) is None:
         return skipped(user_code, reason)

@@ -1,4 +1,4 @@
-"""Operations of torch that raise: the program's handlers see eager's exception, in one graph; uncaught, it comes out."""
+"""Operations of torch that raise: the program's handlers see eager's exception, in one graph; uncaught, it gets out."""
 import pytest
 import torch
 from language_support import Programs
