@@ -15,6 +15,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import config
+from dynamo_lite.break_kinds import BREAK_KINDS
 
 X = torch.arange(6.0).reshape(2, 3)
 Program = Callable[[torch.Tensor], Any]
@@ -39,7 +40,8 @@ class Programs:
         return self._add(program, None)
 
     def breaks(self, kind: str) -> Callable[[Program], Program]:
-        """Registers a program that breaks, for a reason of this kind."""
+        """Registers a program that breaks, for a reason of this kind; in words: one that is traced again for other
+        values."""
         return lambda program: self._add(program, kind)
 
     def _add(self, program: Program, kind: str | None) -> Program:
@@ -59,6 +61,9 @@ class Programs:
             with config.patch(error_on_recompile=attempt == "second" and kind is None):
                 got = outcome(compiled)
             assert same(got, want), f"{attempt} call: {got} instead of {want}"
+        if kind in BREAK_KINDS and not isinstance(want, Raised):
+            kinds = {reason.kind for reason in dynamo_lite.explain(program)(X.clone()).break_reasons}
+            assert kind in kinds, f"it breaks because of {kinds}"
 
 
 def outcome(program: Program) -> Any:

@@ -155,7 +155,7 @@ def module_made_and_changed(x):
     return m(x), m.flag, len(list(m.children())), m.buf
 
 
-@program.breaks("module construction")
+@program.breaks("rng_state")
 def module_constructed(x):
     torch.manual_seed(1)
     m = nn.Linear(3, 2)
@@ -182,7 +182,7 @@ def batch_norm_eval(x):
 LAZY = nn.LazyLinear(4)
 
 
-@program.breaks("lazy module")
+@program
 def lazy_module(x):
     return LAZY(x).shape
 
@@ -501,13 +501,13 @@ class Double(torch.autograd.Function):
 WEIGHT = nn.Parameter(torch.ones(3))
 
 
-@program.breaks("autograd_in_graph")
+@program
 def autograd_function(x):
     y = Double.apply(x * WEIGHT, 3)
     return y + 1
 
 
-@program.breaks("autograd_in_graph")
+@program
 def checkpointed(x):
     return checkpoint(lambda v: torch.relu(v * WEIGHT) + 1, x, use_reentrant=False) * 2
 
@@ -533,23 +533,23 @@ def needs_grad(x):
     return y.requires_grad, y.detach() + 1, y.data + 1, y, WEIGHT.requires_grad, WEIGHT.is_leaf
 
 
-@program.breaks("functorch")
+@program
 def vmapped(x):
     return torch.vmap(lambda v: v.sum() * v)(x + 1)
 
 
-@program.breaks("functorch")
+@program
 def functional_grad(x):
     return torch.func.grad(lambda v: (v**2).sum())(x) + 1
 
 
-@program.breaks("functorch")
+@program
 def functional_call(x):
     params = {k: v.detach() for k, v in NET.named_parameters()}
     return torch.func.functional_call(NET, params, (x,))
 
 
-@program.breaks("distributions")
+@program
 def distributions(x):
     d = torch.distributions.Normal(x, torch.ones_like(x))
     return d.log_prob(x + 1), d.mean, torch.distributions.kl_divergence(d,
@@ -587,7 +587,7 @@ def default_dtype_and_device(x):
     )
 
 
-@program.breaks("unsupported_context_manager")
+@program.breaks("unsupported_method")
 def inference_mode(x):
     with torch.inference_mode():
         y = x + 1
@@ -595,14 +595,14 @@ def inference_mode(x):
     return x * 2, inside, torch.is_inference_mode_enabled()
 
 
-@program.breaks("unsupported_context_manager")
+@program
 def default_device(x):
     with torch.device("cpu"):
         y = torch.ones(2)
     return y, x + 1
 
 
-@program.breaks("optimizer")
+@program.breaks("unsupported_torch_call")
 def optimizer_step(x):
     w = nn.Parameter(torch.ones(3))
     opt = torch.optim.SGD([w], lr=0.1)

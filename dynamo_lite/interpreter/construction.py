@@ -9,6 +9,7 @@ import collections
 import enum
 import functools
 import inspect
+import itertools
 import operator
 import types
 import weakref
@@ -41,7 +42,14 @@ from ..variables.contents import VALUE_TYPES
 from ..variables.deques import DequeVariable
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
 from ..variables.inference import InferenceModeVariable
-from ..variables.iterators import EnumerateVariable, FilterVariable, MapVariable, ZipVariable
+from ..variables.iterators import (
+    EnumerateVariable,
+    FilterVariable,
+    MapVariable,
+    TeeSourceVariable,
+    TeeVariable,
+    ZipVariable,
+)
 from ..variables.made_classes import DESCRIPTORS, DescriptorVariable, define_class
 from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
 from ..variables.objects import ObjectVariable
@@ -564,6 +572,12 @@ def _slice(tx: Any, *args: VariableTracker) -> VariableTracker:
 @constructs(enumerate)
 def _enumerate(tx: Any, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
     return EnumerateVariable(tx.get_iter(iterable), tx.as_index(start) if start is not None else 0)
+
+
+@constructs(itertools._tee)  # type: ignore[attr-defined]
+def _tee(tx: Any, iterable: VariableTracker) -> VariableTracker:
+    iterator = tx.get_iter(iterable)
+    return iterator.copied() if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
 
 
 @constructs(zip)

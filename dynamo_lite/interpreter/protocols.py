@@ -23,7 +23,7 @@ from ..variables.base import MISSING, ObservedException, VariableTracker, realiz
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
 from ..variables.classes import is_stand_in
 from ..variables.constant import ConstantVariable, is_unique
-from ..variables.endings import SUSPENDED
+from ..variables.endings import SUSPENDED, frame_values, held_by
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.identity import IdentityVariable
 from ..variables.mappings import DictVariable
@@ -490,6 +490,18 @@ class Protocols(Wrapping, Errors, Construction):
             return value.hash_key()
         except TypeError as error:
             self.raise_error(TypeError, str(error))
+
+    def is_held(self, value: VariableTracker) -> bool:
+        """Whether the program holds an object besides what it has just handed over."""
+        frame: Any = self
+        frames: list[VariableTracker] = []
+        while frame is not None:
+            frames += frame_values(frame)
+            frame = frame.parent
+        if any(held is value for held in frames):
+            return True
+        effects = self.output.effects
+        return id(value) in held_by(effects, [*frames, *effects.outside_values()])
 
     def identity_number(self, value: VariableTracker) -> VariableTracker:
         """id(value): the number where the object itself is guarded, else something that only compares."""

@@ -145,7 +145,7 @@ class Translator(Protocols):
         self.exceptions: list[VariableTracker | None] = []
         self.index = 0
         self.visits = 0
-        self.budget = parent.root.budget if parent is not None else Budget()
+        self.budget: Budget = parent.root.budget if parent is not None else Budget()
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
         self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)

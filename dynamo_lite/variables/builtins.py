@@ -24,7 +24,7 @@ from .bound import BoundMethodVariable
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
 from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable, standing_for
-from .iterators import CallIteratorVariable
+from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
 from .objects import ObjectVariable, TracebackVariable
 from .scalars import call_on_scalars
 from .sequences import ListVariable, RangeVariable, SequenceVariable, TupleVariable, sort_items
@@ -249,6 +249,8 @@ def _callable(tx: Any, value: VariableTracker) -> VariableTracker:
 def _id(tx: Any, value: VariableTracker) -> VariableTracker:
     if value.is_constant() and isinstance(value, (ClassVariable, BuiltinVariable, TorchFunctionVariable)):
         return ConstantVariable(id(value.constant()))
+    if value.source is None and not isinstance(value, ConstantVariable) and not tx.is_held(value):
+        unsupported("unsupported_builtin", f"id() of {value.describe()}, which may be gone before another is made")
     return tx.identity_number(value)
 
 
@@ -590,9 +592,17 @@ def _named_tuple(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> 
 
 
 @handles(itertools.tee)
-def _tee(tx: Any, items: VariableTracker, n: VariableTracker | None = None) -> VariableTracker:
-    shared = ListVariable(list(items.iterate(tx)))
-    return tx.new_tuple([shared.iterator(tx) for _ in range(n.constant() if n is not None else 2)])
+def _tee(tx: Any, items: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
+    number = tx.as_index(n) if n is not None else 2
+    if number < 0:
+        tx.raise_error(ValueError, "n must be >= 0")
+    if not number:
+        return tx.new_tuple([])
+    iterator = tx.get_iter(items)
+    if not isinstance(iterator, TeeVariable) and tx.class_lookup(iterator.python_type(), "__copy__") is not None:
+        unsupported("unsupported_builtin", f"itertools.tee() of {iterator.describe()}, which has a __copy__")
+    first = iterator if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
+    return tx.new_tuple([first, *(first.copied() for _ in range(number - 1))])
 
 
 def constant_range(tx: Any, *args: VariableTracker) -> VariableTracker:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x200
 # inspect.CO_ITERABLE_COROUTINE
 _NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
+_EQUIVALENTS = os.path.dirname(polyfills.__file__) + os.sep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -492,6 +494,7 @@ class GeneratorVariable(VariableTracker):
         self.finished = False
         self.returned: VariableTracker = ConstantVariable(None)
         self.stands_for: StandsFor | None = None
+        self._running = False
 
     def python_type(self) -> type:
         made_by = self.stands_for.function if self.stands_for is not None else None
@@ -519,6 +522,8 @@ class GeneratorVariable(VariableTracker):
                 raise raised
             self.returned = ConstantVariable(None)
             return None
+        if self._running:
+            self._refuse_reentry(tx)
         tx.output.effects.advance(self)
         first, self.started = not self.started, True
         if first:
@@ -528,15 +533,24 @@ class GeneratorVariable(VariableTracker):
         if first and raised is not None:
             self.finished = True
             raise raised
+        self._running = True
         try:
             value = tx.run_generator(self.frame, None if first else sent, raised)
         except BaseException:
             self.finished = True
             raise
+        finally:
+            self._running = False
         if value is None:
             self.finished = True
             self.returned = self.frame.returned
         return value
+
+    def _refuse_reentry(self, tx: Any) -> None:
+        """Its own body asks it for its next value."""
+        if is_equivalent(self.function.code()):
+            unsupported("generator_frame", f"{self.describe()}, which is asked for a value while it is making one")
+        tx.raise_error(ValueError, "generator already executing")
 
     def has_clean_up(self) -> bool:
         """Whether the end of the generator's life runs code: it is suspended inside ``with``, or inside ``try`` with a
@@ -582,6 +596,9 @@ class GeneratorVariable(VariableTracker):
             stands_for = self.stands_for
             cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)
             return
+        if is_equivalent(self.function.code()):
+            unsupported("generator_frame", f"{self.describe()}, a part of an iterator written in C, used after it")
+
         def arguments() -> None:
             cg.push(self.function)
             cg.push(cg.dict_of(self.arguments))
@@ -603,6 +620,11 @@ def start_generator(function: types.FunctionType, bound: dict[str, Any]) -> Any:
     if code.co_flags & VARKEYWORDS:
         kwargs.update(bound[names[slot]])
     return function(*args, **kwargs)
+
+
+def is_equivalent(code: types.CodeType) -> bool:
+    """Whether this is code of ours that is traced in place of something written in C."""
+    return code.co_filename.startswith(_EQUIVALENTS)
 
 
 def is_inlinable(code: types.CodeType) -> bool:

@@ -1,10 +1,13 @@
-"""The lazy iterators of the builtins: enumerate, zip, map, filter, reversed, iter(callable, sentinel).
+"""The lazy iterators of the builtins, enumerate, zip, map, filter, iter(callable, sentinel), and itertools.tee.
 
 Invariant: each holds iterators that stand where the real one's would, so that it is rebuilt by making a new one over
 them.
 """
 from __future__ import annotations
 
+import copy
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .base import VariableTracker
@@ -183,6 +186,75 @@ class CallIteratorVariable(IteratorVariable):
             cg.build_new(self, lambda: cg.call_constant(finished_call_iterator, lambda: None, count=0), lambda: None)
         else:
             cg.build_new(self, lambda: cg.call_function(iter, [self.function, self.sentinel], {}), lambda: None)
+
+
+class TeeSourceVariable(VariableTracker):
+    """What the iterators of one itertools.tee() share: an iterator, and what has been taken from it so far."""
+
+    has_identity = True
+
+    def __init__(self, inner: VariableTracker) -> None:
+        super().__init__()
+        self.inner = inner
+        self.taken: list[VariableTracker] = []
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_function(tee_source, [self.inner, TupleVariable(self.taken)], {}),
+                     lambda: None)
+
+
+class TeeVariable(IteratorVariable):
+    """One of the iterators that itertools.tee() gives."""
+
+    cls = itertools._tee  # type: ignore[attr-defined]
+
+    def __init__(self, shared: TeeSourceVariable, position: int = 0) -> None:
+        super().__init__()
+        self.shared = shared
+        self.position = position
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        taken = self.shared.taken
+        if self.position == len(taken):
+            tx.output.effects.advance(self.shared)
+            value = self.shared.inner.next(tx)
+            if value is None:
+                return None
+            taken.append(value)
+        self.position += 1
+        return taken[self.position - 1]
+
+    def copied(self) -> TeeVariable:
+        """copy.copy(self)"""
+        return TeeVariable(self.shared, self.position)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name) if name == "__copy__" else super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "__copy__" and not args:
+            return self.copied()
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(
+            self, lambda: cg.call_function(tee_at, [self.shared, ConstantVariable(self.position)], {}), lambda: None)
+
+
+def tee_source(inner: Iterator[Any], taken: tuple[Any, ...]) -> Any:
+    """An iterator of tee() at its beginning, of which others are copies."""
+    return itertools.tee(itertools.chain(taken, inner) if taken else inner, 1)[0]
+
+
+def tee_at(first: Any, position: int) -> Any:
+    """An iterator of tee(), some steps further than another."""
+    made = copy.copy(first)
+    for _ in range(position):
+        next(made)
+    return made
 
 
 def finished_call_iterator() -> Any:

@@ -445,7 +445,7 @@ def tuple_subclass(x):
     return x + t.first, t, len(t), t == (2, 3), t[1], list(t), isinstance(t, tuple)
 
 
-@program.breaks("unsupported_builtin")
+@program
 def number_and_text_subclasses(x):
     return x + 1, MyInt(3).double(), MyStr("a").shout(), MyInt(3) + 1, MyStr("b") + "c"
 

@@ -428,7 +428,7 @@ def randoms(x):
     )
 
 
-@program.breaks("unsupported_method")
+@program
 def copies(x):
     a = [1, [2, {"k": x}]]
     b = copy.copy(a)

@@ -1,0 +1,165 @@
+"""itertools: as late as the C classes take their elements, whatever is left, copied or asked again.
+
+PYTEST_DONT_REWRITE: asserts are programs here.
+"""
+from __future__ import annotations
+
+import copy
+import itertools
+
+import pytest
+import torch
+from language_support import Programs
+
+import dynamo_lite
+
+program = Programs()
+
+
+@program
+def groupby_leaves_the_rest(x):
+    it = iter([1, 1, 2, 2, 3])
+    found = []
+    for key, _ in itertools.groupby(it):
+        found.append(key)
+        break
+    return x + 1, found, list(it)
+
+
+@program
+def groupby_of_an_endless_iterator(x):
+    for key, group in itertools.groupby(itertools.count(), lambda v: v // 3):
+        x = x + sum(group)
+        if key > 2:
+            break
+    return x
+
+
+@program
+def groups_end_with_their_turn(x):
+    groups = list(itertools.groupby([1, 1, 2]))
+    one = itertools.groupby("aab")
+    _, first = next(one)
+    next(first)
+    _, second = next(one)
+    return x + 1, [(k, list(g)) for k, g in groups], list(first), list(second)
+
+
+@program
+def groupby_asks_for_identity_first(x):
+    nan = float("nan")
+    return x * 2, [len(list(g)) for _, g in itertools.groupby([nan, nan, float("nan")])]
+
+
+@program
+def tee_leaves_the_rest(x):
+    it = iter([1, 2, 3, 4])
+    a, b = itertools.tee(it)
+    return x + next(a) + next(a) + next(b), list(it), list(a), list(b)
+
+
+@program
+def tee_of_an_endless_iterator(x):
+    a, b, c = itertools.tee(itertools.count(5), 3)
+    return x + next(a) + next(a) * next(b), next(c), itertools.tee([1], 0)
+
+
+@program
+def tee_of_a_tee(x):
+    a, b = itertools.tee("abc")
+    c, d = itertools.tee(a)
+    next(a)
+    e = copy.copy(a)
+    return x + 1, a is c, list(e), list(d), list(b), list(type(a)("xy")), type(a).__name__
+
+
+@program
+def tee_of_wrong_counts(x):
+    said = []
+    for n in (-1, "two"):
+        try:
+            itertools.tee([1], n)
+        except (ValueError, TypeError) as error:
+            said.append(str(error))
+    return x + len(said), said
+
+
+@program
+def products_begin_at_once(x):
+    first = next(itertools.product(range(1000), repeat=3))
+    orders = list(itertools.islice(itertools.permutations(range(12)), 3))
+    return x + sum(first), orders, list(itertools.product("ab", "", "c"))
+
+
+@program
+def combinatorics(x):
+    counts = []
+    for n, r in itertools.product(range(4), range(5)):
+        pool = "abcd"[:n]
+        counts.append((list(itertools.permutations(pool, r)), list(itertools.combinations(pool, r)),
+                       list(itertools.combinations_with_replacement(pool, r))))
+    return x + len(counts), counts
+
+
+@program
+def a_generator_that_asks_itself(x):
+    def numbers():
+        yield next(it)
+
+    it = numbers()
+    try:
+        next(it)
+    except ValueError as error:
+        return x + 1, str(error)
+
+
+class Again:
+    """An iterator that asks what iterates over it."""
+
+    def __init__(self):
+        self.count = 0
+        self.outer = None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.count += 1
+        return next(self.outer) if self.count == 2 else self.count
+
+
+@program.breaks("generator_frame")
+def pairwise_asked_again(x):
+    inner = Again()
+    inner.outer = itertools.pairwise(inner)
+    return x + 1, next(inner.outer), next(inner.outer)
+
+
+@program.breaks("unsupported_builtin")
+def id_of_what_is_gone(x):
+    return x + 1, len(set(map(id, zip("abc", "def"))))
+
+
+@program
+def id_of_what_is_held(x):
+    pairs = list(zip("abc", "def"))
+    y = x + 1
+    return y, len(set(map(id, pairs))), id(y) == id(x), {id(pairs): 1}[id(pairs)]
+
+
+@pytest.mark.parametrize("name", program.names())
+def test_program(name):
+    program.check(name)
+
+
+def test_iterators_of_tee_leave_together():
+    def escaping(x):
+        a, b = itertools.tee(iter([1, 2, 3, 4]))
+        return x + next(a) + next(a) * next(b), a, b
+
+    compiled = dynamo_lite.compile(escaping, backend="eager", fullgraph=True)
+    for f in (escaping, compiled, compiled):
+        y, a, b = f(torch.ones(2))
+        assert torch.equal(y, torch.ones(2) + 3)
+        assert (next(a), next(b), next(b), next(b), next(a)) == (3, 2, 3, 4, 4)
+        assert type(a) is type(b) is type(itertools.tee([])[0])
