@@ -18,6 +18,7 @@ from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .classes import has_instance_dict, instance_dict
 from .constant import ConstantVariable
 from .objects import ObjectVariable
+from .torch_functions import is_switch
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -144,6 +145,10 @@ class PythonModuleVariable(VariableTracker):
         where = ConstSource(space, self.value.__name__)
         if name in space:
             return tx.wrap_at(space[name], DictItemSource(where, name))
+        switch = getattr(vars(type(self.value)).get(name), "getter", None)
+        if is_switch(switch):
+            # What the trace has set may differ from what is set at entry, as a guard would see it.
+            return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.value.__name__}.{name}")), [], {})
         tx.guard(where, "dict_lacks", name)
         # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
         value = tx.run_python(getattr, self.value, name)

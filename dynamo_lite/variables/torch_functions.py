@@ -176,9 +176,16 @@ _KERNEL_CHOICES: dict[Any, Any] = {
     torch._C._set_sdp_priority_order: torch._C._get_sdp_priority_order,
     torch._C._set_mkldnn_enabled: torch._C._get_mkldnn_enabled,
     torch._C._set_cudnn_enabled: torch._C._get_cudnn_enabled,
+    torch._C._set_cudnn_benchmark: torch._C._get_cudnn_benchmark,
+    torch._C._set_cudnn_deterministic: torch._C._get_cudnn_deterministic,
+    torch._C._set_cudnn_allow_tf32: torch._C._get_cudnn_allow_tf32,
 }
+if hasattr(torch._C, "_set_cudnn_depthwise_kernel"):
+    _KERNEL_CHOICES[torch._C._set_cudnn_depthwise_kernel] = torch._C._get_cudnn_depthwise_kernel
 STATE |= {setter: lambda getter=getter: (getter(),) for setter, getter in _KERNEL_CHOICES.items()}
 _DEVICE_TYPES = ("cpu", "cuda")
+# How exact products are, for a kind of device and of operation.
+_PRECISIONS = [("cuda", "all"), ("cuda", "conv"), ("cuda", "matmul"), ("cuda", "rnn")]
 
 
 def state_now() -> dict[Any, tuple[Any, ...]]:
@@ -187,6 +194,8 @@ def state_now() -> dict[Any, tuple[Any, ...]]:
     for device in _DEVICE_TYPES:
         state[(torch.set_autocast_enabled, (device,))] = (torch.is_autocast_enabled(device),)
         state[(torch.set_autocast_dtype, (device,))] = (torch.get_autocast_dtype(device),)
+    for kind in _PRECISIONS:
+        state[(torch._C._set_fp32_precision_setter, kind)] = (torch._C._get_fp32_precision_getter(*kind),)
     return state
 
 
@@ -211,6 +220,27 @@ def _state_setter(function: Any) -> Handler:
         return ConstantVariable(None)
 
     return handler
+
+
+@handles(torch._C._set_fp32_precision_setter)
+def _set_precision(tx: Any, *args: VariableTracker) -> VariableTracker:
+    _kind_of_precision(tx, args[:2])
+    return _state_setter(torch._C._set_fp32_precision_setter)(tx, *args)
+
+
+@handles(torch._C._get_fp32_precision_getter)
+def _precision(tx: Any, *args: VariableTracker) -> VariableTracker:
+    kind, getter = _kind_of_precision(tx, args), torch._C._get_fp32_precision_getter
+    (at_entry,) = tx.output.state_at_entry[torch._C._set_fp32_precision_setter, kind]
+    tx.guard(ConstSource(getter, getter.__name__), "callable_eq", getter, kind, at_entry)
+    return tx.from_result(getter(*kind), "torch state")  # type: ignore[no-any-return]
+
+
+def _kind_of_precision(tx: Any, args: tuple[VariableTracker, ...]) -> tuple[Any, ...]:
+    kind = tuple(tx.as_plain(a) for a in args)
+    if kind not in _PRECISIONS:
+        unsupported("torch_state", f"torch's precision of {kind}")
+    return kind
 
 
 for _setter in (*STATE, torch.set_autocast_enabled, torch.set_autocast_dtype):
@@ -269,6 +299,11 @@ def _kernel_choice(setter: Any, getter: Any) -> Handler:
         return tx.from_result(getter(), "torch state")  # type: ignore[no-any-return]
 
     return handler
+
+
+def is_switch(getter: Any) -> bool:
+    """Whether a function tells one of torch's switches."""
+    return isinstance(getter, types.BuiltinFunctionType) and getter in _KERNEL_CHOICES.values()
 
 
 for _setter, _getter in _KERNEL_CHOICES.items():

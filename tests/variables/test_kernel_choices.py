@@ -52,6 +52,26 @@ def a_break_under_a_choice(x):
     return y, torch.backends.cuda.flash_sdp_enabled()
 
 
+@program
+def libraries_of_another_device(x):
+    cudnn = torch.backends.cudnn
+    before = cudnn.enabled, cudnn.benchmark, cudnn.deterministic
+    with torch.no_grad(), cudnn.flags(enabled=False, deterministic=True, fp32_precision="ieee"):
+        y = x @ x.t()
+        inside = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, torch._C._get_cudnn_allow_tf32(),
+                  torch._C._get_fp32_precision_getter("cuda", "all"))
+    return y, before, inside, cudnn.enabled, cudnn.deterministic, torch._C._get_cudnn_allow_tf32()
+
+
+@program.breaks("data_dependent_branch")
+def a_break_inside_of_it(x):
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, fp32_precision="ieee"):
+        if x.sum() > 3:
+            x = x * 2
+        inside = torch.backends.cudnn.benchmark, torch._C._get_fp32_precision_getter("cuda", "all")
+    return x, inside, torch.backends.cudnn.benchmark, torch._C._get_fp32_precision_getter("cuda", "all")
+
+
 @program.breaks("torch_state")
 def switches_that_no_graph_holds(x):
     with torch.backends.mkldnn.flags(enabled=False):
