@@ -1,13 +1,15 @@
 """How many of transformers' models are one graph, and equal eager.
 
     python benchmarks/coverage.py [--every N] [--only TYPE ...] [--sample] [--systems dynamo_lite torch.compile]
-                                  [--backend NAME] [--train] [--json FILE] [--again] [--write]
+                                  [--backend NAME] [--train] [--json FILE] [--again | --doubtful] [--write]
 
 Every model class of transformers' AutoModel table is built small, with random weights (`coverage_build.py`), and called
 in eager. Those that run are tried compiled (`coverage_try.py`): with ``fullgraph=True`` and without, a second time and
 with inputs of another length. The report counts and ranks the reasons. Models are tried in worker processes, a few in
 each, with limits on time and memory; one that crashes or hangs counts as such. Rows go to the file of --json as they
-come, and what stands there already is not tried again. --write puts all rows of the file into docs/coverage.md.
+come, and what stands there already is not tried again, but with --again, and with --doubtful: what was not one graph or
+not equal, and every tenth of the others; these rows remember what they were before. --write puts all rows of the file
+into docs/coverage.md.
 """
 import argparse
 import collections
@@ -91,8 +93,6 @@ def why(row: Row) -> str:
         return str(row["why_not_run"])
     if not row.get("one_graph"):
         return f"{row['reason']} [{row.get('kind', 'torch.compile')}]"
-    if not row.get("equal") and row.get("equal_if_told"):
-        return "the values of eager under torch.compiler.is_compiling(), which the model asks, differ from eager's"
     return "different values" if not row.get("equal") else ""
 
 
@@ -113,6 +113,10 @@ def report(rows: list[Row]) -> list[str]:
     equal = [r for r in built if r.get("equal")]
     lines = [f"built and run in eager: {len(built)} of {len(rows)}",
              f"captured in one graph: {len(whole)} of {len(built)}", f"equal to eager: {len(equal)} of {len(built)}"]
+    told = [r["type"] for r in equal if r.get("told")]
+    if told:
+        lines.append(f"compared with what eager gives where torch.compiler.is_compiling() is true, which these ask: "
+                     f"{len(told)} ({', '.join(told)})")
     trained = [r for r in built if "gradient_difference" in r]
     if trained:
         lines.append(f"gradients compared too: {len(trained)}")
@@ -125,6 +129,38 @@ def report(rows: list[Row]) -> list[str]:
         lines.append(f"compiled again for the same inputs: {len(again)} ({', '.join(again)})")
     reasons = [(r["type"], why(r)) for r in built if why(r)]
     return [*lines, *(["the rest:"] if reasons else []), *(f"  {line}" for line in ranked(reasons))]
+
+
+def _is_doubtful(row: Row) -> bool:
+    return bool(row["built"] and why(row)) or "more than" in row.get("why_not_built", "")
+
+
+def doubtful(rows: list[Row]) -> list[str]:
+    """The types to try again after a change: what went wrong, and every tenth of the rest."""
+    wrong = [r["type"] for r in rows if _is_doubtful(r)]
+    rest = [r["type"] for r in rows if r["built"] and not _is_doubtful(r)]
+    return wrong + rest[::10]
+
+
+def history(group: list[Row]) -> list[str]:
+    """Of which commits the rows are; where some were tried again, what the run was before."""
+    again = [r for r in group if "before" in r]
+    first = [r.get("before", r) for r in group]
+
+    def commits(of: list[Row]) -> str:
+        at = collections.Counter(r.get("commit", "an earlier one") for r in of)
+        return ", ".join(f"{c} ({n} types)" for c, n in at.most_common())
+
+    lines = [f"Of commit {commits(first)}."]
+    if again:
+        built = [r for r in first if r["built"]]
+        whole, equal = (sum(bool(r.get(k)) for r in built) for k in ("one_graph", "equal"))
+        worse = [r["type"] for r in again if any(r["before"].get(k) and not r.get(k) for k in ("one_graph", "equal"))]
+        lines += ["", f"That run gave {whole} in one graph and {equal} equal of {len(built)} built. What was not one "
+                  f"graph or not equal, and every tenth of the others, was tried again at commit {commits(again)}: "
+                  f"these rows stand in the table in place of the first. Worse than before: "
+                  f"{', '.join(worse) or 'none'}."]
+    return lines
 
 
 def unbuilt(rows: list[Row]) -> list[str]:
@@ -162,14 +198,14 @@ def page(rows: list[Row]) -> list[str]:
              "`benchmarks/coverage.py` builds each class of the AutoModel table from a small config with random "
              "weights, calls it in eager, and captures it with `fullgraph=True`, and without where that is refused; "
              "it is called a second time, and with texts of another length. \"Equal\" covers every value of the "
-             "results, caches included; with `inductor_lite` the gradients of all parameters too.", ""]
+             "results, caches included; with `inductor_lite` the gradients of all parameters too. A model that asks "
+             "`torch.compiler.is_compiling()` and computes something else then is told so here, as by torch.compile, "
+             "and equal to eager that is told the same; the table names those for which that makes a difference.", ""]
     surveyed = {r["type"] for r in rows if r["system"] == "dynamo_lite"}
     if len(surveyed) < len(MODEL_MAPPING_NAMES):
         lines += [f"The run behind these figures has reached {len(surveyed)} of {len(MODEL_MAPPING_NAMES)} types.", ""]
     for name, group in groups(rows).items():
-        at = collections.Counter(r.get("commit", "an earlier one") for r in group)
-        commits = ", ".join(f"{c} ({n} types)" for c, n in at.most_common())
-        lines += [f"### {name}", "", f"Of commit {commits}.", "", "```", *report(group), "```", ""]
+        lines += [f"### {name}", "", *history(group), "", "```", *report(group), "```", ""]
     return [*lines, "### Types that were not tried", "", "```", *unbuilt(rows), "```", ""]
 
 
@@ -196,16 +232,24 @@ def main() -> None:
     parser.add_argument("--sample", action="store_true", help="the sample of well-known types")
     parser.add_argument("--write", action="store_true", help="put all rows of the file into docs/coverage.md")
     parser.add_argument("--again", action="store_true", help="try those again that stand in the file")
+    parser.add_argument("--doubtful", action="store_true", help="try again what was not well, and a tenth of the rest")
     options = parser.parse_args()
     types = options.only or (SAMPLE if options.sample else list(MODEL_MAPPING_NAMES)[options.offset :: options.every])
     rows = merge(options.json)
+    if options.doubtful:
+        types = doubtful([r for r in rows if r["backend"] == options.backend and r["system"] in options.systems])
     tasks = [(t, s) for s in options.systems for t in types]
-    if options.again:
-        rows = [r for r in rows if r["backend"] != options.backend or (r["type"], r["system"]) not in set(tasks)]
+    before: dict[tuple[str, str], Row] = {}
+    if options.again or options.doubtful:
+        chosen = {id(r) for r in rows if r["backend"] == options.backend and (r["type"], r["system"]) in set(tasks)}
+        before = {(r["type"], r["system"]): r.get("before", r) for r in rows if id(r) in chosen}
+        rows = [r for r in rows if id(r) not in chosen]
     done = {(r["type"], r["system"]) for r in rows if r["backend"] == options.backend}
     now = commit()
     for row in run_all([t for t in tasks if t not in done], options):
         row["commit"] = now
+        if (was := before.get((row["type"], row["system"]))) is not None:
+            row["before"] = {k: was.get(k) for k in ("commit", "built", "one_graph", "equal")}
         rows.append(row)
         if row["built"] and why(row):
             print(f"{row['type']}: {why(row)}", flush=True)

@@ -103,6 +103,19 @@ def test_the_report_of_the_survey():
     assert coverage.unbuilt(rows) == ["not built:", "  1: no (e)"]
 
 
+def test_rows_that_were_tried_again():
+    base = {"system": "dynamo_lite", "backend": "eager", "built": True, "one_graph": True, "equal": True, "commit": "x"}
+    rows = [{**base, "type": f"t{n}"} for n in range(20)]
+    rows += [{**base, "type": "b", "equal": False}, {**base, "type": "c", "one_graph": False, "reason": "r"}]
+    assert coverage.doubtful(rows) == ["b", "c", "t0", "t10"]
+    assert coverage.history(rows) == ["Of commit x (22 types)."]
+    now = [*rows[:-2], {**base, "type": "b", "commit": "y", "before": rows[-2]},
+           {**base, "type": "c", "commit": "y", "equal": False, "before": rows[-1]}]
+    text = "\n".join(coverage.history(now))
+    assert "21 in one graph and 21 equal of 22 built" in text and "commit y (2 types)" in text
+    assert text.endswith("Worse than before: c.")
+
+
 def test_a_small_model_of_a_type():
     model, inputs, way = coverage_build.build("llama")
     assert way == "rules" and set(inputs) == {"input_ids", "attention_mask"}
