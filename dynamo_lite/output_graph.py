@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import logging
+import math
 import operator
 import threading
 import types
@@ -236,6 +237,8 @@ class OutputGraph:
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
     ) -> fx.Node:
         """Adds a node with its fake value, effects and the user's stack."""
+        if target is operator.pow and isinstance(args[0], (int, float)) and math.copysign(1, args[0]) < 0:
+            target = torch.pow  # fx would write `-2 ** x`, which is -(2 ** x)
         node = self.graph.create_node(op, target, args, kwargs)
         for argument in node.all_input_nodes:
             _refuse_foreign(argument)

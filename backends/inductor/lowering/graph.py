@@ -26,6 +26,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
+from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
@@ -118,9 +119,9 @@ class GraphLowering:
         )
 
     def has_lowering(self, node: torch.fx.Node) -> bool:
-        """Whether generated code can compute the node: it has a lowering, and all tensors are of a kind that loops
-        handle."""
-        if node.target not in LOWERINGS:
+        """Whether generated code can compute the node: it has a lowering, eager would compute it, and all tensors are
+        of a kind that loops handle."""
+        if node.target not in LOWERINGS or is_refused(node):
             return False
         values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
         return all(_supported(v) for v in values if isinstance(v, torch.Tensor))

@@ -442,7 +442,7 @@ def clamp(g: GraphLowering, self: TensorValue, min: Number | None = None, max: N
     dtype = result_type((self, *bounds))
 
     def make(x: Node) -> Node:
-        if min is not None and max is not None and dtype.is_floating_point and (math.isnan(min) or math.isnan(max)):
+        if any(math.isnan(b) for b in bounds):
             return like(g.ops, x, math.nan)
         if min is not None:
             x = clamp_min(g.ops, x, like(g.ops, x, min))

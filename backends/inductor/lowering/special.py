@@ -95,9 +95,14 @@ def signbit(g: GraphLowering, self: TensorValue) -> Any:
     return elementwise(g, make, self, result=torch.bool)
 
 
-def _xlog(ops: Builder, x: Node, y: Node, log: str) -> Node:
+def _logarithm(ops: Builder, x: Node, log: str, dtype: torch.dtype) -> Node:
+    """For 16-bit floats, eager rounds the logarithm before it is multiplied."""
+    return ops.cast(ops.cast(ops.op(log, x), dtype), x.dtype)
+
+
+def _xlog(ops: Builder, x: Node, y: Node, log: str, dtype: torch.dtype) -> Node:
     """``x * log(y)`` that is 0 where x is 0, but NaN where y is."""
-    product = ops.op("mul", x, ops.op(log, y))
+    product = ops.op("mul", x, _logarithm(ops, y, log, dtype))
     zero = ops.op("where", ops.op("eq", x, like(ops, x, 0)), like(ops, x, 0), product)
     return ops.op("where", is_nan(ops, y), like(ops, x, math.nan), zero)
 
@@ -105,13 +110,13 @@ def _xlog(ops: Builder, x: Node, y: Node, log: str) -> Node:
 @register_lowering(aten.xlogy.Tensor, aten.xlogy.Scalar_Self, aten.xlogy.Scalar_Other)
 def xlogy(g: GraphLowering, self: Any, other: Any) -> TensorValue:
     dtype = to_float(result_type((self, other)))
-    return elementwise(g, lambda a, b: _xlog(g.ops, a, b, "log"), self, other, dtype=dtype)
+    return elementwise(g, lambda a, b: _xlog(g.ops, a, b, "log", dtype), self, other, dtype=dtype)
 
 
 @register_lowering(aten.special_xlog1py.default, aten.special_xlog1py.self_scalar, aten.special_xlog1py.other_scalar)
 def xlog1py(g: GraphLowering, self: Any, other: Any) -> TensorValue:
     dtype = to_float(result_type((self, other)))
-    return elementwise(g, lambda a, b: _xlog(g.ops, a, b, "log1p"), self, other, dtype=dtype)
+    return elementwise(g, lambda a, b: _xlog(g.ops, a, b, "log1p", dtype), self, other, dtype=dtype)
 
 
 @register_lowering(aten.heaviside.default)
@@ -138,12 +143,20 @@ def logaddexp(g: GraphLowering, self: TensorValue, other: TensorValue) -> Any:
 
 @register_lowering(aten.logit.default)
 def logit(g: GraphLowering, self: TensorValue, eps: float | None = None) -> Any:
-    def make(x: _Math) -> _Math:
-        if eps is not None:
-            x = x.clamp(eps, 1 - eps)
-        return (x / (1 - x)).f("log")
+    dtype = self.dtype
+    if dtype not in HALF:
+        return formula(g, lambda x: _odds(x if eps is None else x.clamp(eps, 1 - eps)).f("log"), self)
+    # Eager rounds the bounds and after each step.
+    if eps is not None:
+        low = torch.tensor(eps, dtype=dtype)
+        bounds = low.item(), (1 - low).item()
+        self = formula(g, lambda x: x.clamp(*bounds), self)
+    rest = formula(g, lambda x: 1 - x, self)
+    return formula(g, lambda x: x.f("log"), formula(g, lambda x, r: x / r, self, rest))
 
-    return formula(g, make, self)
+
+def _odds(x: _Math) -> _Math:
+    return x / (1 - x)
 
 
 @register_lowering(aten.sinc.default)
@@ -158,13 +171,15 @@ def sinc(g: GraphLowering, self: TensorValue) -> Any:
 
 @register_lowering(aten.special_entr.default)
 def entropy(g: GraphLowering, self: TensorValue) -> Any:
+    dtype = to_float(self.dtype)
+
     def make(x: Node) -> Node:
-        positive = g.ops.op("mul", g.ops.op("neg", x), g.ops.op("log", x))
+        positive = g.ops.op("mul", g.ops.op("neg", x), _logarithm(g.ops, x, "log", dtype))
         rest = g.ops.op("where", g.ops.op("eq", x, like(g.ops, x, 0)), like(g.ops, x, 0), like(g.ops, x, -math.inf))
         result = g.ops.op("where", g.ops.op("gt", x, like(g.ops, x, 0)), positive, rest)
         return g.ops.op("where", is_nan(g.ops, x), x, result)
 
-    return elementwise(g, make, self, dtype=to_float(self.dtype))
+    return elementwise(g, make, self, dtype=dtype)
 
 
 def _angle(target: Any, factor: float) -> None:
