@@ -21,6 +21,8 @@ from dynamo_lite.backends.inductor.ir import index as ix
 MAX_LANES = 16
 # So many products deep an operand is packed at a time.
 CHUNK_DEPTH = 512
+# A tile has at most so many lines.
+MAX_LINES = 64
 # Of ``depthwise.cpp``: rows of results in registers, the widest kernel, about how many results at a time, the columns
 # from which on a row is cut.
 ROWS_AT_ONCE, MAX_KERNEL_WIDTH, STRIP, STRIP_COLUMNS = 7, 256, 2048, 1024
@@ -79,7 +81,8 @@ class Patches:
             width = STRIP_COLUMNS
         else:
             rows = min(max(STRIP // sh // width // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE, self.out_height)
-        several = max(STRIP // 2 // (rows * width), 1) if (rows, width) == (self.out_height, self.out_width) else 1
+        whole = (rows, width) == (self.out_height, self.out_width)
+        several = min(max(STRIP // 2 // (rows * width), 1), MAX_LINES) if whole else 1
         lines = (-(-rows // ROWS_AT_ONCE) * ROWS_AT_ONCE - 1) * sh + (kh - 1) * dh + 1
         padded = -(-(width + (kw - 1) * dw // sw) // MAX_LANES) * MAX_LANES
         return rows, width, several, several * (lines * sw * padded + 2 * MAX_LANES)

@@ -1,11 +1,13 @@
 """Generated C++: every vector width, tails, threads, the functions' accuracy, readable text."""
 
 import ctypes
+import math
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor import codecache
 from dynamo_lite.backends.inductor.codegen.cpp import header, write_source
@@ -200,3 +202,16 @@ def test_sizes_that_are_symbols_are_arguments():
         torch.testing.assert_close(memory["twice"], memory["x"] * 2)
         torch.testing.assert_close(memory["sums"], memory["x"].sum(-1), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(memory["columns"], memory["x"].sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("simd", SIMD)
+@pytest.mark.parametrize("by", [3, 6, 7, 48, 49, 1000, 1024, 2.5, 1025])
+def test_quotients_by_constants_are_those_of_the_division(simd, by):
+    torch.manual_seed(0)
+    x = (1 + torch.rand(100_003)) * 2.0 ** torch.randint(-99, 127, (100_003,)) * (torch.rand(100_003) - 0.5).sign()
+    x[:10] = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan, 3.4e38, -3.4e38, 1e-20, 6.0, -6.0])
+    dynamo_lite.reset()
+    with config.patch(cpp_simd=simd):
+        got = dynamo_lite.compile(lambda x: x / by)(x)
+    want = x / by
+    assert torch.equal(got.nan_to_num(7.5), want.nan_to_num(7.5)) and torch.equal(got.signbit(), want.signbit())

@@ -65,6 +65,10 @@ CONVOLUTIONS = {
     "depthwise, a long line": (lambda x, w, b: conv1(x, w, b, 1, 3, 1, 4).sigmoid(), R(2, 4, 2500), R(8, 1, 7), R(8)),
     "depthwise, wide": (lambda x, w: conv2(x, w, None, 1, 1, 1, 2), R(1, 2, 9, 1100), R(2, 1, 3, 3)),
     "depthwise, wider": (lambda x, w: conv2(x, w, None, 1, 1, 1, 3), R(2, 3, 18, 900), R(3, 1, 3, 3)),
+    "depthwise, very far apart": (lambda x, w: conv1(x, w, None, 1, 3000, 3000, 2), R(1, 2, 6100), R(2, 1, 3)),
+    "1x1, stride 3": (lambda x, w: conv2(x, w, None, 3, 1), R(2, 5, 20, 23), R(9, 5, 1, 1)),
+    "dilation along the stride": (lambda x, w: conv2(x, w, None, 2, 2, 2), R(2, 5, 21, 40), R(9, 5, 3, 3)),
+    "dilation beyond the stride": (lambda x, w: conv2(x, w, None, (3, 2), 4, (5, 3)), R(1, 5, 31, 40), R(9, 5, 3, 2)),
     "depthwise of the whole image": (lambda x, w, b: conv2(x, w, b, 1, 0, 1, 8), R(3, 8, 7, 7), R(8, 1, 7, 7), R(8)),
     "depthwise, padding beyond the image": (lambda x, w: conv2(x, w, None, 1, 9, 1, 4), R(1, 4, 3, 2), R(4, 1, 3, 3)),
     "depthwise of many small ones": (lambda x, w, m, v: F.batch_norm(conv2(x, w, None, 1, 2, 1, 45), m, v).relu(),
@@ -89,6 +93,13 @@ def test_convolutions(name):
 def test_narrower_vectors(name, simd):
     with dynamo_lite.config.patch(cpp_simd=simd):
         check(*CONVOLUTIONS[name])
+
+
+def test_what_a_line_shares_is_computed_once_for_all_lines():
+    """A batch norm's factor: in vectors along the lines of a tile, whose last lines are no whole vector."""
+    fn = lambda x, w, m, v, g, b: F.hardswish(F.batch_norm(conv2(x, w), m, v, g, b))
+    for rows in (5, 64, 100):
+        check(fn, R(2, 3, 13, 17), R(rows, 3, 3, 3), R(rows), R(rows).abs() + 0.1, R(rows), R(rows), kernels=1)
 
 
 def test_what_follows_is_computed_on_the_tiles():

@@ -7,19 +7,14 @@ that a file is compiled by itself.
 
 from __future__ import annotations
 
-import functools
 import re
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
-from dynamo_lite.backends.inductor.codegen.cpp.contraction import (
-    ContractionKernel,
-    contraction_header,
-    contraction_library,
-)
+from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, library_of
 from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_header, library_source, text
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
@@ -29,9 +24,8 @@ _SYMBOL = "KERNEL_NAME"
 _MARK = "//: "
 
 
-@functools.cache
 def header() -> str:
-    return (Path(__file__).parent / "vec.h").read_text()
+    return text("vec.h")
 
 
 def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...] = ()) -> tuple[str, list[str]]:
@@ -51,7 +45,7 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
         return "", []
     parts = [header()]
     if any(kernel.tiles is not None for kernel in kernels):
-        parts.append(contraction_header(simd))
+        parts.append(library_header(simd))
     parts.append(declarations(functions, simd))
     for text, name in zip(share(list(names)), names.values()):
         parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
@@ -60,7 +54,8 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
 
 def write_libraries(kernels: Sequence[Kernel], simd: str) -> tuple[str, ...]:
     """Sources of the libraries that the file of these kernels calls into: the same for all graphs, so built once."""
-    return (contraction_library(simd),) if any(kernel.tiles is not None for kernel in kernels) else ()
+    called = dict.fromkeys(library_of(kernel.tiles.contraction) for kernel in kernels if kernel.tiles is not None)
+    return tuple(library_source(name, simd) for name in called)
 
 
 def without_comments(source: str) -> str:

@@ -5,24 +5,23 @@
 // while k runs. This is the scheme of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008) with the
 // left operand unpacked: its rows are read as streams, once. No result depends on how many threads there are.
 #if defined(__AVX512F__)
-constexpr int CL = 16, CV = 4, ROWS = 6;
+constexpr int CV = 4, ROWS = 6;
 #elif defined(__AVX2__)
-constexpr int CL = 8, CV = 2, ROWS = 6;
+constexpr int CV = 2, ROWS = 6;
 #else
-constexpr int CL = 4, CV = 2, ROWS = 4;
+constexpr int CV = 2, ROWS = 4;
 #endif
 constexpr int panel = CL * CV;
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
 constexpr int few = 3;             // so many columns beyond whole vectors are computed one by one
+constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
-typedef vec<float, CL> fvec;
-#define INLINE_LAMBDA __attribute__((always_inline))
 
 // V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
-// what the tile holds, of which only the `rows` are written.
-template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add) {
+// what the tile holds, of which only the `rows` are written. `next`: how far the left operand's next rows are, to be fetched meanwhile.
+template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, i64 depth, float* tile, bool add) {
     typedef vec<float, CL / 2> hvec;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
     const float* at[R];
@@ -38,19 +37,23 @@ template <int R, int V, bool HALF = false> NOINLINE void tile_product(const floa
 #pragma GCC unroll 4
             for (int v = 0; v < WHOLE; ++v) sum[r][v] = fvec{};
         }
-        for (i64 k = from, i = from * step; k < to; ++k, i += step) {
-            const float* const line = right + k * panel;
-            fvec x[some];
-            hvec y{};
-#pragma GCC unroll 4
-            for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
-            if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
+        for (i64 k = from, i = from * step; k < to;) {
 #pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) {
-                const fvec w = bc<CL>(at[r][i]);
+            for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
+            for (const i64 stop = least(k + fetched, to); k < stop; ++k, i += step) {
+                const float* const line = right + k * panel;
+                fvec x[some];
+                hvec y{};
 #pragma GCC unroll 4
-                for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
-                if constexpr (HALF) half[r] = fma_(bc<CL / 2>(at[r][i]), y, half[r]);
+                for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
+                if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
+#pragma GCC unroll 8
+                for (int r = 0; r < R; ++r) {
+                    const fvec w = bc<CL>(at[r][i]);
+#pragma GCC unroll 4
+                    for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
+                    if constexpr (HALF) half[r] = fma_(bc<CL / 2>(at[r][i]), y, half[r]);
+                }
             }
         }
         const bool more = add || from > 0;
@@ -81,7 +84,7 @@ static NOINLINE void column_product(const float* left, i64 line, int rows, const
         tile[r * panel] = add ? tile[r * panel] + total : total;
     }
 }
-typedef void Tile(const float* left, i64 line, i64 step, int rows, const float* right, i64 depth, float* tile, bool add);
+typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, i64 depth, float* tile, bool add);
 static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
         if (rows <= 2) return tile_product<2, CV>;
@@ -149,27 +152,48 @@ static Planes planes_of(const Windows& w) {
     const i64 width = w.out_width + (w.kernel_w - 1) * w.dilation_w / w.stride_w;
     return {height, width, height * width, height * width * w.stride_h * w.stride_w};
 }
+// Whether a kernel's taps see that class of rows or columns.
+static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
+    for (i64 k = 0; k < least(taps, stride); ++k)
+        if (k * dilation % stride == which) return true;
+    return false;
+}
 static void deal_planes(const Windows& w, const Planes& planes, const float* p, float* to) {
     for (i64 class_h = 0; class_h < w.stride_h; ++class_h)
-        for (i64 class_w = 0; class_w < w.stride_w; ++class_w)
-            for (i64 y = 0; y < planes.height; ++y, to += planes.width) {
-                const i64 in_y = y * w.stride_h + class_h - w.pad_h, shift = class_w - w.pad_w;
-                i64 x = 0, last = 0;
-                if (in_y >= 0 && in_y < w.height) {
-                    const float* line = p + in_y * w.width;
-                    const i64 first = shift >= 0 ? 0 : (-shift + w.stride_w - 1) / w.stride_w;
-                    last = least(planes.width, (w.width - shift + w.stride_w - 1) / w.stride_w);
-                    for (; x < least(first, planes.width); ++x) to[x] = 0;
-                    if (w.stride_w == 1)
-                        for (; x < last; ++x) to[x] = line[x + shift];
-                    else if (w.stride_w == 2)
-                        for (; x < last; ++x) to[x] = line[x * 2 + shift];
-                    else
-                        for (; x < last; ++x) to[x] = line[x * w.stride_w + shift];
-                }
-                for (; x < planes.width; ++x) to[x] = 0;
+        for (i64 class_w = 0; class_w < w.stride_w; ++class_w, to += planes.each) {
+            if (!seen(class_h, w.kernel_h, w.stride_h, w.dilation_h) || !seen(class_w, w.kernel_w, w.stride_w, w.dilation_w)) continue;
+            const i64 shift = class_w - w.pad_w, width = planes.width;
+            const i64 first = least(shift >= 0 ? 0 : (-shift + w.stride_w - 1) / w.stride_w, width);
+            const i64 last = least(width, (w.width - shift + w.stride_w - 1) / w.stride_w);
+            for (i64 y = 0; y < planes.height; ++y) {
+                const i64 in_y = y * w.stride_h + class_h - w.pad_h;
+                const bool inside = in_y >= 0 && in_y < w.height && first < last;
+                const i64 begin = inside ? first : width, end = inside ? last : width;
+                float* const line = to + y * width;
+                const float* const from = p + in_y * w.width + shift;
+                for_lanes<CL>(0, begin, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, fvec{}, m); });
+                if (w.stride_w == 1)
+                    for_lanes<CL>(begin, end, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, load<CL>(from + x, m), m); });
+                else if (w.stride_w == 2)
+                    for_lanes<CL>(begin, end, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, load_every_other<CL>(from + 2 * x, m), m); });
+                else
+                    for (i64 x = begin; x < end; ++x) line[x] = from[x * w.stride_w];
+                for_lanes<CL>(end, width, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, fvec{}, m); });
             }
+        }
 }
+// Where a tap is in one direction, from one tap to the next: to divide for each would take longer than to copy what it sees.
+struct Place {
+    i64 plane, at;
+};
+struct Steps {
+    i64 stride, planes, places;
+    Steps(i64 dilation, i64 stride) : stride(stride), planes(dilation % stride), places(dilation / stride) {}
+    Place next(Place p) const {
+        const bool over = p.plane + planes >= stride;
+        return {p.plane + planes - (over ? stride : 0), p.at + places + over};
+    }
+};
 // Columns [begin, begin + columns): what the window sees at those places. Whole vectors are copied: what goes beyond a piece of
 // a line is overwritten by the next copy, what goes beyond the panel is slack.
 static void pack_windows(const Windows& w, const Planes& planes, i64 channels, const float* p, i64 begin, int columns, float* to) {
@@ -181,26 +205,23 @@ static void pack_windows(const Windows& w, const Planes& planes, i64 channels, c
         for (int j = 0; j < piece; j += CL) at[copies] = c + j, from[copies++] = y * planes.width + x + j;
         c += piece;
     }
-    for (i64 channel = 0; channel < channels; ++channel, p += planes.channel)
-        for (i64 kh = 0; kh < w.kernel_h; ++kh)
-            for (i64 kw = 0; kw < w.kernel_w; ++kw, to += panel) {
-                const i64 y = kh * w.dilation_h, x = kw * w.dilation_w;
-                const float* here = p + (y % w.stride_h * w.stride_w + x % w.stride_w) * planes.each + y / w.stride_h * planes.width + x / w.stride_w;
+    const Steps down(w.dilation_h, w.stride_h), across(w.dilation_w, w.stride_w);
+    for (i64 channel = 0; channel < channels; ++channel, p += planes.channel) {
+        Place y{0, 0};
+        for (i64 kh = 0; kh < w.kernel_h; ++kh, y = down.next(y)) {
+            const float* const line = p + y.plane * w.stride_w * planes.each + y.at * planes.width;
+            Place x{0, 0};
+            for (i64 kw = 0; kw < w.kernel_w; ++kw, x = across.next(x), to += panel) {
+                const float* const here = line + x.plane * planes.each + x.at;
                 for (int i = 0; i < copies; ++i) store<CL>(to + at[i], load<CL>(here + from[i], full()), full());
             }
+        }
+    }
 }
 
 // ------------------------------------------------------------------ the loops
-static i64 at_batch(const Contraction& c, const Matrix& operand, i64 batch) {
-    const i64 last = batch % c.batches[2], rest = batch / c.batches[2];
-    return rest / c.batches[1] * operand.batch[0] + rest % c.batches[1] * operand.batch[1] + last * operand.batch[2];
-}
-
-static void depthwise(const Contraction& c, Finish* finish, const void* context);  // depthwise.cpp
-
-extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contraction* contraction, Finish* finish, const void* context) {
+LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* context) {
     const Contraction& c = *contraction;
-    if (c.windows.each) return depthwise(c, finish, context);
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
     const i64 across = (c.columns + panel - 1) / panel, panels = batches * across;
     const bool windows = c.right.depth == 0;
@@ -233,13 +254,12 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
     };
     // Rows [r0, r1) of a panel's products from k on; `right` is the packed panel, behind which sums that are not done yet are kept.
     const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, float* right, i64 k, i64 depth) {
-        alignas(64) float whole[block * panel], turned[panel * block];
+        alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
         float* const tile = piece < c.depth ? right + packed + r0 * panel : whole;
         const i64 batch = p / across, c0 = p % across * panel;
         const int columns = columns_of(p), rows = (int)(r1 - r0);
         const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line + k * c.left.depth;
         const int alone = columns > CL && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
-        alignas(64) float column[few][chunk_depth];
         for (i64 done = 0; done < depth; done += chunk_depth) {
             const i64 now = least(chunk_depth, depth - done);
             const bool more = k + done > 0;
@@ -248,7 +268,12 @@ extern "C" __attribute__((visibility("default"))) void CONTRACT(const Contractio
             for (int r = 0; r < rows; r += ROWS) {
                 const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
                 const float* const at = from + r * c.left.line + done * c.left.depth;
-                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, alive_rows, right + done * panel, now, tile + r * panel, more);
+                if (c.result && !c.transposed && k + done + now >= c.depth)
+                    for (int i = 0; i < alive_rows; ++i)
+                        for (int j = 0; j < columns; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + c0 + j);
+                // What this block reads next, or else the block that follows.
+                const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
+                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, right + done * panel, now, tile + r * panel, more);
                 for (int j = 0; j < alone; ++j) column_product(at, c.left.line, alive_rows, column[j], now, tile + r * panel + columns - alone + j, more);
             }
         }

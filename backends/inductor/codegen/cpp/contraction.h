@@ -1,5 +1,5 @@
 // Sums of products: result[r][c] = sum over k of left(r, k) * right(k, c). `contract` computes tiles of results and hands each to
-// `finish`, which computes what is fused behind and stores. It is the same for all graphs: contraction.cpp, built once.
+// `finish`, which computes what is fused behind and stores. It is the same for all graphs: contraction.cpp, depthwise.cpp.
 struct Matrix {
     const float* p;
     i64 line, depth, batch[3];  // strides
@@ -18,11 +18,15 @@ struct Contraction {
     bool share;         // the panels are packed once for all threads; otherwise at most `slots` threads pack each its own
     int threads, slots;
     float* workspace;
+    const float* result;  // where finish writes first, to be fetched ahead, or null; its strides
+    i64 result_line, result_batch;
 };
 typedef void Finish(const void* context, i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch);
-extern "C" void CONTRACT(const Contraction* c, Finish* finish, const void* context);
-template <class F> INLINE void contract(const Contraction& c, const F& finish) {
-    CONTRACT(&c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
+extern "C" void PRODUCTS(const Contraction* c, Finish* finish, const void* context);
+extern "C" void DEPTHWISE(const Contraction* c, Finish* finish, const void* context);
+typedef void Contract(const Contraction* c, Finish* finish, const void* context);
+template <Contract* library, class F> INLINE void contract(const Contraction& c, const F& finish) {
+    library(&c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
         (*(const F*)f)(batch, l0, l1, i0, i1, tile, pitch);
     }, &finish);
 }

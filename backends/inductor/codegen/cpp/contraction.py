@@ -1,49 +1,35 @@
-"""Kernels that begin with a sum of products: a call of the library in ``contraction.cpp`` and ``depthwise.cpp``, which
-all graphs share, and what is fused behind, which the library calls for each tile.
+"""Kernels that begin with a sum of products: a call of one of the libraries, which all graphs share, and what is fused
+behind, which the library calls for each tile.
 
 Invariant: the body reads the sum from the tile and nowhere else; the library hands over each element once.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
+
+import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
+from dynamo_lite.backends.inductor.codegen.cpp.expressions import index_text
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import GRAIN, CppKernel
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import Matrix, volume
-from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage
+from dynamo_lite.backends.inductor.ir.contraction import MAX_LINES, Contraction, Matrix, Patches, volume
+from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.ir.ops import OPS
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 
 # As in contraction.h.
 MAX_BATCH_DIMS = 3
+# With less to compute for a line, arrays of what was computed cost more.
+MIN_FACTOR_COST = 8
 # Products are computed so many times faster than operations on elements that are in memory.
 PRODUCTS_A_GRAIN = 8
 
 
-@functools.cache
-def _text(name: str) -> str:
-    return (Path(__file__).parent / name).read_text()
-
-
-@functools.cache
-def _symbol(simd: str) -> str:
-    """The library's entry: its name says what it does exactly, as several builds may be loaded at once."""
-    parts = ("vec.h", "contraction.h", "contraction.cpp", "depthwise.cpp")
-    digest = hashlib.sha256("".join(map(_text, parts)).encode())
-    return f"dynamo_lite_contract_{simd}_{digest.hexdigest()[:16]}"
-
-
-def contraction_header(simd: str) -> str:
-    """What a kernel file that calls the library needs."""
-    return f"#define CONTRACT {_symbol(simd)}\n{_text('contraction.h')}"
-
-
-def contraction_library(simd: str) -> str:
-    """The library's source."""
-    return _text("vec.h") + contraction_header(simd) + _text("contraction.cpp") + _text("depthwise.cpp")
+def library_of(contraction: Contraction) -> str:
+    """Which of ``libraries.LIBRARIES`` computes it."""
+    return "depthwise" if isinstance(contraction.right, Patches) and contraction.right.each else "products"
 
 
 class ContractionKernel(CppKernel):
@@ -75,10 +61,23 @@ class ContractionKernel(CppKernel):
         products = f"(i64){batches} * {rows} * {columns} * {c.depth}"
         self.line(f"c.threads = threads_for({products}, {PRODUCTS_A_GRAIN * GRAIN});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
-        self.open("contract(c, [=](i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, "
-                  "i64 pitch)")
+        self._result()
+        tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
+        self.open(f"contract<{library_of(c).upper()}>(c, [=]({tile})")
         self._body()
         self.close("});")
+
+    def _result(self) -> None:
+        """Where results go, if they stand in plain lines."""
+        t = self.tiles
+        first = next(s for s in self.kernel.stages[1].statements if isinstance(s, Store))
+        strides = [0 if v is None else ix.coefficient(first.index, v) for v in (t.batch, t.line, t.lane)]
+        if not first.buffer or strides[2] != 1 or None in strides[:2]:
+            self.line("c.result = nullptr;")
+            return
+        start = ix.substitute(first.index, {v: 0 for v in (t.batch, t.line, t.lane) if v is not None})
+        self.line(f"c.result = (const float*){self._pointer(first.buffer)} + {index_text(start, {})};")
+        self.line(f"c.result_line = {strides[1]}, c.result_batch = {strides[0]};")
 
     def _matrix(self, buffer: str, offset: int, line: int, depth: int, batch: tuple[int, ...]) -> str:
         return f"{{{self._pointer(buffer)} + {offset}, {line}, {depth}, {{{_list(_filled(batch, 0))}}}}}"
@@ -93,13 +92,45 @@ class ContractionKernel(CppKernel):
         stage = self.kernel.stages[1]
         lines = frozenset(v for v in (t.line, t.lane) if v is not None)
         self._emit(stage, lines)
-        self.open("for (i64 line = line_begin; line < line_end; ++line)")
+        factors: list[str] = []
         if t.line is not None:
             self.var_names[t.line] = "line"
+            factors = self._factors(stage, t.line, t.lane)
+        self.open("for (i64 line = line_begin; line < line_end; ++line)")
+        for name in factors:
+            self.line(f"const float {name} = {name}s[line - line_begin];")
         self._emit(stage, frozenset((t.lane,)))
         self._last_loop(stage, t.lane, [], True, "begin", "end")
         self.close()
         self.emitted = outside
+
+    def _factors(self, stage: Stage, line: ix.Var, lane: ix.Var) -> list[str]:
+        """Emits what depends on the line alone, for all lines of a tile in vectors, if it takes a division or the like:
+        tiles of shallow products have no more than a few vectors in a line. The values' names."""
+        nodes = [n for n in walk([s.value for s in stage.statements]) if n.op != "const"]
+        own = [n for n in nodes if n not in self.emitted and line in n.vars and lane not in n.vars]
+        if sum(OPS[n.op].cost for n in own if n.op in OPS) < MIN_FACTOR_COST or not all(
+            n.dtype is torch.float32 and (n.op in OPS or n.op == "load" and self._plain(n.attr[1], line)) for n in own
+        ):
+            return []
+        inside = set(own)
+        wanted = {a: None for n in nodes if n not in inside for a in n.args if a in inside}
+        wanted.update((s.value, None) for s in stage.statements if s.value in inside)
+        names = {n: self.fresh("factor") for n in wanted}
+        for name in names.values():
+            self.line(f"alignas(64) float {name}s[{MAX_LINES}];")
+        before, vectors = self.scope(), self._vectors
+        self._vectors = vectors | {n.id for n in own}
+        self.open_lanes("for_lanes<L>(line_begin, line_end", "const i64 line, auto m")
+        self._v = line
+        for n in own:
+            self._emit_node(n)
+        for n, name in names.items():
+            self.line(f"store<L>({name}s + (line - line_begin), {self._as(n, True)}, full());")
+        self._v, self._vectors = None, vectors
+        self.close("});")
+        self.emitted = {**before, **{n: Emitted(names.get(n, ""), False) for n in own}}
+        return list(names.values())
 
     def _emit(self, stage: Stage, changing: frozenset[ix.Var]) -> None:
         if self._v is not None and self._sums and self._sums[0] not in self.emitted:

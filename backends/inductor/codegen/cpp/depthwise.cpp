@@ -5,6 +5,7 @@
 // read once for all of them that see it. Every result adds its products in the same order, wherever it stands.
 constexpr int RESULTS = 7;  // rows at a time: the sizes of images are multiples of it more often than of 8
 constexpr int MAX_KERNEL_WIDTH = 256, MAX_TILE = 8192;  // as in ir/contraction.py
+constexpr int MAX_FAST = 4096;  // a padded line of more elements is copied one by one: kernels that are spread very far
 // In a register: GCC would read it from memory for each of its uses, and where it is not aligned that costs as much as two products.
 #if defined(__AVX512F__)
 #define IN_REGISTER(v) asm("" : "+v"(v))
@@ -77,36 +78,44 @@ template <int V> INLINE void depthwise_line(const Windows& w, const Plane& plane
         else store<CL>(out + x + v * CL, sum[v], columns - v * CL);
     }
 }
-// Lanes [begin, end) of what is at p, zeros in the others; nothing else is read.
-INLINE fvec load_within(const float* p, i64 begin, i64 end) {
-    if (begin <= 0 && end >= CL) return load<CL>(p, full());
+// The lanes of a vector that are inside the image; those in between are read, the others are zeros.
+struct Lanes {
+    int begin, end;
+    Lanes() {}
+    Lanes(i64 from, i64 to) : begin(from < 0 ? 0 : (int)least(from, CL)), end(to < begin ? begin : (int)least(to, CL)) {}
+    INLINE u32 mask() const { return ((1u << end) - 1) & ~((1u << begin) - 1); }
+};
+INLINE fvec load_within(const float* p, u32 lanes) {
 #if defined(__AVX512VL__) && !defined(__clang__)
-    const i64 first = begin < 0 ? 0 : least(begin, CL), last = end < 0 ? 0 : least(end, CL);
-    const u32 lanes = ((1u << last) - 1) & ~((1u << first) - 1);
     return bits<fvec>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, CL>{}, (u16)lanes));
 #else
+    if (lanes == (1u << CL) - 1) return load<CL>(p, full());
     fvec v{};
     for (int k = 0; k < CL; ++k)
-        if (k >= begin && k < end) v[k] = p[k];
+        if (lanes >> k & 1) v[k] = p[k];
     return v;
 #endif
 }
 // Lines [first, first + lines) of the padded image, columns from `left` on, `width` of each class of columns, a multiple of CL.
-static void pad_lines(const Windows& w, const float* image, i64 first, i64 lines, i64 left, i64 width, float* to) {
+// `inner`: the lines that are all padding hold zeros already.
+static void pad_lines(const Windows& w, const float* image, i64 first, i64 lines, i64 left, i64 width, float* to, bool inner) {
+    u32 inside[MAX_FAST / CL];
+    left -= w.pad_w;
+    const i64 begin = -left, end = w.width - left, all = w.stride_w * width;
+    const bool fast = w.stride_w <= 2 && all <= MAX_FAST;
+    if (fast)
+        for (i64 x = 0; x < all; x += CL) inside[x / CL] = Lanes(begin - x, end - x).mask();
     vec<i32, CL> even, odd;
     for (int k = 0; k < CL; ++k) even[k] = 2 * k, odd[k] = 2 * k + 1;
-    left -= w.pad_w;
-    for (i64 y = first - w.pad_h; y < first - w.pad_h + lines; ++y, to += w.stride_w * width) {
+    for (i64 y = first - w.pad_h; y < first - w.pad_h + lines; ++y, to += all) {
         const float* const line = image + y * w.width + left;
-        const i64 begin = -left, end = w.width - left;
         if (y < 0 || y >= w.height) {
-            for (i64 x = 0; x < w.stride_w * width; x += CL) store<CL>(to + x, fvec{}, full());
-        } else if (w.stride_w == 1) {
-            for (i64 x = 0; x < width; x += CL) store<CL>(to + x, load_within(line + x, begin - x, end - x), full());
-        } else if (w.stride_w == 2) {
+            for (i64 x = 0; x < all && !inner; x += CL) store<CL>(to + x, fvec{}, full());
+        } else if (fast && w.stride_w == 1) {
+            for (i64 x = 0; x < width; x += CL) store<CL>(to + x, load_within(line + x, inside[x / CL]), full());
+        } else if (fast) {
             for (i64 x = 0; x < width; x += CL) {
-                const fvec a = load_within(line + 2 * x, begin - 2 * x, end - 2 * x);
-                const fvec b = load_within(line + 2 * x + CL, begin - 2 * x - CL, end - 2 * x - CL);
+                const fvec a = load_within(line + 2 * x, inside[2 * x / CL]), b = load_within(line + 2 * x + CL, inside[2 * x / CL + 1]);
                 store<CL>(to + x, __builtin_shuffle(a, b, even), full());
                 store<CL>(to + width + x, __builtin_shuffle(a, b, odd), full());
             }
@@ -120,7 +129,8 @@ static void pad_lines(const Windows& w, const float* image, i64 first, i64 lines
     }
 }
 
-static void depthwise(const Contraction& c, Finish* finish, const void* context) {
+LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* context) {
+    const Contraction& c = *contraction;
     const Windows& w = c.windows;
     const i64 across = (w.out_width + w.tile_columns - 1) / w.tile_columns, down = (w.out_height + w.tile_rows - 1) / w.tile_rows;
     const i64 tiles = across * down, batches = c.batches[0] * c.batches[1] * c.batches[2];
@@ -134,6 +144,7 @@ static void depthwise(const Contraction& c, Finish* finish, const void* context)
         float* const scratch = c.workspace + thread * w.scratch;
         alignas(64) float tile[MAX_TILE];
         const i64 pitch = w.stride_w * width;
+        i64 padded = 0;  // so many planes hold the zeros around images that are whole
         for (i64 at = begin; at < end;) {
             const i64 place = at % tiles, row = at / tiles % c.rows, batch = at / tiles / c.rows;
             const i64 y0 = place / across * w.tile_rows, y1 = least(y0 + w.tile_rows, w.out_height);
@@ -143,7 +154,9 @@ static void depthwise(const Contraction& c, Finish* finish, const void* context)
             const float* const images = c.right.p + at_batch(c, c.right, batch);
             // All of them first: what was just written is slow to read otherwise than it was written.
             for (i64 k = 0; k < count; ++k)
-                pad_lines(w, images + (row + k) / w.each * w.height * w.width, y0 * w.stride_h, lines, x0 * w.stride_w, width, scratch + k * pad_size);
+                pad_lines(w, images + (row + k) / w.each * w.height * w.width, y0 * w.stride_h, lines, x0 * w.stride_w, width,
+                          scratch + k * pad_size, tiles == 1 && k < padded);
+            padded = padded > count ? padded : count;
             for (i64 k = 0; k < count; ++k) {
                 const float* const filter = c.left.p + (row + k) * c.left.line;
                 float* const out = tile + k * size;

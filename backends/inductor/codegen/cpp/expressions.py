@@ -49,6 +49,8 @@ _INFIX = {
     "gt": ">",
     "ge": ">=",
 }
+# All quotients by whole numbers up to here have been compared with the division's.
+MAX_DIVISOR = 1024
 _CALL = {"maximum": "max_", "minimum": "min_"}
 # C++ would compute these on small integers in int.
 _PROMOTES = {torch.int8, torch.uint8, torch.int16}
@@ -117,6 +119,8 @@ def operation_text(node: Node, args: list[str], vector: bool) -> str:
             return f"{'greater' if condition.op == 'gt' else 'lesser'}({args[1]}, {args[2]})"
     if op == "where":
         return f"{'mask_sel' if dtype is torch.bool else 'sel'}({', '.join(args)})"
+    if op == "div" and vector and dtype is torch.float32 and _is_whole_divisor(node.args[1]):
+        return f"quotient<{int(node.args[1].attr)}>({args[0]})"
     if op in _INFIX:
         text = f"{args[0]} {_INFIX[op]} {args[1]}"
         return f"({VALUE[dtype]})({text})" if not vector and dtype in _PROMOTES else text
@@ -124,6 +128,13 @@ def operation_text(node: Node, args: list[str], vector: bool) -> str:
         text = f"{'-' if op == 'neg' else '~'}{args[0]}"
         return f"({VALUE[dtype]})({text})" if not vector and dtype in _PROMOTES else text
     return f"{_CALL.get(op, op + '_')}({', '.join(args)})"
+
+
+def _is_whole_divisor(n: Node) -> bool:
+    """Whether ``quotient`` in ``vec.h`` divides by it. By a power of two the compiler multiplies."""
+    if n.op != "const" or not 2 < n.attr <= MAX_DIVISOR or n.attr != int(n.attr):
+        return False
+    return int(n.attr) & int(n.attr) - 1 != 0
 
 
 def _cast_text(source: torch.dtype, dtype: torch.dtype, x: str) -> str:

@@ -1,0 +1,41 @@
+"""The libraries that generated kernels call into: their sources are the same for all graphs, so they are built once,
+when the package is installed or else when a graph first needs one.
+
+Invariant: nothing but the standard library is imported, as ``setup.py`` runs this file by itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+# By name, the files of which each is made, behind ``vec.h`` and ``contraction.h``.
+LIBRARIES = {
+    "products": ("tiles.h", "contraction.cpp"),
+    "depthwise": ("tiles.h", "depthwise.cpp"),
+}
+
+
+@functools.cache
+def text(name: str) -> str:
+    """A file beside this one."""
+    return (Path(__file__).parent / name).read_text()
+
+
+@functools.cache
+def _symbol(name: str, simd: str) -> str:
+    """A library's entry: its name says what it does exactly, as several builds may be loaded at once."""
+    parts = ("vec.h", "contraction.h", *LIBRARIES[name])
+    digest = hashlib.sha256("".join(map(text, parts)).encode())
+    return f"dynamo_lite_{name}_{simd}_{digest.hexdigest()[:16]}"
+
+
+def library_header(simd: str) -> str:
+    """What a kernel file that calls a library needs."""
+    return "".join(f"#define {name.upper()} {_symbol(name, simd)}\n" for name in LIBRARIES) + text("contraction.h")
+
+
+def library_source(name: str, simd: str) -> str:
+    """One library's whole source."""
+    return text("vec.h") + library_header(simd) + "".join(map(text, LIBRARIES[name]))
