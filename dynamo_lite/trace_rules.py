@@ -175,6 +175,7 @@ FUNCTIONS: dict[Any, Decision] = {
     **dict.fromkeys((
         logging.Logger.isEnabledFor, logging.Logger.getEffectiveLevel, logging.Logger.hasHandlers,
     ), Decision(Rule.ASKED, "print_or_log", "logging")),
+    torch.nn.parameter.is_lazy: _INLINE,
     LazyModuleMixin._infer_parameters: _skip("unsupported_torch_call", "it initializes parameters, once"),
     torch.vmap: _GRAPH,
     **dict.fromkeys((

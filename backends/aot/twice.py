@@ -45,7 +45,9 @@ class SecondRun:
         found = []
         for i in self._others:
             value = inputs[i]
-            found.append((weakref.ref(value), value._version) if isinstance(value, torch.Tensor) else value)
+            # Of a tensor made in inference mode torch does not say whether it was written.
+            plain = isinstance(value, torch.Tensor) and not value.is_inference()
+            found.append((weakref.ref(value), value._version) if plain else value)
         return found
 
     def gradients(
@@ -86,6 +88,8 @@ class SecondRun:
                 if tensor is None or tensor._version != value[1]:
                     return None
                 inputs[i] = tensor
+            elif isinstance(value, torch.Tensor):
+                return None
             else:
                 inputs[i] = value
         return inputs

@@ -154,6 +154,8 @@ class TensorVariable(VariableTracker):
             return tx.new_size([ConstantVariable(n) for n in self.fake.shape])
         if name in _METADATA_ATTRIBUTES:
             if name in ("is_leaf", "retains_grad") and self.source is None:
+                if name == "is_leaf" or not self.fake.requires_grad:
+                    return ConstantVariable(getattr(self.fake, name))
                 unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
             if name in ("is_leaf", "retains_grad"):
                 tx.guard(AttrSource(_known(self.source), name), "is", getattr(self.value, name))
@@ -167,7 +169,7 @@ class TensorVariable(VariableTracker):
             return tx.output.effects.load_attr(self, name)
         if name == "grad":
             return self._grad(tx)
-        if name == "grad_fn" and not self.fake.requires_grad:
+        if name == "grad_fn" and (not self.fake.requires_grad or self.getattr(tx, "is_leaf").constant()):
             return ConstantVariable(None)
         if self.value is not None and name in getattr(self.value, "__dict__", {}):
             return tx.wrap_at(self.value.__dict__[name], DictItemSource(InstanceDictSource(_known(self.source)), name))
