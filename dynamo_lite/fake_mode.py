@@ -120,21 +120,28 @@ class TraceFakeMode(FakeTensorMode):
         storage = tensor.untyped_storage()
         elements = storage.nbytes() // tensor.itemsize
         shared = (storage._cdata, tensor.dtype)
-        with self, torch.no_grad():
-            extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
-            if tensor.storage_offset() == 0 and extent == elements and shared not in self._storages:
-                twin = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-                self._storages[shared] = twin
+        extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
+        whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
+        with torch.no_grad():
+            if whole:
+                # Made as the mode would make it, without the dispatcher, which takes 20 times as long.
+                with no_dispatch():
+                    meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+                    twin = self._storages[shared] = FakeTensor(self, meta, tensor.device)
             else:
                 if shared not in self._storages:
-                    self._storages[shared] = torch.empty(elements, dtype=tensor.dtype, device=tensor.device)
-                base = self._storages[shared]
-                twin = base.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-            if tensor.is_conj():
-                twin = twin.conj()
-            if tensor.is_neg():
-                twin = twin._neg_view()
-            twin = twin.detach()
+                    with no_dispatch():
+                        meta = torch.empty(elements, dtype=tensor.dtype, device="meta")
+                        self._storages[shared] = FakeTensor(self, meta, tensor.device)
+                with self:
+                    twin = self._storages[shared].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            with self:
+                if tensor.is_conj():
+                    twin = twin.conj()
+                if tensor.is_neg():
+                    twin = twin._neg_view()
+                if not whole or twin is not self._storages[shared]:
+                    twin = twin.detach()
         if tensor.requires_grad:
             with self, torch.enable_grad():
                 twin.requires_grad_()

@@ -43,6 +43,7 @@ _FACTORIES = frozenset({
 _OF_METADATA = frozenset({
     "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
 })
+_UNSET = frozenset({"empty", "empty_like", "new_empty"})  # whose elements are what lay in the memory
 _OF_ANOTHERS_METADATA = frozenset({"expand_as", "view_as", "reshape_as", "type_as"})
 
 
@@ -181,6 +182,8 @@ def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
         return [] if usable else None
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if node.op == "call_function" and not is_of_torch(node.target) or node.op not in ("call_function", "call_method"):
+        return None
+    if name in _UNSET:
         return None
     if name in _OF_METADATA:
         return []

@@ -107,7 +107,9 @@ def test_a_buffer_of_the_program_that_is_filled_with_them():
 
 def test_random_numbers_and_other_tensors_stay_unknown():
     for f in (lambda x, n: x[: (n + torch.randint(2, (3,))).max().item()],
-              lambda x, n: x[: (n + x[:3].long()).sum().item()]):
+              lambda x, n: x[: (n + x[:3].long()).sum().item()],
+              lambda x, n: x[: torch.empty_like(n).bool().sum().item()],
+              lambda x, n: x[: torch.empty(3, dtype=torch.bool).sum().item()]):
         with pytest.raises(exc.Unsupported, match="tensor_to_python"):
             compiled(f)(torch.randn(9), torch.tensor([1, 3, 2]))
 
