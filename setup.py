@@ -1,13 +1,17 @@
 """Builds the two C extensions and lists the packages; all other metadata stands in pyproject.toml.
 
 `backends/` lives beside `dynamo_lite/` in the source tree and is installed as `dynamo_lite.backends`. The extensions
-are built against `Python.h` alone, so a build takes seconds and needs no torch.
+are built against `Python.h` alone, so a build takes seconds and needs no torch. Where there is a C++ compiler, the
+libraries that generated kernels share are built too, for each kind of vector instructions.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
+import shlex
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, find_namespace_packages, setup
@@ -48,6 +52,30 @@ class BuildExtensions(build_ext):
         if command:
             self._require_compiler(command)
         super().build_extensions()
+        self._build_libraries()
+
+    def _build_libraries(self) -> None:
+        """The libraries that generated kernels call into, so that no first call has to wait for them."""
+        inductor = ROOT / "backends" / "inductor"
+        prebuilt = runpy.run_path(str(inductor / "prebuilt.py"))
+        libraries = runpy.run_path(str(inductor / "codegen" / "cpp" / "libraries.py"))
+        built = Path(self.build_lib) / "dynamo_lite" / "backends" / "inductor" / "prebuilt"
+        folder = prebuilt["FOLDER"] if self.inplace else built
+        compiler = shlex.split(os.environ.get("CXX") or "g++")
+
+        def build(name: str, simd: str) -> Path | None:
+            source, flags = libraries["library_source"](name, simd), prebuilt["flags_for"](simd)
+            try:
+                return prebuilt["build"](source, flags, compiler, folder)  # type: ignore[no-any-return]
+            except (OSError, subprocess.CalledProcessError) as error:
+                self.warn(f"the library {name!r} ({simd}) is built when a graph first needs it: {error}")
+                return None
+
+        wanted = [(name, simd) for simd in prebuilt["kinds"]() for name in libraries["LIBRARIES"]]
+        with ThreadPoolExecutor(os.cpu_count()) as workers:
+            made = set(workers.map(build, *zip(*wanted)))
+        for old in set(folder.glob("*.so")) - made:
+            old.unlink()
 
     def build_extension(self, ext: Extension) -> None:
         try:

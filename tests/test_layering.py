@@ -41,6 +41,7 @@ BACKEND_LAYERS = [
     "aot",
     "inductor.random",
     "inductor.program",
+    "inductor.prebuilt",
     "inductor.ir",
     "inductor.lowering",
     "inductor.scheduler",

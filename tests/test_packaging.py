@@ -1,12 +1,17 @@
 """The package builds and installs as users do it: from a clean tree, as a wheel, in place, without a compiler."""
+import ctypes
 import os
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
 import zipfile
 
 import pytest
+
+from dynamo_lite.backends.inductor import prebuilt
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import LIBRARIES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS = ["setup.py", "pyproject.toml", "README.md", "dynamo_lite", "backends"]
@@ -51,6 +56,20 @@ def test_wheel_holds_the_package(wheel):
     for module in ("_eval_frame", "_guards"):
         assert any(name.startswith(f"dynamo_lite/{module}.") and name.endswith(".so") for name in names)
     assert all(name.startswith(("dynamo_lite/", "dynamo_lite-")) for name in names), names
+    libraries = [name for name in names if name.startswith("dynamo_lite/backends/inductor/prebuilt/")]
+    assert len(libraries) == len(prebuilt.kinds()) * len(LIBRARIES), libraries
+
+
+def test_what_the_wheel_has_built_is_found(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    inductor = tmp_path / "dynamo_lite" / "backends" / "inductor"
+    unpacked = runpy.run_path(str(inductor / "prebuilt.py"))
+    sources = runpy.run_path(str(inductor / "codegen" / "cpp" / "libraries.py"))["library_source"]
+    for simd in unpacked["kinds"]():
+        for name in LIBRARIES:
+            path = unpacked["find"](sources(name, simd), unpacked["flags_for"](simd))
+            assert path is not None and path.parent == inductor / "prebuilt"
+            ctypes.CDLL(str(path))
 
 
 def test_wheel_works_where_it_is_unpacked(wheel, tmp_path):

@@ -26,30 +26,11 @@ from pathlib import Path
 import filelock
 
 from dynamo_lite import config, exc, log
+from dynamo_lite.backends.inductor import prebuilt
 
 _MAGIC = b"\ndynamo_lite library sha256 "
 _FOOTER = len(_MAGIC) + 64
 _VERSION = "1"  # part of every key: raise it when the meaning of a file changes
-
-BASE_FLAGS = (
-    "-O3",
-    "-std=c++17",
-    "-fPIC",
-    "-shared",
-    "-fopenmp",
-    # Results are eager's: a product and a sum are rounded separately unless the source asks for fma.
-    "-ffp-contract=off",
-    # Integers wrap around, as torch's do.
-    "-fwrapv",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    # No unwinding or C++ runtime is needed by kernels; without them a file is smaller and loads faster.
-    "-fno-exceptions",
-    "-fno-rtti",
-    "-fno-asynchronous-unwind-tables",
-    "-fvisibility=hidden",
-    "-w",
-)
 
 _lock = threading.Lock()
 _workers: ThreadPoolExecutor | None = None
@@ -86,17 +67,9 @@ def simd() -> str:
     return wanted if order.index(wanted) <= order.index(best) else best
 
 
-_SIMD_FLAGS = {
-    "avx512": ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c", "-mbmi2",
-               "-mprefer-vector-width=512"),
-    "avx2": ("-mavx2", "-mfma", "-mf16c", "-mbmi2"),
-    "scalar": (),
-}
-
-
 def build_flags(simd_kind: str | None = None) -> tuple[str, ...]:
     """The compiler's flags for a kernel file."""
-    return (*BASE_FLAGS, *_SIMD_FLAGS[simd_kind or simd()])
+    return prebuilt.flags_for(simd_kind or simd())
 
 
 @functools.lru_cache(maxsize=16)
@@ -160,7 +133,7 @@ def library_key(source: str, flags: Sequence[str], compiler: str) -> str:
 
 # ---------------------------------------------------------------- files
 def shared_library(source: str, simd_kind: str | None = None) -> Path:
-    """The shared library compiled from C++ ``source``, from the cache or built now.
+    """The shared library compiled from C++ ``source``: installed with the package, from the cache, or built now.
 
     Raises:
         exc.CompilerMissing: it has to be built and there is no compiler.
@@ -168,6 +141,10 @@ def shared_library(source: str, simd_kind: str | None = None) -> Path:
     """
     flags = build_flags(simd_kind)
     command, identity = find_compiler()
+    ready = prebuilt.find(source, flags) if len(command) == 1 else None  # otherwise with options of the user's own
+    if ready is not None:
+        log.count("cache_hits")
+        return ready
     key = library_key(source, (*command[1:], *flags), identity)
     folder = cache_dir() / key[:2]
     path = folder / f"{key}.so"
