@@ -180,9 +180,13 @@ def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
         if tracked is None:
             raise CannotFunctionalize("a result that was not made by this graph")
         root = tracked.storage.root
-        if tracked is root or not value.requires_grad or (value._is_view() and value._base is root.fake):
+        if tracked is root or not value.requires_grad:
             continue
-        if any(known is root for known in recorder.inputs) or id(root) in taken:
+        own = _has_own_gradients(value, root.fake)
+        if not own and value._is_view() and value._base is root.fake:
+            continue
+        shared = any(known is root for known in recorder.inputs) or id(root) in taken
+        if shared or own and any(_root_of(other, recorder) is root for other in results if other is not value):
             raise CannotFunctionalize("a result that shares memory in a way that autograd does not know")
         taken.add(id(root))
         copy = value.clone()
@@ -190,6 +194,22 @@ def _owned(results: tuple[Any, ...], recorder: Recorder) -> tuple[Any, ...]:
             raise CannotFunctionalize("a result of unusual layout that shares memory")
         made[id(value)] = copy
     return tuple(made.get(id(value), value) for value in results)
+
+
+def _root_of(value: Any, recorder: Recorder) -> Any:
+    tracked = recorder.memory.find(value) if isinstance(value, torch.Tensor) else None
+    return None if tracked is None else tracked.storage.root
+
+
+def _has_own_gradients(value: torch.Tensor, root: torch.Tensor) -> bool:
+    """Whether a function of the user's made the view, so that its gradients are not those of a view."""
+    node, end = value.grad_fn, root.grad_fn
+    while node is not None and node is not end:
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        before = [n for n, _ in node.next_functions if n is not None]
+        node = before[0] if len(before) == 1 else None
+    return False
 
 
 def _forward_part(
