@@ -483,14 +483,14 @@ _CONTENT_PROTOCOL: dict[str, Callable[..., Any]] = {
 # ---------------------------------------------------------------- builtin classes
 @constructs(list)
 def _list(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return ListVariable(list(items.iterate(tx)) if items is not None else [])
+    return ListVariable(tx.listed(items) if items is not None else [])
 
 
 @constructs(tuple)
 def _tuple(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, TupleVariable) and items.cls is tuple:
         return items
-    return TupleVariable(list(items.iterate(tx)) if items is not None else [])
+    return TupleVariable(tx.listed(items) if items is not None else [])
 
 
 @constructs(torch.Size)

@@ -491,6 +491,37 @@ class Protocols(Wrapping, Errors, Construction):
         except TypeError as error:
             self.raise_error(TypeError, str(error))
 
+    def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
+        """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""
+        for name in ("__len__", "__length_hint__"):
+            if self.class_lookup(owner.python_type(), name) is None:
+                continue
+            try:
+                said = owner.length(self) if name == "__len__" else self.call_special(owner, name)
+            except ObservedException as error:
+                if issubclass(error.value.python_type(), TypeError):
+                    continue
+                raise
+            if said.is_constant() and said.constant() is NotImplemented:
+                continue
+            if not issubclass(said.python_type(), int):
+                self.raise_error(TypeError, f"{name} must be an integer, not {said.python_type().__name__}")
+            if said.is_constant() and said.constant() < 0:
+                self.raise_error(ValueError, f"{name}() should return >= 0")
+            return said
+        return None
+
+    def listed(self, items: VariableTracker) -> list[VariableTracker]:
+        """The elements as list() and tuple() take them: an object is asked how many there are."""
+        items = realized(self, items)
+        asks = ("__len__", "__length_hint__") if isinstance(items, ObjectVariable) else ()
+        own = [self.class_lookup(items.python_type(), name) for name in asks]
+        if all(method is None or isinstance(method, types.WrapperDescriptorType) for method in own):
+            return list(items.iterate(self))
+        iterator = self.get_iter(items)
+        self.length_hint(items)
+        return list(iterator.iterate(self))
+
     def is_held(self, value: VariableTracker) -> bool:
         """Whether the program holds an object besides what it has just handed over."""
         frame: Any = self

@@ -97,6 +97,11 @@ class BuiltinVariable(VariableTracker):
     def same_object(self, other: VariableTracker) -> bool | None:
         return other.is_constant() and other.constant() is self.value
 
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op not in ("==", "!=") or not isinstance(other, BuiltinVariable):
+            return None
+        return ConstantVariable((self.value == other.value) == (op == "=="))  # methods are made anew at each access
+
     def truth(self, tx: Any) -> bool:
         return True
 
@@ -493,7 +498,7 @@ def _sorted(
     if isinstance(items, SetVariable) and key is None and all(m.is_constant() for m in items.members.values()):
         found = list(items.members.values())  # sorting by value makes their order irrelevant
     else:
-        found = list(items.iterate(tx))
+        found = tx.listed(items)
     return ListVariable(sort_items(tx, found, key, reverse))
 
 
@@ -578,7 +583,8 @@ def _index(tx: Any, value: VariableTracker) -> VariableTracker:
 
 @handles(operator.length_hint)
 def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-    return value.length(tx)
+    said = tx.length_hint(value)
+    return said if said is not None else default if default is not None else ConstantVariable(0)
 
 
 @handles(collections.namedtuple)

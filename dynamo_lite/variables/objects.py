@@ -68,6 +68,7 @@ class ObjectVariable(VariableTracker):
             content.holder = self
         self.new_arguments: list[VariableTracker] = []
         self.exception: ExceptionState | None = None
+        self._looks_up_plainly: bool | None = None
 
     def python_type(self) -> type:
         return self.cls
@@ -116,6 +117,10 @@ class ObjectVariable(VariableTracker):
         own = instance_dict(self.value)
         if own is None:
             return None
+        if self._looks_up_plainly is None:
+            self._looks_up_plainly = all(issubclass(type(key), str) for key in own)
+        if not self._looks_up_plainly:
+            unsupported("unsupported_value", f"{self.describe()}, in whose __dict__ is a key that is no text")
         if name in own:
             assert self.source is not None
             return realized(tx, tx.wrap_at(own[name], DictItemSource(InstanceDictSource(self.source), name)))

@@ -208,7 +208,7 @@ class ListVariable(SequenceVariable):
         return ConstantVariable(None)
 
     def _extend(self, tx: Any, other: VariableTracker) -> VariableTracker:
-        new = list(other.iterate(tx))
+        new = tx.listed(other)
         tx.output.effects.mutate(self)
         self.items.extend(new)
         return ConstantVariable(None)

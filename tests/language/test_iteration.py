@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import operator
 
 import pytest
 import torch
@@ -145,6 +146,54 @@ def id_of_what_is_held(x):
     pairs = list(zip("abc", "def"))
     y = x + 1
     return y, len(set(map(id, pairs))), id(y) == id(x), {id(pairs): 1}[id(pairs)]
+
+
+class Sized:
+    """What list() asks for its length first."""
+
+    def __init__(self, said, length):
+        self.said = said
+        self.length = length
+
+    def __iter__(self):
+        self.said.append("iter")
+        return iter([1, 2])
+
+    def __length_hint__(self):
+        self.said.append("hint")
+        if isinstance(self.length, Exception):
+            raise self.length
+        return self.length
+
+
+class WithLen(Sized):
+    def __len__(self):
+        self.said.append("len")
+        if self.length is None:
+            raise TypeError("no length")
+        return 2
+
+
+@program
+def length_hints(x):
+    said = []
+    sized, with_len = Sized(said, 7), WithLen(said, 3)
+    found = [list(sized), tuple(sized), [0, *sized], sorted(sized), set(sized), list(with_len)]
+    found[0].extend(sized)
+    hints = [operator.length_hint(v) for v in (sized, with_len, [1], "abc")]
+    return x + len(said), said, found, hints, operator.length_hint(object(), 9)
+
+
+@program
+def length_hints_that_are_wrong(x):
+    said = []
+    errors = []
+    for length in (KeyError("no"), -1, "two"):
+        try:
+            list(Sized(said, length))
+        except (KeyError, ValueError, TypeError) as error:
+            errors.append((type(error).__name__, str(error)))
+    return x + 1, said, errors, list(Sized(said, NotImplemented)), list(Sized(said, TypeError("none")))
 
 
 @pytest.mark.parametrize("name", program.names())

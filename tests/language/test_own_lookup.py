@@ -56,3 +56,43 @@ def test_a_dict_that_is_passed_through_is_not_asked():
         y, same = compiled(torch.ones(2), d)
         assert y.tolist() == [4.0, 4.0] and same is d
     assert LoggedDict.reads == []
+
+
+def test_a_key_that_is_no_text_is_not_compared_while_capturing():
+    class Key:
+        asked = 0
+
+        def __hash__(self):
+            return hash("scale")
+
+        def __eq__(self, other):
+            Key.asked += 1
+            return False
+
+    class Plain:
+        scale = 2.0
+
+    def program(x, o):
+        return x * o.scale
+
+    report = dynamo_lite.explain(program)
+    o = Plain()
+    o.__dict__[Key()] = 0
+    before = Key.asked
+    program(torch.ones(2), o)
+    in_eager = Key.asked - before
+    before = Key.asked
+    found = report(torch.ones(2), o)
+    assert found.result.tolist() == [2.0, 2.0] and found.break_reasons[0].kind == "unsupported_value"
+    assert Key.asked - before == in_eager
+
+
+def test_methods_in_c_are_equal_each_time_that_they_are_read():
+    def program(x):
+        same = int.__init_subclass__ == int.__init_subclass__, dict.fromkeys == dict.fromkeys
+        other = int.__init_subclass__ == str.__init_subclass__, int.__init_subclass__ is int.__init_subclass__
+        return x + 1, same, other, [].append == [].append, len == len, len != abs
+
+    compiled = dynamo_lite.compile(program, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert compiled(torch.ones(2))[1:] == program(torch.ones(2))[1:]
