@@ -47,12 +47,15 @@ def extension(name: str, *stems: str) -> Extension:
 class BuildExtensions(build_ext):
     """build_ext that says in one sentence what is missing when there is no compiler or no Python.h."""
 
+    def run(self) -> None:
+        super().run()
+        self._build_libraries()
+
     def build_extensions(self) -> None:
         command = getattr(self.compiler, "compiler", None)
         if command:
             self._require_compiler(command)
         super().build_extensions()
-        self._build_libraries()
 
     def _build_libraries(self) -> None:
         """The libraries that generated kernels call into, so that no first call has to wait for them."""
@@ -60,7 +63,8 @@ class BuildExtensions(build_ext):
         prebuilt = runpy.run_path(str(inductor / "prebuilt.py"))
         libraries = runpy.run_path(str(inductor / "codegen" / "cpp" / "libraries.py"))
         built = Path(self.build_lib) / "dynamo_lite" / "backends" / "inductor" / "prebuilt"
-        folder = prebuilt["FOLDER"] if self.inplace else built
+        # While extensions are built, ``inplace`` is off; an editable install copies them afterwards, as this run does.
+        folder = prebuilt["FOLDER"] if self.inplace or getattr(self, "editable_mode", False) else built
         compiler = shlex.split(os.environ.get("CXX") or "g++")
 
         def build(name: str, simd: str) -> Path | None:

@@ -91,6 +91,8 @@ def test_editable_install_in_an_environment_of_its_own(tree, tmp_path):
     code = "import dynamo_lite._guards as e, dynamo_lite.backends as b; print(e.__file__); print(b.__path__[0])"
     out = run(python, "-c", code, cwd=tmp_path).stdout.split()
     assert out[0].startswith(str(tree / "dynamo_lite")) and out[1] == str(tree / "backends")
+    built = list((tree / "backends" / "inductor" / "prebuilt").glob("*.so"))
+    assert len(built) == len(prebuilt.kinds()) * len(LIBRARIES)
 
 
 def test_a_missing_compiler_is_one_clear_sentence(tree):
