@@ -12,6 +12,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.pooling_training import max_with_places
 from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, reindexed, shape_vars
 
@@ -32,12 +33,14 @@ def max_pool2d(
     ceil_mode: bool = False,
 ) -> Any:
     result = g.results()[0]
-    if g.is_read(1) or not self.dtype.is_floating_point or not result.is_contiguous():
+    if not self.dtype.is_floating_point or not result.is_contiguous():
         return NotImplemented
     if not all(isinstance(n, int) and n for n in (*self.shape, *result.shape)):
         return NotImplemented
     kernel, pad, dilated = _pair(kernel_size), _pair(padding), _pair(dilation)
     step = _pair(stride) if stride else kernel
+    if g.is_read(1):
+        return max_with_places(g, self, [int(n) for n in result.shape[-2:]], kernel, step, pad, dilated)
     if max(kernel) > MAX_TAPS:
         return NotImplemented
     g.realize_if_dear(self)

@@ -6,13 +6,14 @@ put together of slices (``joining.cat``), so that loops have no test of where th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.joining import cat
 from dynamo_lite.backends.inductor.lowering.pointwise import like
@@ -163,18 +164,26 @@ MAX_WINDOW = 16
 
 
 def _window_sum(
-    g: GraphLowering, x: TensorValue, window: Sequence[int], stride: Sequence[int], out: Sequence[int]
+    g: GraphLowering, x: TensorValue, window: Sequence[int], stride: Sequence[int], out: Sequence[int],
+    pad: Sequence[int] = (0, 0),
 ) -> TensorValue:
-    """The sum of each window of the last two dimensions, in the order in which eager adds."""
+    """The sum of each window of the last two dimensions, in the order in which eager adds. What a window sees outside
+    of the image is 0."""
     shape = (*x.shape[:-2], *out)
+    zero = g.ops.const(0, x.dtype)
     total = None
     for a in range(window[0]):
         for b in range(window[1]):
             indices = list(shape_vars(shape))
+            guards = []
             for d, offset in ((-2, a), (-1, b)):
-                place = ix.add(ix.mul(indices[d], stride[d]), offset)
+                place = ix.add(ix.mul(indices[d], stride[d]), offset - pad[d])
+                if pad[d] or (out[d] - 1) * stride[d] + window[d] > int(x.shape[d]):  # type: ignore[arg-type]
+                    guards.append(g.ops.inside(place, 0, x.shape[d]))
                 indices[d] = 0 if is_size(x.shape[d], 1) else place
             element = make_view(g, x, shape, indices).node
+            for guard in guards:
+                element = g.ops.op("where", guard, element, zero)
             total = element if total is None else g.ops.op("add", total, element)
     assert total is not None
     return TensorValue(shape, x.dtype, total)
@@ -191,19 +200,47 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    window = _pair(kernel_size)
-    step = _pair(stride) if stride else window
-    if not _fixed(self) or any(_pair(padding)) or ceil_mode or not self.dtype.is_floating_point:
+    window, pad = pair(kernel_size), pair(padding)
+    step = pair(stride) if stride else window
+    out = [int(n) for n in g.results()[0].shape[-2:]]
+    if not _fixed(self) or not all(out) or not self.dtype.is_floating_point or window[0] * window[1] > MAX_WINDOW:
         return NotImplemented
-    if window[0] * window[1] > MAX_WINDOW:
-        return NotImplemented
-    out = [(n - k) // s + 1 for n, k, s in zip(self.shape[-2:], window, step)]  # type: ignore[operator]
-    wide = _window_sum(g, cast_to(g, self, opmath(self.dtype)), window, step, out)
-    divisor = divisor_override or window[0] * window[1]
-    return cast_to(g, elementwise(g, lambda t: g.ops.op("div", t, like(g.ops, t, divisor)), wide), self.dtype)
+    wide = _window_sum(g, cast_to(g, self, opmath(self.dtype)), window, step, out, pad)
+    mean = divided_by_count(g, wide, self.shape[-2:], window, step, pad, count_include_pad, divisor_override)
+    result = cast_to(g, mean, self.dtype)
+    if any(n.op == "inside" for n in walk((result.node,))):
+        g.realize_result(result)
+    return result
 
 
-def _pair(values: Sequence[int]) -> tuple[int, int]:
+def divided_by_count(
+    g: GraphLowering, x: TensorValue, size: Sequence[ix.Index], window: Sequence[int], step: Sequence[int],
+    pad: Sequence[int], padding_counts: bool, divisor: int | None,
+) -> TensorValue:
+    """``x``, which has an element for each window over an image of ``size``, by how many elements the window has: all
+    as far as the padding goes, or those inside the image."""
+    counts: list[Node] = []
+    whole = 1 if divisor is None else divisor
+    for d in (-2, -1):
+        n, out = int(size[d]), int(x.shape[d])  # type: ignore[arg-type]
+        low, high = (-pad[d], n + pad[d]) if padding_counts else (0, n)
+        last = (out - 1) * step[d] - pad[d] + window[d]
+        if divisor is not None:
+            continue
+        if low <= -pad[d] and last <= high:
+            whole *= window[d]
+            continue
+        first = ix.add(ix.mul(shape_vars(x.shape)[d], step[d]), -pad[d])
+        one, none = g.ops.const(1, x.dtype), g.ops.const(0, x.dtype)
+        taps = [g.ops.op("where", g.ops.inside(ix.add(first, tap), low, high), one, none) for tap in range(window[d])]
+        counts.append(functools.reduce(lambda a, b: g.ops.op("add", a, b), taps))
+    count = g.ops.const(whole, x.dtype)
+    for more in counts:
+        count = g.ops.op("mul", count, more)
+    return TensorValue(x.shape, x.dtype, g.ops.op("div", x.node, count), device=x.device)
+
+
+def pair(values: Sequence[int]) -> tuple[int, int]:
     return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
 
 

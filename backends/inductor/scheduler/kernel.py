@@ -53,7 +53,8 @@ class Stage:
     the last but one, and are transposed in registers.
 
     A stage that is ``ordered`` writes into parts of a buffer, maybe at one place twice; threads share its last loop if
-    that leads to different places (``free``), and nothing otherwise. One that is ``scalar`` has no vector loop. A
+    that leads to different places (``free``), its first one if each of its iterations writes to a range of its own
+    (``apart``), and nothing otherwise. One that is ``scalar`` has no vector loop. A
     ``check`` only computes, so that an index out of bounds is known before anything is written: the kernel ends there
     if it is. One with a pair ``unless_same`` copies, which is for nothing where the two buffers are one.
 
@@ -65,6 +66,7 @@ class Stage:
     tiled: bool = False
     ordered: bool = False
     free: bool = False
+    apart: bool = False
     scalar: bool = False
     check: bool = False
     unless_same: tuple[str, str] | None = None

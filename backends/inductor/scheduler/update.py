@@ -28,6 +28,7 @@ def update_kernel(builder: Builder, nest: LoopNest, buffers: dict[str, Buffer]) 
     writes = _merged(builder, Stage(nest.dims, [Store(name, 0, node)], ordered=True))
     node = writes.statements[0].value
     writes.free = bool(writes.inner) and _leads_apart(node, writes.inner[-1])
+    writes.apart = len(writes.inner) > 1 and _writes_apart(node, writes.inner[0])
     writes.scalar = bool(writes.inner) and not writes.free and ix.coefficient(node.attr[0], writes.inner[-1]) != 1
     names = dict.fromkeys(n.attr[0] for n in walk((before.value, node)) if n.op == "load")
     arguments = {n: buffers[n] for n in (*names, name)}
@@ -81,6 +82,16 @@ def _merged(builder: Builder, stage: Stage) -> Stage:
         statement.value = builder.substitute(statement.value, mapping)
         statement.index = ix.substitute(statement.index, mapping)
         stage.inner = tuple(merged if v is b else v for v in stage.inner if v is not a)
+
+
+def _writes_apart(node: Node, v: ix.Var) -> bool:
+    """Whether each iteration of an outermost loop writes to a range of its own, whatever is in memory."""
+    index = node.attr[0]
+    step, rest = ix.coefficient(index, v), ix.value_range(ix.substitute(index, {v: 0}))
+    if not isinstance(step, int) or rest is None:
+        return False
+    low, high = rest
+    return isinstance(low, int) and isinstance(high, int) and high - low < step
 
 
 def _same_memory(a: Buffer, b: Buffer) -> bool:

@@ -215,3 +215,9 @@ def test_quotients_by_constants_are_those_of_the_division(simd, by):
         got = dynamo_lite.compile(lambda x: x / by)(x)
     want = x / by
     assert torch.equal(got.nan_to_num(7.5), want.nan_to_num(7.5)) and torch.equal(got.signbit(), want.signbit())
+
+
+def test_divisions_by_different_numbers_are_no_arguments(check_many, data):
+    """Kernels that differ in sizes only are one function of them; what a template is made for stays in the text."""
+    x, y = data.random(3, 40), data.random(5, 48)
+    check_many([("by 3", lambda x: (x / 3).relu(), [x]), ("by 5", lambda y: (y / 5).relu(), [y])])

@@ -265,7 +265,19 @@ class CppKernel(Body):
                     self.emitted[n] = Emitted(a.result, self.vector_outer)
 
     def _ordered_stage(self, stage: Stage, parallel: bool) -> None:
-        """Iterations in their order; threads share the last loop where that keeps it."""
+        """Iterations in their order; threads share the first loop or the last where that keeps it."""
+        if parallel and stage.apart and not stage.free:
+            first, rest = stage.inner[0], stage.inner[1:]
+            name = self._name(first)
+            self.open_threads(self._size(first), "1", "&")
+            self.open(f"for (i64 {name} = begin; {name} < end; ++{name})")
+            before = self.scope()
+            self._emit(stage, frozenset(rest))
+            self._ordered_loops(stage, rest, "0", self._size(rest[-1]))
+            self.emitted = before
+            self.close()
+            self.close("});")
+            return
         if not parallel or not stage.free:
             self._ordered_loops(stage, stage.inner, "0", self._size(stage.inner[-1]))
             return
