@@ -146,6 +146,18 @@ def test_what_eager_refuses():
             compiled(torch.ones(2, 3))
 
 
+def test_numbers_under_nested_transforms_are_compiled():
+    def function(x):
+        return torch.vmap(torch.vmap(lambda v: v.sin() * 2 + 0.5))(x)
+
+    x = torch.randn(4, 3)
+    before = dict(dynamo_lite.metrics()["fallbacks"])
+    for dtype in (torch.float32, torch.float64, torch.int64):
+        compiled = dynamo_lite.compile(function, fullgraph=True)
+        torch.testing.assert_close(compiled(x.to(dtype)), function(x.to(dtype)))
+    assert dynamo_lite.metrics()["fallbacks"] == before
+
+
 def test_a_transformed_function_leaves_the_frame():
     def function(x):
         return func.grad(lambda v: (v * x).sum()), x + 1

@@ -165,7 +165,7 @@ def contiguous(g: GraphLowering, self: TensorValue, memory_format: Any = None) -
 @register_lowering(aten._to_copy.default)
 def to_copy(
     g: GraphLowering,
-    self: TensorValue,
+    self: TensorValue | Number,
     dtype: torch.dtype | None = None,
     layout: Any = None,
     device: Any = None,
@@ -175,6 +175,8 @@ def to_copy(
 ) -> Any:
     if not _plain(device, layout):
         return NotImplemented
+    if not isinstance(self, TensorValue):  # a number in place of a tensor, as transforms of torch.func leave it
+        return _full(g, (), self, dtype or _dtype_of(self), layout, device)
     dtype = dtype or self.dtype
     return TensorValue(self.shape, dtype, g.ops.cast(self.node, dtype))
 
