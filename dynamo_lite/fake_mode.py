@@ -163,9 +163,10 @@ class TraceFakeMode(FakeTensorMode):
         if func in _COPIES_NOTHING and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
         with _config_stand_in():
-            if func in _CONTIGUOUS_LIKE_FIRST:
-                like = {"dtype": args[0].dtype, "device": args[0].device}
-                result = _raw_dispatch(self, torch.ops.aten.empty.memory_format, types, (tuple(args[0].shape),), like)
+            if func in _CONTIGUOUS_LIKE:
+                first = args[_CONTIGUOUS_LIKE[func]]
+                like = {"dtype": first.dtype, "device": first.device}
+                result = _raw_dispatch(self, torch.ops.aten.empty.memory_format, types, (tuple(first.shape),), like)
             elif self.known:
                 result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
             else:
@@ -241,10 +242,13 @@ def _draws_random(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-# Operators without a metadata rule in torch, whose result is contiguous, with the shape and type of the first argument.
-_CONTIGUOUS_LIKE_FIRST = frozenset({
-    torch.ops.aten._sample_dirichlet.default, torch.ops.aten.binomial.default, torch.ops.aten._dirichlet_grad.default,
-})
+# Operators without a metadata rule in torch, whose result is contiguous, with the shape and type of the argument at
+# this position.
+_CONTIGUOUS_LIKE = {
+    torch.ops.aten._sample_dirichlet.default: 0, torch.ops.aten.binomial.default: 0,
+    torch.ops.aten._dirichlet_grad.default: 0, torch.ops.aten.multi_margin_loss_backward.default: 1,
+    torch.ops.aten.multilabel_margin_loss_backward.default: 1,
+}
 
 # Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
 # runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.

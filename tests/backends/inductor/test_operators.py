@@ -150,3 +150,29 @@ def test_layouts_of_results(x):
 
     with torch.no_grad():
         check(fn, x, exact=False)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (4, 3)])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("several", [False, True])
+def test_gradients_of_margin_losses(shape, reduction, several):
+    torch.manual_seed(0)
+    n = shape[-1]
+    labels = torch.stack([torch.randperm(n) for _ in range(shape[0] if len(shape) > 1 else 1)])
+    y = labels.view(shape) if several else labels[:, 0] if len(shape) > 1 else labels[0, 0]
+    x = torch.randn(tuple(reversed(shape))).permute(*reversed(range(len(shape))))
+
+    def fn(x, y):
+        if several:
+            return F.multilabel_margin_loss(x * 2, y, reduction=reduction) + 1
+        return F.multi_margin_loss(x * 2, y, p=1, margin=0.5, reduction=reduction) + 1
+
+    dynamo_lite.reset()
+    dynamo_lite.reset_metrics()
+    grads = []
+    for f in (fn, dynamo_lite.compile(fn)):
+        leaf = x.clone().requires_grad_()
+        f(leaf, y).sum().backward()
+        grads.append(leaf.grad)
+    assert torch.equal(*grads) and grads[0].stride() == grads[1].stride()
+    assert not dynamo_lite.metrics()["fallbacks"]
