@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite import fake_layers, fake_strides
+from dynamo_lite import fake_layers, fake_results, fake_strides
 from dynamo_lite.known_values import KnownValues
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
@@ -162,6 +162,18 @@ class TraceFakeMode(FakeTensorMode):
         func = _SAME_METADATA.get(func, func)
         if func in _COPIES_NOTHING and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
+        key = None
+        if self.cache_enabled and self.static_shapes and fake_results.is_remembered(func) and not self.known:
+            key = fake_results.key_of(self, func, args, kwargs or {})
+            made = fake_results.remembered(self, key) if key is not None else None
+            if made is not None:
+                return made
+        result = self._dispatch_new(func, types, args, kwargs)
+        if key is not None:
+            fake_results.remember(key, result, args)
+        return result
+
+    def _dispatch_new(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         with _config_stand_in():
             if func in _CONTIGUOUS_LIKE:
                 first = args[_CONTIGUOUS_LIKE[func]]

@@ -11,6 +11,7 @@ LAYERS = [
     "collector", "autocast", "config", "break_kinds", "exc", "log",
     "backends",
     "fake_layers",
+    "fake_results",
     "fake_strides",
     "known_values",
     "fake_mode",

@@ -1,0 +1,124 @@
+"""What operations on fake tensors give, remembered: a model's layers run the same ones on the same shapes.
+
+torch's mode has a cache too, whose keys and entries cost 100 us a call; this one keeps to the operations that are most
+frequent and simplest, whose results are new tensors told by their arguments' sizes, strides, dtypes and devices alone.
+Invariant: an entry's key holds all that the operation's metadata rule can see; what a key can't hold is not remembered.
+"""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
+
+_MOST_ENTRIES = 8192
+_aten = torch.ops.aten
+# Besides pointwise ones. None looks at a switch of torch's, but those in the key, to choose a layout.
+_OTHERS = frozenset({
+    _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.embedding.default,
+    _aten.native_layer_norm.default, _aten._softmax.default, _aten._log_softmax.default, _aten.cat.default,
+    _aten.mean.dim, _aten.mean.default, _aten.sum.dim_IntList, _aten.sum.default, _aten.var_mean.correction,
+    _aten.amax.default, _aten.cumsum.default, _aten.gather.default, _aten.index_select.default,
+    _aten.clone.default, _aten._to_copy.default,
+})
+_EXCLUDED_TAGS = frozenset({
+    torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded,
+    torch.Tag.inplace_view,
+})
+_PLAIN = frozenset({
+    int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
+})
+
+# One result: sizes, strides, dtype, device.
+Made = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
+_entries: dict[Any, tuple[bool, tuple[Made, ...]]] = {}
+
+
+@functools.cache
+def is_remembered(func: Any) -> bool:
+    """Whether an operation is one whose results are remembered."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
+        return False
+    if func._schema.is_mutable or _EXCLUDED_TAGS & set(func.tags):
+        return False
+    if any(a.alias_info is not None for a in (*func._schema.arguments, *func._schema.returns)):
+        return False
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return False
+    return torch.Tag.pointwise in func.tags or func in _OTHERS
+
+
+def key_of(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """What tells this call from others; None if something among the arguments can't be told."""
+    parts: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
+    if not _tell(mode, args, parts):
+        return None
+    for name, value in kwargs.items():
+        parts.append(name)
+        if not _tell(mode, (value,), parts):
+            return None
+    return tuple(parts)
+
+
+def _tell(mode: Any, values: Any, parts: list[Any]) -> bool:
+    for value in values:
+        cls = type(value)
+        if cls is FakeTensor:
+            if value.fake_mode is not mode or value.constant is not None or value.layout is not torch.strided:
+                return False
+            if value.is_conj() or value.is_neg():
+                return False
+            parts += (tuple(value.shape), value.stride(), value.dtype, value.fake_device)
+        elif cls in _PLAIN:
+            parts += (cls, value)
+        elif cls is list or cls is tuple or cls is torch.Size:
+            parts += (list, len(value))
+            if not _tell(mode, value, parts):
+                return False
+        else:
+            return False
+    return True
+
+
+def remembered(mode: Any, key: Any) -> Any:
+    """New fake tensors as the same call made them before; None if there was none."""
+    found = _entries.get(key)
+    if found is None:
+        return None
+    single, made = found
+    with no_dispatch():
+        results = [FakeTensor(mode, torch.empty_strided(size, strides, dtype=dtype, device="meta"), device)
+                   for size, strides, dtype, device in made]
+    return results[0] if single else tuple(results)
+
+
+def remember(key: Any, result: Any, args: Any) -> None:
+    """Keeps what a call has made, if these are plain tensors with memory of their own."""
+    single = type(result) is FakeTensor
+    results = (result,) if single else result
+    if type(results) is not tuple or not all(type(r) is FakeTensor for r in results):
+        return
+    places = {r.untyped_storage()._cdata for r in results}
+    if len(places) < len(results) or any(_lies_in(places, a) for a in args):
+        return
+    for r in results:
+        extent = sum((n - 1) * s for n, s in zip(r.shape, r.stride())) + 1 if r.numel() else 0
+        if r.constant is not None or r.layout is not torch.strided or r.storage_offset() or r.is_conj() or r.is_neg():
+            return
+        if r.requires_grad or r.untyped_storage().nbytes() != extent * r.itemsize:
+            return
+    if len(_entries) >= _MOST_ENTRIES:
+        _entries.clear()
+    _entries[key] = single, tuple((tuple(r.shape), r.stride(), r.dtype, r.fake_device) for r in results)
+
+
+def _lies_in(places: set[int], value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_lies_in(places, item) for item in value)
+    return isinstance(value, FakeTensor) and value.untyped_storage()._cdata in places
+
+
+def forget() -> None:
+    """Forgets all."""
+    _entries.clear()
