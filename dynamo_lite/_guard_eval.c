@@ -479,6 +479,12 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
     }
     case OP_LOAD_DICT_KEY:
         return PyDict_Check(src) && step->i1 >= 0 ? dict_key_at(src, step->i1) : NULL;
+    case OP_LOAD_DICT_VALUE: {
+        PyObject *key = PyDict_Check(src) && step->i1 >= 0 ? dict_key_at(src, step->i1) : NULL;
+        PyObject *value = key == NULL ? NULL : dict_get(src, key, -1);
+        Py_XDECREF(key);
+        return value;
+    }
     default:
         Py_UNREACHABLE();
     }

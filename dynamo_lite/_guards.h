@@ -40,6 +40,7 @@
     X(LOAD_METHOD_PART, "load_method_part", "dr*")       \
     X(LOAD_WEAKREF, "load_weakref", "dr")                \
     X(LOAD_DICT_KEY, "load_dict_key", "dri")             \
+    X(LOAD_DICT_VALUE, "load_dict_value", "dri")         \
     X(BEGIN_SAME, "begin_same", "r")                     \
     X(END_SAME, "end_same", "r")                         \
     X(TYPE_IS, "type_is", "rT")                          \

@@ -26,6 +26,7 @@ Loads
     ("load_cell_contents", dst, src)
     ("load_weakref", dst, src)               the referent, while it lives
     ("load_dict_key", dst, src, position)    key number `position` in iteration order
+    ("load_dict_value", dst, src, position)  what the dict maps this key to
 
 Blocks
     ("begin_same", dict_reg) ... ("end_same", dict_reg)

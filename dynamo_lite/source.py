@@ -327,6 +327,23 @@ class DictKeySource(ChildSource):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class DictValueSource(ChildSource):
+    """What a dict maps its `index`-th key to, whatever the key."""
+
+    index: int
+
+    def path(self) -> tuple[Any, ...]:
+        return ("dictvalue", self.index, self.base.key)
+
+    @property
+    def name(self) -> str:
+        return f"list({self.base.name}.values())[{self.index}]"
+
+    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
+        return ("load_dict_value", dst, parents[0], self.index)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class TypeSource(ChildSource):
     """``type(base)``."""
 

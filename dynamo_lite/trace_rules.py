@@ -132,6 +132,12 @@ MODULES: dict[str, Decision] = {
     "dynamo_lite.polyfills": _INLINE,
 }
 
+# Functions that put hooks into modules' tables.
+_REGISTER_HOOKS = [
+    value for space in (torch.nn.Module, torch.nn.modules.module) for name, value in vars(space).items()
+    if name.startswith("register_") and name.endswith("_hook") and isinstance(value, types.FunctionType)
+]
+
 # Functions by identity, where their module's row does not fit.
 FUNCTIONS: dict[Any, Decision] = {
     torch.nn.functional.multi_head_attention_forward: _INLINE,
@@ -176,6 +182,8 @@ FUNCTIONS: dict[Any, Decision] = {
         logging.Logger.isEnabledFor, logging.Logger.getEffectiveLevel, logging.Logger.hasHandlers,
     ), Decision(Rule.ASKED, "print_or_log", "logging")),
     torch.nn.parameter.is_lazy: _INLINE,
+    **dict.fromkeys(_REGISTER_HOOKS, _skip("call_skipped", "each hook gets a number of its own")),
+    torch.utils.hooks.RemovableHandle.remove: _skip("call_skipped", "each hook has a number of its own"),
     LazyModuleMixin._infer_parameters: _skip("unsupported_torch_call", "it initializes parameters, once"),
     torch.vmap: _GRAPH,
     **dict.fromkeys((
@@ -283,7 +291,10 @@ def _candidates(name: str) -> list[tuple[str, Decision]]:
 def runs_once(code: types.CodeType, module: str) -> bool:
     """Whether code is torch's own that prepares an object, so that nothing below it is worth to be captured."""
     return (module == "torch" or module.startswith("torch.")) and (
-        code.co_name == "__init__" or code is LazyModuleMixin._infer_parameters.__code__)
+        code.co_name == "__init__" or code in _RUN_ONCE)
+
+
+_RUN_ONCE = {f.__code__ for f in (LazyModuleMixin._infer_parameters, *_REGISTER_HOOKS)}
 
 
 # torch's own modules -> whether their frames are captured where a break has left the graph. The longest prefix wins.

@@ -5,6 +5,7 @@ nothing here holds or compares the identity of a module of the user's, so that e
 """
 from __future__ import annotations
 
+import collections
 import operator
 import re
 import types
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.modules.module as module_state
 
-from ..source import AttrSource, ConstSource, DictItemSource, InstanceDictSource, Source
+from ..polyfills.modules import call_with_hooks
+from ..source import AttrSource, ConstSource, DictItemSource, DictValueSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .classes import has_instance_dict, instance_dict
 from .constant import ConstantVariable
@@ -28,6 +30,15 @@ _HOOK_TABLES = (
 )
 _GLOBAL_HOOK_TABLES = (
     "_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
+)
+# ... with which hooks are called in another way than with the arguments, once.
+_OTHER_TABLES = (
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs",
+)
+_OTHER_GLOBAL_TABLES = (
+    "_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs",
 )
 _MEMBER_TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -69,12 +80,56 @@ class NNModuleVariable(ObjectVariable):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """module(...): forward alone where there are no hooks, else nn.Module's own code, inlined."""
-        if tx.class_lookup(self.cls, "__call__") is not torch.nn.Module.__call__ or not self._has_no_hooks(tx):
+        if tx.class_lookup(self.cls, "__call__") is not torch.nn.Module.__call__:
+            return super().call(tx, args, kwargs)
+        bare = self._has_no_hooks(tx)
+        hooks = None if bare else self._forward_hooks(tx)
+        if not bare and hooks is None:
             return super().call(tx, args, kwargs)
         compiled = self.own_attribute(tx, "_compiled_call_impl")
         if compiled is not None and not (compiled.is_constant() and compiled.constant() is None):
             unsupported("recursive_compile", f"{self.describe()}, which Module.compile() has compiled")
+        if hooks is not None:
+            given = tx.new_sequence(tuple, args), tx.new_dict({ConstantVariable(k): v for k, v in kwargs.items()})
+            inner = tx.library_function(call_with_hooks)
+            return tx.call(inner, [self, *hooks, *given], {})  # type: ignore[no-any-return]
         return tx.call(self.getattr(tx, "forward"), args, kwargs)
+
+    def _forward_hooks(self, tx: Any) -> list[VariableTracker] | None:
+        """The hooks before and after forward, the global ones first, where there are no others; None if there are.
+
+        They are guarded by their number and what each is, and not by their keys, which are new for each hook.
+        """
+        own = instance_dict(self.value) if self.value is not None else None
+        if own is None or self.source is None:
+            return None
+        written = tx.output.effects.attributes_of(self)
+        places: tuple[tuple[Any, Source, Any, tuple[str, ...]], ...] = (
+            (vars(module_state), ConstSource(module_state, "torch.nn.modules.module"), "_global", _OTHER_GLOBAL_TABLES),
+            (own, self.source, "", _OTHER_TABLES),
+        )
+        before: list[VariableTracker] = []
+        after: list[VariableTracker] = []
+        for space, _, prefix, others in places:
+            names = [f"{prefix}_forward_pre_hooks", f"{prefix}_forward_hooks"]
+            tables = [space.get(name) for name in (*names, *others)]
+            if any(name in written for name in (*names, *others)) or any(map(tx.output.effects.is_tracked, tables)):
+                return None
+            if any(tables[2:]) or not all(type(table) is collections.OrderedDict for table in tables[:2]):
+                return None
+        for space, source, prefix, others in places:
+            where = InstanceDictSource(source) if space is own else ConstSource(space, "torch.nn.modules.module")
+            empty = list(others)
+            for name, found in ((f"{prefix}_forward_pre_hooks", before), (f"{prefix}_forward_hooks", after)):
+                if not space[name]:
+                    empty.append(name)
+                    continue
+                table = DictItemSource(where, name)
+                tx.guard(table, "type_is", collections.OrderedDict)
+                tx.guard(table, "len", len(space[name]))
+                found += [tx.wrap_at(v, DictValueSource(table, i)) for i, v in enumerate(space[name].values())]
+            tx.guard(source, "no_hooks", tuple(empty))
+        return [tx.new_sequence(tuple, before), tx.new_sequence(tuple, after)]
 
     def _has_no_hooks(self, tx: Any) -> bool:
         own = instance_dict(self.value) if self.value is not None else None

@@ -151,6 +151,10 @@ def test_load_dict_key(cls):
     if cls is not dict:
         d.move_to_end("a")
     assert [loaded(d, "load_dict_key", 0, i) for i in range(3)] == list(d)
-    for wrong in (3, -1):
+    assert [loaded(d, "load_dict_value", 0, i) for i in range(3)] == list(d.values())
+    for load in ("load_dict_key", "load_dict_value"):
+        for wrong in (3, -1):
+            with pytest.raises(KeyError):
+                loaded(d, load, 0, wrong)
         with pytest.raises(KeyError):
-            loaded(d, "load_dict_key", 0, wrong)
+            loaded([d], load, 0, 0)
