@@ -157,7 +157,7 @@ def history(group: list[Row]) -> list[str]:
         whole, equal = (sum(bool(r.get(k)) for r in built) for k in ("one_graph", "equal"))
         worse = [r["type"] for r in again if any(r["before"].get(k) and not r.get(k) for k in ("one_graph", "equal"))]
         lines += ["", f"That run gave {whole} in one graph and {equal} equal of {len(built)} built. What was not one "
-                  f"graph or not equal, and every tenth of the others, was tried again at commit {commits(again)}: "
+                  f"graph or not equal, and a tenth of the others or more, was tried again at commit {commits(again)}: "
                   f"these rows stand in the table in place of the first. Worse than before: "
                   f"{', '.join(worse) or 'none'}."]
     return lines
