@@ -26,6 +26,7 @@ from dynamo_lite.backends.inductor.lowering import (
     scans,
     scattering,
     special,
+    upsampling,
     views,
     windows,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "scans",
     "scattering",
     "special",
+    "upsampling",
     "views",
     "windows",
 ]
