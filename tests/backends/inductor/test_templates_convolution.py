@@ -65,6 +65,13 @@ CONVOLUTIONS = {
     "depthwise, a long line": (lambda x, w, b: conv1(x, w, b, 1, 3, 1, 4).sigmoid(), R(2, 4, 2500), R(8, 1, 7), R(8)),
     "depthwise, wide": (lambda x, w: conv2(x, w, None, 1, 1, 1, 2), R(1, 2, 9, 1100), R(2, 1, 3, 3)),
     "depthwise, wider": (lambda x, w: conv2(x, w, None, 1, 1, 1, 3), R(2, 3, 18, 900), R(3, 1, 3, 3)),
+    "few rows": (lambda x, w: conv2(x, w, None, 1, 1), R(2, 5, 30, 41), R(5, 5, 3, 3)),
+    "few rows, narrow": (lambda x, w: conv2(x, w, None, 1, 1), R(3, 5, 9, 7), R(4, 5, 3, 3)),
+    "few rows, stride 2": (lambda x, w: conv2(x, w, None, 2, 3).relu(), R(2, 3, 50, 61), R(7, 3, 7, 7)),
+    "few rows in groups": (lambda x, w: conv2(x, w, None, 1, 1, 1, 6), R(2, 24, 14, 28), R(36, 4, 3, 3)),
+    "few rows of a long line": (lambda x, w: conv1(x, w, None, 1, 4, 2), R(2, 3, 300), R(5, 3, 5)),
+    "few rows, deep": (lambda x, w: conv2(x, w, None, 1, 1), R(1, 130, 12, 60), R(5, 130, 3, 3)),
+    "wide gaps between lines": (lambda x, w: conv2(x, w, None, 1, 40, 40), R(1, 2, 60, 400), R(4, 2, 3, 3)),
     "depthwise, very far apart": (lambda x, w: conv1(x, w, None, 1, 3000, 3000, 2), R(1, 2, 6100), R(2, 1, 3)),
     "1x1, stride 3": (lambda x, w: conv2(x, w, None, 3, 1), R(2, 5, 20, 23), R(9, 5, 1, 1)),
     "dilation along the stride": (lambda x, w: conv2(x, w, None, 2, 2, 2), R(2, 5, 21, 40), R(9, 5, 3, 3)),
@@ -89,7 +96,8 @@ def test_convolutions(name):
 @pytest.mark.parametrize("simd", ["avx2", "scalar"])
 @pytest.mark.parametrize("name", [
     "3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1", "7x7 results",
-    "19 results, 1x1", "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones"])
+    "19 results, 1x1", "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones", "few rows",
+    "few rows, narrow", "few rows, stride 2", "few rows in groups", "few rows, deep", "wide gaps between lines"])
 def test_narrower_vectors(name, simd):
     with dynamo_lite.config.patch(cpp_simd=simd):
         check(*CONVOLUTIONS[name])

@@ -15,13 +15,23 @@ constexpr int panel = CL * CV;
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
+constexpr i64 MAX_LISTED = 8192;   // so many taps of a convolution have room where its panels would be packed
 constexpr int few = 3;             // so many columns beyond whole vectors are computed one by one
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
 
+// Where the lines of a packed panel are.
+struct PackedPlaces {
+    i32 at[chunk_depth];
+    constexpr PackedPlaces() : at{} {
+        for (int k = 0; k < chunk_depth; ++k) at[k] = k * panel;
+    }
+};
+static constexpr PackedPlaces packed_places;
+
 // V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
-// what the tile holds, of which only the `rows` are written. `next`: how far the left operand's next rows are, to be fetched meanwhile.
-template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, i64 depth, float* tile, bool add) {
+// what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile.
+template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 depth, float* tile, bool add) {
     typedef vec<float, CL / 2> hvec;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
     const float* at[R];
@@ -41,7 +51,7 @@ template <int R, int V, bool HALF = false> NOINLINE void tile_product(const floa
 #pragma GCC unroll 8
             for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
             for (const i64 stop = least(k + fetched, to); k < stop; ++k, i += step) {
-                const float* const line = right + k * panel;
+                const float* const line = right + places[k];
                 fvec x[some];
                 hvec y{};
 #pragma GCC unroll 4
@@ -84,7 +94,7 @@ static NOINLINE void column_product(const float* left, i64 line, int rows, const
         tile[r * panel] = add ? tile[r * panel] + total : total;
     }
 }
-typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, i64 depth, float* tile, bool add);
+typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 depth, float* tile, bool add);
 static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
         if (rows <= 2) return tile_product<2, CV>;
@@ -219,18 +229,60 @@ static void pack_windows(const Windows& w, const Planes& planes, i64 channels, c
     }
 }
 
+// Where the taps see the first window, for each channel.
+static void list_taps(const Windows& w, const Planes& planes, i32* to) {
+    const Steps down(w.dilation_h, w.stride_h), across(w.dilation_w, w.stride_w);
+    for (i64 channel = 0; channel < w.channels; ++channel) {
+        Place y{0, 0};
+        for (i64 kh = 0; kh < w.kernel_h; ++kh, y = down.next(y)) {
+            Place x{0, 0};
+            for (i64 kw = 0; kw < w.kernel_w; ++kw, x = across.next(x))
+                *to++ = (i32)(channel * planes.channel + (y.plane * w.stride_w + x.plane) * planes.each + y.at * planes.width + x.at);
+        }
+    }
+}
+// Lines of an image of which `width` of every `pitch` elements count.
+struct Lines {
+    i64 pitch, width;
+    i64 before(i64 place) const { return place / pitch * width + least(place % pitch, width); }
+    // Moves what counts of the places from `place` on together, in each row of a tile.
+    void close_up(i64 place, int columns, int rows, float* tile) const {
+        i64 to = 0;
+        for (i64 from = 0; from < columns;) {
+            const i64 x = (place + from) % pitch, some = least(width - x, columns - from);
+            if (some > 0 && to < from)
+                for (int r = 0; r < rows; ++r)
+                    for_lanes<CL>(0, some, [&](i64 k, auto m) INLINE_LAMBDA {
+                        float* const line = tile + r * panel + k;
+                        store<CL>(line + to, load<CL>(line + from, m), m);
+                    });
+            to += some > 0 ? some : 0;
+            from += least(pitch - x, columns - from);
+        }
+    }
+};
+// Whether windows are read where they are, those between the end of a line and the next too, whose sums are dropped. To pack
+// takes as long as the products of some five rows.
+static bool reads_planes(const Contraction& c, const Planes& planes) {
+    const i64 idle = planes.width - c.windows.out_width;
+    return idle * (2 * c.rows + 2) < 9 * c.windows.out_width && c.depth <= MAX_LISTED && c.windows.channels * planes.channel < 1l << 31;
+}
+
 // ------------------------------------------------------------------ the loops
 LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* context) {
     const Contraction& c = *contraction;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
-    const i64 across = (c.columns + panel - 1) / panel, panels = batches * across;
     const bool windows = c.right.depth == 0;
+    const Planes planes = windows ? planes_of(c.windows) : Planes{};
+    const bool direct = windows && reads_planes(c, planes);
+    // Of results, and of dropped ones, side by side.
+    const i64 places = direct ? c.windows.out_height * planes.width - planes.width + c.windows.out_width : c.columns;
+    const i64 across = (places + panel - 1) / panel, panels = batches * across;
     // Deep operands are packed and used up piece by piece, if the sums that are kept meanwhile take less. Windows are cut between channels.
     const i64 taps = windows ? c.windows.kernel_h * c.windows.kernel_w : 1, chunk = chunk_depth < taps ? taps : chunk_depth / taps * taps;
-    const i64 piece = chunk + c.rows <= c.depth ? chunk : c.depth;
+    const i64 piece = chunk + c.rows <= c.depth && !direct ? chunk : c.depth;
     const i64 packed = piece * panel + CL, one = packed + (piece < c.depth ? c.rows * panel : 0);
     float* workspace = c.workspace;
-    const Planes planes = windows ? planes_of(c.windows) : Planes{};
     const float* const images = workspace;
     if (windows) {
         const i64 channels = c.windows.channels, total = batches * channels;
@@ -241,8 +293,11 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         });
         workspace += total * planes.channel + 16;
     }
-    const auto columns_of = [=, &c](i64 p) { return (int)least(panel, c.columns - p % across * panel); };
+    const i32* const taps_at = direct ? (const i32*)workspace : packed_places.at;
+    if (direct) list_taps(c.windows, planes, (i32*)workspace);
+    const auto columns_of = [=](i64 p) { return (int)least(panel, places - p % across * panel); };
     const auto pack = [=, &c](i64 p, i64 k, i64 depth, float* to) {
+        if (direct) return;
         const i64 batch = p / across, first = p % across * panel;
         const int columns = columns_of(p);
         if (windows)
@@ -256,10 +311,13 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
     const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, float* right, i64 k, i64 depth) {
         alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
         float* const tile = piece < c.depth ? right + packed + r0 * panel : whole;
-        const i64 batch = p / across, c0 = p % across * panel;
+        const i64 batch = p / across, place = p % across * panel;
         const int columns = columns_of(p), rows = (int)(r1 - r0);
+        const Lines lines{planes.width, c.windows.out_width};
+        const i64 c0 = direct ? lines.before(place) : place, c1 = direct ? lines.before(place + columns) : place + columns;
+        const float* const image = images + batch * c.windows.channels * planes.channel + place;
         const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line + k * c.left.depth;
-        const int alone = columns > CL && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
+        const int alone = !direct && columns > CL && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
         for (i64 done = 0; done < depth; done += chunk_depth) {
             const i64 now = least(chunk_depth, depth - done);
             const bool more = k + done > 0;
@@ -270,19 +328,20 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
                 const float* const at = from + r * c.left.line + done * c.left.depth;
                 if (c.result && !c.transposed && k + done + now >= c.depth)
                     for (int i = 0; i < alive_rows; ++i)
-                        for (int j = 0; j < columns; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + c0 + j);
+                        for (i64 j = c0; j < c1; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + j);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, right + done * panel, now, tile + r * panel, more);
+                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, direct ? image : right + done * panel, direct ? taps_at + done : taps_at, now, tile + r * panel, more);
                 for (int j = 0; j < alone; ++j) column_product(at, c.left.line, alive_rows, column[j], now, tile + r * panel + columns - alone + j, more);
             }
         }
         if (k + depth < c.depth) return;
+        if (direct) lines.close_up(place, columns, rows, tile);
         if (c.transposed) {
             transpose_tile(tile, rows, columns, turned);
-            finish(context, batch, c0, c0 + columns, r0, r0 + rows, turned, block);
+            finish(context, batch, c0, c1, r0, r1, turned, block);
         } else {
-            finish(context, batch, r0, r0 + rows, c0, c0 + columns, tile, panel);
+            finish(context, batch, r0, r1, c0, c1, tile, panel);
         }
     };
     if (c.share) {
