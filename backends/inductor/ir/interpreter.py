@@ -80,7 +80,7 @@ def run_update(node: Node, dims: tuple[ix.Var, ...], target: torch.Tensor, memor
 
     at = torch.as_tensor(ix.evaluate(index, places, indirect)).expand(shape).reshape(-1)
     for k, i in enumerate(at.tolist()):
-        target[i] = value[k] if mode == "set" else target[i] + value[k]
+        target[i] = value[k] if mode == "set" else OPS[mode].reference(target[i], value[k])
 
 
 def iteration_space(dims: tuple[ix.Var, ...]) -> dict[ix.Atom, torch.Tensor]:

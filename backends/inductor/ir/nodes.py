@@ -117,7 +117,7 @@ class Builder:
 
     def update(self, value: Node, index: ix.Index, mode: str) -> Node:
         """What the nest of an ``Update`` stores: ``value``, at a place that may come from memory, instead of what is
-        there ("set") or added to it ("add")."""
+        there ("set") or joined with it by an operation of that name ("add")."""
         inner = dict.fromkeys(a.node for a in ix.atoms_of(index) if isinstance(a, ix.Indirect))
         attr = (index, mode)
         return self._node("update", value.dtype, (value, *inner), attr, attr, frozenset(ix.free_vars(index)))

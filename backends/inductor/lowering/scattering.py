@@ -7,6 +7,7 @@ them, so that sums have eager's roundings. Indices are all looked at before anyt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,14 +41,17 @@ def _fixed(*values: TensorValue) -> bool:
 
 
 def written(
-    g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], places: Sequence[ix.Index], value: Node, add: bool
+    g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], places: Sequence[ix.Index], value: Node,
+    add: bool | str,
 ) -> TensorValue:
-    """``x`` with ``value`` written to (or added to what is at) ``places``, for each index into ``shape`` in order."""
+    """``x`` with ``value`` written to (or added to what is at, or joined with it by the operation named) ``places``,
+    for each index into ``shape`` in order."""
     stride = g.dense_stride(x.shape)
     buffer = g.new_buffer(x.shape, stride, x.dtype, x.device)
     variables = shape_vars(x.shape)
     before = Update(loop_vars(variables), x.node, buffer.load_index(variables))
-    node = g.ops.update(g.ops.cast(value, x.dtype), ix.dot(places, stride), "add" if add else "set")
+    mode = add if isinstance(add, str) else "add" if add else "set"
+    node = g.ops.update(g.ops.cast(value, x.dtype), ix.dot(places, stride), mode)
     g.emit(LoopNest(buffer, loop_vars(shape_vars(shape)), node, 0, origin=g.origin, update=before))
     return TensorValue(x.shape, x.dtype, g.ops.load(buffer.name, before.index, x.dtype), stride, x.device)
 
@@ -58,7 +62,7 @@ def _can_add(x: TensorValue) -> bool:
 
 
 # ---------------------------------------------------------------- along one dimension
-def _scatter(g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, src: Any, add: bool) -> Any:
+def _scatter(g: GraphLowering, x: TensorValue, dim: int, index: TensorValue, src: Any, add: bool | str) -> Any:
     if not x.ndim or index.ndim != x.ndim or not _fixed(x, index) or index.dtype is not torch.int64:
         return NotImplemented
     dim = wrap(dim, x.ndim)
@@ -90,6 +94,58 @@ def scatter_value(g: GraphLowering, self: TensorValue, dim: int, index: TensorVa
 @register_lowering(aten.scatter_add.default)
 def scatter_add(g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, src: TensorValue) -> Any:
     return _scatter(g, self, dim, index, src, True)
+
+
+_REDUCTIONS = {
+    "sum": "add", "add": "add", "mean": "add", "prod": "mul", "multiply": "mul", "amax": "maximum", "amin": "minimum",
+}
+
+
+@register_lowering(aten.scatter_reduce.two)
+def scatter_reduce(
+    g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, src: TensorValue, reduce: str,
+    include_self: bool = True,
+) -> Any:
+    """What is not to be included is overwritten first, by what changes nothing."""
+    if not self.dtype.is_floating_point and (reduce == "mean" or self.dtype is torch.bool):
+        return NotImplemented
+    before = self
+    if not include_self:
+        before = _scatter(g, self, dim, index, _unit(reduce, self.dtype), False)
+    if before is NotImplemented:
+        return before
+    result = _scatter(g, before, dim, index, src, _REDUCTIONS[reduce])
+    if result is NotImplemented or reduce != "mean":
+        return result
+    start = filled(g, self.shape, 1 if include_self else 0, self.dtype)
+    counts = _scatter(g, start, dim, index, 1, True)
+    one = g.ops.const(1, self.dtype)
+    count = counts.node if include_self else g.ops.op("where", g.ops.op("eq", counts.node, g.ops.const(0, self.dtype)),
+                                                      one, counts.node)
+    return TensorValue(self.shape, self.dtype, g.ops.op("div", result.node, count), device=self.device)
+
+
+def _unit(reduce: str, dtype: torch.dtype) -> Number:
+    """What a reduction begins with."""
+    if reduce in ("amax", "amin"):
+        if dtype.is_floating_point:
+            return -math.inf if reduce == "amax" else math.inf
+        return torch.iinfo(dtype).min if reduce == "amax" else torch.iinfo(dtype).max
+    return 1 if reduce == "prod" else 0
+
+
+@register_lowering(aten.scatter.reduce)
+def scatter_reduced(
+    g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, src: TensorValue, reduce: str
+) -> Any:
+    return scatter_reduce(g, self, dim, index, src, reduce)
+
+
+@register_lowering(aten.scatter.value_reduce)
+def scatter_value_reduced(
+    g: GraphLowering, self: TensorValue, dim: int, index: TensorValue, value: Number, reduce: str
+) -> Any:
+    return _scatter(g, self, dim, index, value, _REDUCTIONS[reduce])
 
 
 def _by_slices(

@@ -200,3 +200,31 @@ def test_training_with_an_embedding():
         f(leaf, i).backward()
         results.append(leaf.grad)
     assert torch.equal(*results)
+
+
+@pytest.mark.filterwarnings("ignore:The reduce argument")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8])
+@pytest.mark.parametrize("included", [True, False])
+def test_scatter_reduce(check_many, dtype, included):
+    cases = []
+    for shape, index in (((9,), (30,)), ((7, 5), (40, 5)), ((2, 33), (2, 90)), ((3, 4, 5), (2, 4, 60))):
+        for d in range(len(shape)):
+            size = tuple(n if k == d else min(n, shape[k]) for k, n in enumerate(index))
+            x, i, src = numbers(*shape, dtype=dtype), places(shape[d], *size), numbers(*size, dtype=dtype)
+            for how in ("sum", "prod", "amax", "amin", "mean"):
+                if how != "mean" or dtype.is_floating_point:
+                    cases.append((f"{how} {shape} {d}", lambda x, i, s, d=d, how=how: (x * 2).scatter_reduce(
+                        d, i, s, how, include_self=included) + 1, [x, i, src]))
+            cases += [(f"{how} {shape} {d}", lambda x, i, s, d=d, how=how: x.scatter(d, i, s, reduce=how), [x, i, src])
+                      for how in ("add", "multiply")]
+            cases.append((f"values {shape} {d}", lambda x, i, d=d: x.scatter(d, i, 3, reduce="multiply"), [x, i]))
+    check_many(cases, interpreted=dtype in (torch.float32, torch.int64))
+
+
+def test_scatter_reduce_of_special_values(check_many):
+    x = torch.tensor([0.0, torch.nan, 1, -torch.inf, torch.inf, -0.0])
+    src = torch.tensor([torch.nan, 1, 2, torch.inf, -torch.inf, 0.0, 3, torch.nan, 0.5])
+    i = torch.tensor([2, 1, 0, 3, 4, 5, 2, 3, 2])
+    check_many([(f"{how} {included}", lambda x, i, s, how=how, included=included: x.scatter_reduce(
+        0, i, s, how, include_self=included), [x, i, src])
+        for how in ("sum", "prod", "amax", "amin", "mean") for included in (True, False)], interpreted=True)

@@ -221,18 +221,18 @@ class Body:
             self.line(f"store_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(s.index)});")
 
     def _update(self, buffer: str, n: Node) -> None:
-        """Writes, or adds to, what is at a place that may come from memory."""
+        """Writes what is at a place that may come from memory, or joins a value with it."""
         p, (index, mode), v = self._pointer(buffer), n.attr, self._v
-        add = mode == "add"
+        joins = mode != "set"
         value = self._as(n.args[0], v is not None)
         if v is None:
             place = f"{p} + {self._scalar_index(index)}"
-            self.line(f"store1({place}, {self._sum(n, f'load1({place})', value) if add else value});")
+            self.line(f"store1({place}, {self._sum(n, f'load1({place})', value) if joins else value});")
         elif self._plain(index, v):
             place, m = f"{p} + {self._scalar_index(index)}", f"m{self._twin}"
-            value = self._sum(n, f"load<L>({place}, {m})", value) if add else value
+            value = self._sum(n, f"load<L>({place}, {m})", value) if joins else value
             self.line(f"store<L>({place}, {value}, {m});")
-        elif add:
+        elif joins:
             total = f"[](auto a, auto b) {{ return {self._sum(n, 'a', 'b')}; }}"
             self.line(f"update_lanes<L>({p}, {value}, m{self._twin}, {self._lane_index(index)}, {total});")
         else:
@@ -240,7 +240,9 @@ class Body:
 
     @staticmethod
     def _sum(n: Node, a: str, b: str) -> str:
-        """Rounded to what the buffer's type can hold."""
-        if n.dtype in ROUND:
-            return f"{ROUND[n.dtype]}({a} + {b})"
-        return f"decltype({a})({a} + {b})"
+        """The two joined, rounded to what the buffer's type can hold."""
+        mode = n.attr[1]
+        if mode in ("maximum", "minimum"):
+            return f"decltype({a})({mode[:3]}_({a}, {b}))"
+        joined = f"({a} {'+' if mode == 'add' else '*'} {b})"
+        return f"{ROUND[n.dtype]}{joined}" if n.dtype in ROUND else f"decltype({a}){joined}"
