@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import abc
 import functools
-import inspect
 import operator
 import re
 import types
@@ -208,7 +207,7 @@ class Protocols(Wrapping, Errors, Construction):
 
     def class_getattr(self, owner: VariableTracker, cls: type, name: str) -> VariableTracker:
         """An attribute that a builtin object has from its class."""
-        attribute = inspect.getattr_static(cls, name, MISSING)
+        attribute = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
         if cls.__flags__ & (1 << 9):
             self.class_lookup(cls, name)
         if attribute is MISSING:

@@ -12,8 +12,11 @@ import inspect
 import itertools
 import math
 import operator
+import random
 import sys
+import time
 import types
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +64,9 @@ _PURE = {
 _BREAKS = {
     print: "print_or_log", input: "input_output", open: "input_output", exec: "dynamic_code", eval: "dynamic_code",
     compile: "dynamic_code", globals: "dynamic_code", locals: "dynamic_code", vars: "dynamic_code",
-    breakpoint: "process_control", __import__: "import_statement",
+    breakpoint: "process_control", __import__: "import_statement", warnings.warn: "print_or_log",
+    warnings.warn_explicit: "print_or_log",
+    **{clock: "input_output" for name, clock in vars(time).items() if isinstance(clock, types.BuiltinFunctionType)},
 }
 
 
@@ -131,6 +136,8 @@ class BuiltinVariable(VariableTracker):
         bound = getattr(self.value, "__self__", None)
         if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
             return tx.new_object(args[0], args[1:], kwargs)
+        if isinstance(bound, random.Random):
+            unsupported("rng_state", f"random.{self.value.__name__}(), Python's random numbers")
         if bound is not None and not isinstance(bound, (types.ModuleType, type)):
             return tx.call_method_of_value(bound, self.value, args, kwargs)
         kind = _BREAKS.get(self.value)

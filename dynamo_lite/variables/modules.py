@@ -308,7 +308,11 @@ class OpaqueVariable(VariableTracker):
         return type(self.value)
 
     def describe(self) -> str:
-        return f"{type(self.value).__name__} {self.value!r}"[:80]
+        try:
+            text = repr(self.value)
+        except AttributeError:  # its __init__ has not come to what its repr() shows
+            text = "in the making"
+        return f"{type(self.value).__name__} {text}"[:80]
 
     def is_constant(self) -> bool:
         return True

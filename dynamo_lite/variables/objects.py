@@ -563,9 +563,9 @@ class InstanceDictVariable(VariableTracker):
 
     has_identity = True
 
-    def __init__(self, owner: ObjectVariable) -> None:
+    def __init__(self, owner: Any) -> None:
         super().__init__()
-        self.owner = owner
+        self.owner = owner  # of a user's class, or a partial
 
     def python_type(self) -> type:
         return dict

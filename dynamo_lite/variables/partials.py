@@ -9,10 +9,11 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ..exc import Unsupported
-from ..source import Source
-from .base import VariableTracker, realized, wraps_type
+from ..source import DictItemSource, InstanceDictSource, Source
+from .base import MISSING, VariableTracker, realized, wraps_type
 from .constant import ConstantVariable
 from .mappings import DictVariable
+from .objects import InstanceDictVariable
 from .sequences import SequenceVariable, TupleVariable
 
 if TYPE_CHECKING:
@@ -27,13 +28,19 @@ def _wrap_partial(tx: Any, value: functools.partial[Any], source: Source) -> Var
     )
     if not isinstance(args, SequenceVariable) or not isinstance(keywords, DictVariable):
         raise Unsupported("unsupported_value", "a functools.partial with unusual parts")
-    return PartialVariable(function, list(args.iterate(tx)), dict(zip(keywords.items, keywords.values(tx))), source)
+    named = dict(zip(keywords.items, keywords.values(tx)))
+    return PartialVariable(function, list(args.iterate(tx)), named, source, value)
 
 
 class PartialVariable(VariableTracker):
-    """``functools.partial(function, *args, **keywords)``."""
+    """``functools.partial(function, *args, **keywords)``.
+
+    Args:
+        value: the real object, if it came in from outside.
+    """
 
     has_identity = True
+    cls = functools.partial
 
     def __init__(
         self,
@@ -41,8 +48,10 @@ class PartialVariable(VariableTracker):
         args: list[VariableTracker],
         keywords: dict[str, VariableTracker],
         source: Source | None = None,
+        value: functools.partial[Any] | None = None,
     ) -> None:
         super().__init__(source)
+        self.value = value
         self.function = function
         self.args = args
         self.keywords = keywords
@@ -67,7 +76,39 @@ class PartialVariable(VariableTracker):
         }
         if name in parts:
             return parts[name]
-        tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+        if name == "__class__":
+            return tx.from_result(functools.partial, "class")
+        if name == "__dict__":
+            return InstanceDictVariable(self)
+        if name == "__call__":
+            return self
+        own = self.own_attribute(tx, name)
+        return own if own is not None else tx.class_getattr(self, functools.partial, name)
+
+    def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+        """The value in the object's own dict, None if there is none."""
+        written = tx.output.effects.attributes_of(self)
+        if name in written:
+            return tx.output.effects.load_attr(self, name)
+        if self.value is None or self.source is None:
+            return None
+        own = InstanceDictSource(self.source)
+        if name in self.value.__dict__:
+            return realized(tx, tx.wrap_at(self.value.__dict__[name], DictItemSource(own, name)))
+        tx.guard(own, "dict_lacks", name)
+        return None
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name in _OF_THE_CLASS:
+            super().setattr(tx, name, value)
+        tx.output.effects.store_attr(self, name, value)
+
+    def delattr(self, tx: Any, name: str) -> None:
+        if name in _OF_THE_CLASS:
+            super().delattr(tx, name)
+        if self.own_attribute(tx, name) is None:
+            tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+        tx.output.effects.store_attr(self, name, MISSING)
 
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:
@@ -75,4 +116,8 @@ class PartialVariable(VariableTracker):
                 functools.partial, [self.function, *self.args], self.keywords
             )
 
-        cg.build_new(self, make, lambda: None)
+        cg.build_new(self, make, lambda: cg.store_attributes(self))
+
+
+# What setting does not put into the object's own dict.
+_OF_THE_CLASS = ("func", "args", "keywords", "__dict__", "__class__")

@@ -5,7 +5,11 @@ PYTEST_DONT_REWRITE: asserts are programs here.
 
 from __future__ import annotations
 
+import enum
+import random
+import time
 import types
+import typing
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from typing import (
     NamedTuple,
@@ -302,6 +306,83 @@ def slices(x):
         s == slice(1, None, 2),
         repr(s),
     )
+
+
+@program.breaks("input_output")
+def clocks(x):
+    began = time.perf_counter()
+    y = x + 1
+    return y, time.perf_counter() >= began, time.time() > 0
+
+
+@program.breaks("rng_state")
+def pythons_random_numbers(x):
+    random.seed(3)
+    return x + random.random() * random.randint(1, 5), random.choice([1, 2, 3])
+
+
+@program.breaks("class_definition")
+def classes_that_are_made_by_more_than_type(x):
+    class Slots:
+        __slots__ = ("a", "b")
+
+    class Colour(enum.Enum):
+        RED = 1
+
+    class Pair(typing.NamedTuple):
+        a: int
+        b: int = 2
+
+    class Record:
+        made: typing.ClassVar[int] = 0
+
+        def __init_subclass__(cls, **kwargs):
+            Record.made = len(kwargs)
+
+    class Special(Record, kind="s"):
+        pass
+
+    s = Slots()
+    s.a = x
+    try:
+        s.c = 1
+    except AttributeError as error:
+        said = str(error)
+    return s.a + Colour.RED.value + Pair(1).b + Record.made, said, Special.__name__, Colour(1).name
+
+
+@program.breaks("exception_handling")
+def groups_of_exceptions(x):
+    found = []
+    try:
+        raise ExceptionGroup("all", [ValueError(1), TypeError("t")])
+    except* ValueError as error:
+        found.append(len(error.exceptions))
+    except* TypeError as error:
+        found.append(error.exceptions[0].args)
+    return x + len(found), found
+
+
+@program.breaks("side_effect_unsupported")
+def attributes_of_an_existing_class(x):
+    Counted.count = 1
+    Counted.later = lambda self: 5
+    r = Counted().later() + Counted.count
+    del Counted.later
+    return x + r, hasattr(Counted, "later"), Counted().count
+
+
+class Counted:
+    count = 0
+
+
+@program.breaks("unsupported_builtin")
+def bytes_that_change(x):
+    b = bytearray(b"abc")
+    b[0] = 120
+    b += b"zz"
+    m = memoryview(b)
+    return x + len(b), bytes(b), m[1], bytes(m[2:]), m.tolist()
 
 
 @pytest.mark.parametrize("name", program.names())

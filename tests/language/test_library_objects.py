@@ -269,7 +269,7 @@ class PM:
     twice = functools.partialmethod(base, k=2)
 
 
-@program.breaks("side_effect_unsupported")
+@program
 def partialmeth(x):
     return PM().twice(x)
 
@@ -555,7 +555,7 @@ def sigbind(x):
     return x + 1, ba.arguments["b"]
 
 
-@program.breaks("call_skipped")
+@program.breaks("print_or_log")
 def warns(x):
     warnings.warn("careful")
     return x + 1
