@@ -21,7 +21,7 @@ from dynamo_lite.backends.aot.twice import SecondRun
 
 Call = Callable[..., tuple[Any, ...]]
 TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward) if "
-         "the graph draws random numbers, writes to an input or returns a view alone; run the function uncompiled")
+         "the graph writes to an input or returns a view alone; run the function uncompiled")
 
 
 def training_function(
@@ -133,10 +133,10 @@ def _autograd_function(
 
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
-            computed = forward(*inputs)
-            values = computed[:count]
             if again is not None:
                 ctx.noted = again.note(inputs)
+            computed = forward(*inputs)
+            values = computed[:count]
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(*[inputs[i] if i is not None else computed[v] for i, v in sources])
             if fixed:

@@ -4,8 +4,8 @@ The compiled backward pass knows no gradients of its own. Where autograd asks fo
 once more on its inputs, under autograd, and its gradients are autograd's, of any order.
 
 Invariant: the second run sees what the first has seen. Inputs that the backward pass does not need anyway are held
-weakly, and only used if they live and nobody has written to them; a graph that draws random numbers or writes to its
-inputs is not run again.
+weakly, and only used if they live and nobody has written to them; random numbers are drawn from the generator as it
+was; a graph that writes to its inputs is not run again.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.aot.graph import ValueOutput
 from dynamo_lite.backends.aot.joint import JointGraph
 from dynamo_lite.backends.aot.partition import Saved
@@ -29,8 +30,9 @@ class SecondRun:
     It is made with grad mode and autocast as they are when the graph is entered.
     """
 
-    def __init__(self, run: Callable[..., Any], joint: JointGraph, saved: Saved) -> None:
+    def __init__(self, run: Callable[..., Any], joint: JointGraph, saved: Saved, random: bool) -> None:
         self._run = run
+        self._random = random
         self._count = len(joint.inputs)
         saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
         self._saved = tuple(saved_inputs.items())
@@ -41,13 +43,15 @@ class SecondRun:
         self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
     def note(self, inputs: tuple[Any, ...]) -> Noted:
-        """What has to be known of the inputs that are not saved."""
-        found = []
+        """What has to be known of the inputs that are not saved, before the first run."""
+        found: Noted = []
         for i in self._others:
             value = inputs[i]
             # Of a tensor made in inference mode torch does not say whether it was written.
             plain = isinstance(value, torch.Tensor) and not value.is_inference()
             found.append((weakref.ref(value), value._version) if plain else value)
+        if self._random:
+            found.append(torch.get_rng_state())
         return found
 
     def gradients(
@@ -63,11 +67,15 @@ class SecondRun:
         # Aliases, since one input may have been computed of another: the gradients are partial ones.
         own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
         before = torch.get_rng_state()
+        if self._random:
+            torch.set_rng_state(noted[-1])
         enabled, dtype = self._autocast
         with torch.autocast("cpu", dtype, enabled=enabled), torch.set_grad_enabled(self._grad):
             results = self._run(*own)
-        if not torch.equal(torch.get_rng_state(), before):
+        drawn = not torch.equal(torch.get_rng_state(), before)
+        if drawn:
             torch.set_rng_state(before)
+        if drawn and not self._random:
             return None
         heads = [results[self._result_of[i]] for i in given]
         wanted = [i for i, v in enumerate(own) if isinstance(v, torch.Tensor) and v.requires_grad]
@@ -97,5 +105,5 @@ class SecondRun:
 
 def second_run(gm: GraphModule, joint: JointGraph, saved: Saved) -> SecondRun | None:
     """How a captured graph is run again; None where that would do something else."""
-    random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in joint.forward)
-    return None if joint.mutated or random else SecondRun(gm.forward, joint, saved)
+    random = any(map(passes.is_random, joint.forward))
+    return None if joint.mutated else SecondRun(gm.forward, joint, saved, random)

@@ -136,7 +136,7 @@ def test_backward_twice():
 
 def test_double_backward_is_refused_in_words():
     x = torch.randn(3, requires_grad=True)
-    y = dynamo_lite.compile(lambda x: F.dropout(x ** 3, 0.1).sum())(x)
+    y = dynamo_lite.compile(lambda x: (x ** 3)[0])(x)
     grad, = torch.autograd.grad(y, x, create_graph=True)
     with pytest.raises(RuntimeError, match="compiled"):
         grad.sum().backward()
