@@ -287,26 +287,26 @@ def slot_filled() -> Case:
     return lambda x: x * getattr(obj, "k", 8), (X,), lambda: setattr(obj, "k", 3)
 
 
-@case
-def metaclass_attribute() -> Case:
+def of_a_metaclass() -> tuple[type, Any]:
     class Meta(type):
         k = 2
 
     class A(metaclass=Meta):
         pass
 
-    return lambda x: x * A.k, (X,), lambda: setattr(Meta, "k", 5)
+    return Meta, A
+
+
+@case
+def metaclass_attribute() -> Case:
+    meta, cls = of_a_metaclass()
+    return lambda x: x * cls.k, (X,), lambda: setattr(meta, "k", 5)
 
 
 @case
 def metaclass_shadowed() -> Case:
-    class Meta(type):
-        k = 2
-
-    class A(metaclass=Meta):
-        pass
-
-    return lambda x: x * A.k, (X,), lambda: setattr(A, "k", 5)
+    _, cls = of_a_metaclass()
+    return lambda x: x * cls.k, (X,), lambda: setattr(cls, "k", 5)
 
 
 @case

@@ -5,6 +5,17 @@ import dynamo_lite
 from dynamo_lite import config
 
 
+def counting():
+    """The list of a backend's graphs, and the backend."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    return graphs, backend
+
+
 def repeated(n):
     total = 0
     for i in range(n):
@@ -29,11 +40,7 @@ def test_a_long_loop_of_a_callee_breaks_at_its_call():
 
 
 def test_a_long_loop_of_the_frame_itself_leaves_the_frame_to_python(caplog):
-    calls = []
-
-    def backend(graph, inputs):
-        calls.append(graph)
-        return graph.forward
+    calls, backend = counting()
 
     def program(x, n):
         for i in range(n):
@@ -54,12 +61,7 @@ def test_a_loop_of_many_calls_is_not_captured_piece_by_piece():
             total += repeated(3)
         return x * total
 
-    calls = []
-
-    def backend(graph, inputs):
-        calls.append(graph)
-        return graph.forward
-
+    calls, backend = counting()
     with config.patch(max_trace_instructions=300):
         compiled = dynamo_lite.compile(program, backend=backend)
         for _ in range(2):
@@ -75,11 +77,7 @@ def test_plain_python_that_goes_round_is_given_up_sooner_than_tensor_operations(
             table[i] = i * i
         return y * table[n - 1]
 
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
+    graphs, backend = counting()
 
     with config.patch(max_plain_instructions=300):
         compiled = dynamo_lite.compile(program, backend=backend)

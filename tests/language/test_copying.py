@@ -9,10 +9,8 @@ import collections
 import copy
 import dataclasses
 import enum
-import functools
 
 import pytest
-import torch
 from language_support import Programs
 
 program = Programs()
@@ -142,26 +140,6 @@ class E(enum.Enum):
 @program
 def deepcopy_enum(x):
     return x, copy.deepcopy(E.A) is E.A, copy.copy([E.B])
-
-
-@functools.singledispatch
-def sd(a):
-    return "o"
-
-
-@sd.register
-def _(a: int):
-    return "i"
-
-
-@sd.register(list)
-def _(a):
-    return "l"
-
-
-@sd.register(torch.Tensor)
-def _(a):
-    return "t"
 
 
 DQ = collections.deque([1.0, 2.0], maxlen=3)

@@ -102,26 +102,6 @@ def type3(x):
     return A().f(x)
 
 
-@functools.singledispatch
-def sd(a):
-    return "o"
-
-
-@sd.register
-def _(a: int):
-    return "i"
-
-
-@sd.register(list)
-def _(a):
-    return "l"
-
-
-@sd.register(torch.Tensor)
-def _(a):
-    return "t"
-
-
 @program
 def cls_prop(x):
     class A:

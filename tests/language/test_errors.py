@@ -32,33 +32,6 @@ class CE(Exception):
 
 
 @program
-def exc_chain(x):
-    out = []
-    try:
-        try:
-            raise KeyError("a")
-        except KeyError as k:
-            raise ValueError("b") from k
-    except ValueError as v:
-        out.append((type(v.__cause__).__name__, v.__suppress_context__, v.__context__ is v.__cause__))
-    try:
-        try:
-            raise KeyError("a")
-        except KeyError:
-            raise ValueError("b")
-    except ValueError as v:
-        out.append((v.__cause__, type(v.__context__).__name__, v.__suppress_context__))
-    try:
-        try:
-            1 / 0
-        except ZeroDivisionError:
-            raise CE(5) from None
-    except CE as e:
-        out.append((e.code, str(e), e.args, e.__cause__, e.__suppress_context__, repr(e)))
-    return x + 1, out
-
-
-@program
 def exc_notes(x):
     try:
         e = ValueError("v")
@@ -79,47 +52,6 @@ def exc_group(x):
     except* KeyError as eg:
         out.append("key")
     return x + 1, out
-
-
-@program
-def exc_finally(x):
-    def f():
-        for i in range(3):
-            try:
-                if i == 1:
-                    continue
-                if i == 2:
-                    break
-            finally:
-                log.append(i)
-        try:
-            return "r"
-        finally:
-            log.append("f")
-
-    def g():
-        try:
-            raise ValueError
-        finally:
-            return 7
-
-    log = []
-    return x + 1, f(), g(), log
-
-
-@program
-def exc_else(x):
-    l = []
-    for v in (0, 1):
-        try:
-            1 / v
-        except ZeroDivisionError:
-            l.append("z")
-        else:
-            l.append("e")
-        finally:
-            l.append("f")
-    return x + 1, l
 
 
 @program

@@ -64,7 +64,7 @@ def reraise_and_chain(x):
         except KeyError as e:
             raise ValueError("b") from e
     except ValueError as e:
-        out += [repr(e.__cause__), e.__suppress_context__]
+        out += [repr(e.__cause__), e.__suppress_context__, e.__context__ is e.__cause__]
     try:
         try:
             raise KeyError("a")
@@ -80,9 +80,12 @@ def reraise_and_chain(x):
     except KeyError as e:
         out.append(e.args)
     try:
-        raise ValueError("n") from None
+        try:
+            1 / 0
+        except ZeroDivisionError:
+            raise ValueError("n") from None
     except ValueError as e:
-        out.append(e.__suppress_context__)
+        out += [e.__cause__, e.__suppress_context__, repr(e.__context__)]
     return x + 1, out
 
 
@@ -108,6 +111,12 @@ def finally_order(x):
         finally:
             return 2
 
+    def swallow():
+        try:
+            raise ValueError
+        finally:
+            return 7
+
     def loop():
         for i in range(3):
             try:
@@ -119,7 +128,7 @@ def finally_order(x):
                 out.append(("l", i))
 
     loop()
-    return x + 1, f(0), f(1), f(2), override(), out
+    return x + 1, f(0), f(1), f(2), override(), swallow(), out
 
 
 @program

@@ -351,18 +351,6 @@ def classes_that_are_made_by_more_than_type(x):
     return s.a + Colour.RED.value + Pair(1).b + Record.made, said, Special.__name__, Colour(1).name
 
 
-@program.breaks("exception_handling")
-def groups_of_exceptions(x):
-    found = []
-    try:
-        raise ExceptionGroup("all", [ValueError(1), TypeError("t")])
-    except* ValueError as error:
-        found.append(len(error.exceptions))
-    except* TypeError as error:
-        found.append(error.exceptions[0].args)
-    return x + len(found), found
-
-
 @program.breaks("side_effect_unsupported")
 def attributes_of_an_existing_class(x):
     Counted.count = 1
