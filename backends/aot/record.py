@@ -58,6 +58,9 @@ def _linear_result(
     return aten.empty.memory_format([*x.shape[:-1], weight.shape[0]], dtype=x.dtype, device=x.device)
 
 
+_WITHOUT_GRADIENT = frozenset({torch.nn.functional.one_hot})
+"""Composites whose decomposition is ours also where autograd records: it would take them apart before we see them."""
+
 KEPT_COMPOSITES: dict[Any, Callable[..., torch.Tensor | None] | None] = {
     aten.linear.default: _linear_result,
     # On fake tensors these would choose another algorithm.
@@ -181,7 +184,10 @@ class Recorder(TorchDispatchMode):
                 env[node] = next(feed)
                 continue
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
-            if node.op == "call_function":
+            if node.op == "call_function" and node.target in _WITHOUT_GRADIENT:
+                with torch._C._AutoDispatchBelowAutograd():
+                    env[node] = node.target(*args, **kwargs)
+            elif node.op == "call_function":
                 env[node] = node.target(*args, **kwargs)
             elif node.op == "call_method":
                 env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
@@ -314,6 +320,8 @@ class Recorder(TorchDispatchMode):
         return tuple(returned) if returned else None
 
     def _write(self, target: torch.Tensor, value: torch.Tensor, func: Any, args: Any, kwargs: Any) -> None:
+        if not torch.can_cast(value.dtype, target.dtype):
+            raise CannotFunctionalize(f"{func} can't store {value.dtype} as {target.dtype}")  # eager raises
         if target.shape != value.shape and any(a.is_out for a in func._schema.arguments):
             # An `out` tensor is resized to fit. Its memory is then its own.
             if self._is_input(target):

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot.decompositions import convolution, foreach, losses, masks, normalization
+from dynamo_lite.backends.aot.decompositions import classes, convolution, foreach, losses, masks, normalization
 
-REQUIRED: dict[Any, Callable[..., Any]] = {**foreach.table(), **normalization.REQUIRED}
+REQUIRED: dict[Any, Callable[..., Any]] = {**foreach.table(), **normalization.REQUIRED, **classes.REQUIRED}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
     **REQUIRED, **normalization.FOR_KERNELS, **convolution.FOR_KERNELS, **masks.FOR_KERNELS,
     **losses.FOR_KERNELS}

@@ -29,6 +29,21 @@ _CONVERTED = frozenset({
 """Operators whose numbers become numbers of the result's dtype before anything is computed."""
 
 
+_OF_REAL_NUMBERS = frozenset({aten._softmax.default, aten._log_softmax.default})
+_OF_NUMBERS = frozenset({aten.abs.default})
+"""Operators that are not for bools."""
+_BITWISE = frozenset(
+    getattr(packet, overload)
+    for packet in (aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor, aten.bitwise_left_shift,
+                   aten.bitwise_right_shift)
+    for overload in packet.overloads())  # fmt: skip
+_EXTREMES = frozenset({
+    aten.max.default, aten.min.default, aten.max.dim, aten.min.dim, aten.amax.default, aten.amin.default,
+    aten.aminmax.default, aten.argmax.default, aten.argmin.default,
+})  # fmt: skip
+"""Reductions that have no answer for no elements."""
+
+
 def is_refused(node: torch.fx.Node) -> bool:
     """Whether eager would raise: asked of nodes that have a lowering."""
     target: Any = node.target
@@ -43,7 +58,13 @@ def is_refused(node: torch.fx.Node) -> bool:
         dtype = node.meta["val"].dtype
         whole = not dtype.is_floating_point and isinstance(alpha, float)
         return whole or (isinstance(alpha, (int, float)) and not fits(alpha, dtype))
-    return False
+    if target in _OF_REAL_NUMBERS:
+        return not _first(node).dtype.is_floating_point
+    if target in _OF_NUMBERS:
+        return _first(node).dtype is torch.bool
+    if target in _BITWISE:
+        return node.meta["val"].dtype.is_floating_point
+    return target in _EXTREMES and _is_empty(_first(node)) and not _is_empty(node.meta["val"])
 
 
 def fits(number: int | float, dtype: torch.dtype) -> bool:
@@ -65,6 +86,18 @@ def _numbers(node: torch.fx.Node) -> list[int | float]:
                or (isinstance(a.real_type, torch.OptionalType)
                    and isinstance(a.real_type.getElementType(), torch.NumberType))}
     return [x for name, x in given.items() if name in scalars and type(x) in (int, float)]  # type: ignore[misc]
+
+
+def _first(node: torch.fx.Node) -> torch.Tensor:
+    argument = node.args[0]
+    assert isinstance(argument, torch.fx.Node)
+    value: torch.Tensor = argument.meta["val"]
+    return value
+
+
+def _is_empty(value: Any) -> bool:
+    tensor = value if isinstance(value, torch.Tensor) else value[0]
+    return any(type(n) is int and n == 0 for n in tensor.shape)
 
 
 def _dtype(node: torch.fx.Node) -> torch.dtype | None:

@@ -89,3 +89,35 @@ def test_negative_number_to_the_power_of_a_tensor(backend):
     x, n = torch.tensor([0.0, 1.0, 2.0, 0.5]), torch.tensor([0, 1, 2, 3])
     for want, got in zip(f(x, n.double()), dynamo_lite.compile(f, backend=backend)(x, n.double())):
         torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("f, x", [
+    (lambda x: x.abs(), torch.tensor([True])), (lambda x: x.softmax(0), torch.tensor([1, 2])),
+    (lambda x: x.log_softmax(0), torch.tensor([1, 2])), (lambda x: x & x, torch.ones(2)),
+    (lambda x: x.max(), torch.ones(0)), (lambda x: x.min(1), torch.ones(2, 0)), (lambda x: x.argmax(), torch.ones(0)),
+    (lambda x: x.amax(1), torch.ones(2, 0)), (lambda x: x.aminmax(), torch.ones(0, 3)),
+    (lambda x: x.clone().mul_(3), torch.tensor([True])), (lambda x: x.clone().mul_(1j), torch.ones(2)),
+    (lambda x: x.clone().mul_(torch.tensor([0.5, 2])), torch.tensor([1, 2])),
+    (lambda x: F.one_hot(x, 3), torch.tensor([0, 3])), (lambda x: F.one_hot(x, 3), torch.tensor([-1])),
+])
+def test_operands_that_eager_refuses(f, x):
+    want, got = (outcome(g, x) for g in (f, dynamo_lite.compile(f)))
+    assert isinstance(want, tuple) and got == want
+
+
+def test_one_hot_with_gradients():
+    def f(w, x):
+        return (w * F.one_hot(x, 3).float()).sum()
+
+    compiled = dynamo_lite.compile(f)
+    for x in (torch.tensor([[0, 2], [1, 1]]), torch.tensor([0, 3])):
+        w = torch.randn(3, requires_grad=True)
+        want, got = outcome(f, w, x), outcome(compiled, w, x)
+        assert got == want if isinstance(want, tuple) else torch.allclose(got, want)
+
+
+@pytest.mark.parametrize("f", [lambda x: x.max(1), lambda x: x.amax(1), lambda x: x.argmin(1), lambda x: x.min(0)])
+def test_extremes_of_which_there_are_none(f):
+    x = torch.ones(0, 3)
+    want, got = outcome(f, x), outcome(dynamo_lite.compile(f), x)
+    assert str(got) == str(want)
