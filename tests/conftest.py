@@ -11,6 +11,8 @@ if "DYNAMO_LITE_TEST_CACHE" not in os.environ:
 os.environ["DYNAMO_LITE_CACHE_DIR"] = os.environ["DYNAMO_LITE_TEST_CACHE"]
 # A fault of ours is to fail a test, not to break a graph.
 os.environ["DYNAMO_LITE_RAISE_INTERNAL_ERRORS"] = "1"
+# What one test has compiled is not to spare another the compile that it is about.
+os.environ.setdefault("DYNAMO_LITE_CACHE_GRAPHS", "0")
 for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):
     os.environ.pop(_name, None)
 

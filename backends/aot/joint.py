@@ -10,6 +10,7 @@ ones those of its backward pass. What a later node reads of the earlier ones is 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx import Graph, GraphModule, Node
 
-from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.finish import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
@@ -43,6 +44,25 @@ class Result:
 
     recipe: OutputRecipe
     detached: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interface:
+    """What it takes to run the forward and the backward graph of a captured graph, beside what they are compiled to.
+
+    Attributes:
+        inputs: how many inputs the captured graph has.
+        layouts: strides and dtype of each value of the forward graph.
+        differentiable, results, mutated: as in ``JointGraph``.
+        random: whether the forward pass draws random numbers.
+    """
+
+    inputs: int
+    layouts: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    differentiable: tuple[bool, ...]
+    results: tuple[Result, ...]
+    mutated: tuple[int, ...]
+    random: bool
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,6 +95,19 @@ class JointGraph:
     tangents: list[Node | None] = dataclasses.field(default_factory=list)
     gradients: list[Node] = dataclasses.field(default_factory=list)
     gradient_recipes: list[OutputRecipe] = dataclasses.field(default_factory=list)
+
+    def forward_names(self) -> str:
+        """A digest of the forward pass's nodes, their names and what they read."""
+        nodes = (f"{node.name}({', '.join(n.name for n in node.all_input_nodes)})" for node in self.graph.nodes
+                 if node in self.forward)
+        return hashlib.sha256("\n".join(nodes).encode()).hexdigest()
+
+    def interface(self) -> Interface:
+        """What of this is needed to run it."""
+        values = [node.meta["val"] for node in self.values]
+        random = any(map(passes.is_random, self.forward))
+        return Interface(len(self.inputs), tuple((tuple(v.stride()), v.dtype) for v in values),
+                         tuple(self.differentiable), tuple(self.results), self.mutated, random)
 
 
 def record_joint(

@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
-from dynamo_lite.backends.aot.joint import JointGraph, Result
+from dynamo_lite.backends.aot.joint import Interface, Result
 from dynamo_lite.backends.aot.partition import Saved
 from dynamo_lite.backends.aot.twice import SecondRun
 
@@ -25,13 +25,13 @@ TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (c
 
 
 def training_function(
-    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    face: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
     checks: Sequence[Callable[[], None]] = (), again: SecondRun | None = None,
 ) -> Call:
     """The function of the captured graph's inputs that takes part in autograd.
 
     Args:
-        joint: what was traced.
+        face: of what was traced.
         forward: computes the joint graph's values, then the saved ones.
         saved: what goes to the backward pass.
         backward_for: the compiled backward pass for the values to which gradients come in; called once for each
@@ -41,21 +41,21 @@ def training_function(
 
     It is called with the grad mode that the function itself will be called with.
     """
-    if not any(joint.differentiable):
-        return _Results(joint.results, _without_autograd(forward))
-    apply = _autograd_function(joint, forward, saved, backward_for, checks, again).apply
+    if not any(face.differentiable):
+        return _Results(face.results, _without_autograd(forward))
+    apply = _autograd_function(face, forward, saved, backward_for, checks, again).apply
     if not torch.is_grad_enabled():
         apply = _with_grad_mode(apply)
-    plain = [result.recipe for result in joint.results]
-    if plain == [ValueOutput(i) for i in range(len(joint.values))]:
+    plain = [result.recipe for result in face.results]
+    if plain == [ValueOutput(i) for i in range(len(face.layouts))]:
         return apply  # type: ignore[no-any-return]
-    return _Results(joint.results, apply)
+    return _Results(face.results, apply)
 
 
 class _Results:
     """Makes the captured graph's results of the forward pass's values, under autograd."""
 
-    def __init__(self, results: list[Result], values: Call) -> None:
+    def __init__(self, results: tuple[Result, ...], values: Call) -> None:
         self._results = results
         self._values = values
 
@@ -111,13 +111,12 @@ def _with_grad_mode(apply: Call) -> Call:
 
 
 def _autograd_function(
-    joint: JointGraph, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    face: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
     checks: Sequence[Callable[[], None]], again: SecondRun | None,
 ) -> type[torch.autograd.Function]:
-    count = len(joint.values)
-    fixed = [i for i, differentiable in enumerate(joint.differentiable) if not differentiable]
+    count = len(face.layouts)
+    fixed = [i for i, differentiable in enumerate(face.differentiable) if not differentiable]
     sources = tuple(zip(saved.inputs, saved.values))
-    layouts = [_layout(node.meta["val"]) for node in joint.values]
     backwards: dict[tuple[bool, ...], Call] = {}
     lock = threading.Lock()
 
@@ -156,7 +155,7 @@ def _autograd_function(
             given_to_call = list(ctx.saved_tensors)
             # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
             ctx.maybe_clear_saved_tensors()
-            given_to_call += [_in_layout(g, *layouts[i]) for i, g in enumerate(grads) if g is not None]
+            given_to_call += [_in_layout(g, *face.layouts[i]) for i, g in enumerate(grads) if g is not None]
             if not torch.is_grad_enabled():
                 return _call_backward(call, given_to_call)
             with torch.no_grad():
@@ -184,10 +183,6 @@ def _call_backward(call: Call, values: list[Any]) -> tuple[Any, ...]:
 def _marked(grad: torch.Tensor) -> torch.Tensor:
     """The gradient, whose own gradient is an error."""
     return torch._C._functions.DelayedError(TWICE.encode(), 1)(grad.detach().requires_grad_())  # type: ignore[no-any-return]
-
-
-def _layout(fake: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
-    return tuple(fake.stride()), fake.dtype
 
 
 def _in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

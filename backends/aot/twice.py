@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.aot.graph import ValueOutput
-from dynamo_lite.backends.aot.joint import JointGraph
+from dynamo_lite.backends.aot.joint import Interface
 from dynamo_lite.backends.aot.partition import Saved
 
 Noted = list[Any]
@@ -30,14 +29,14 @@ class SecondRun:
     It is made with grad mode and autocast as they are when the graph is entered.
     """
 
-    def __init__(self, run: Callable[..., Any], joint: JointGraph, saved: Saved, random: bool) -> None:
+    def __init__(self, run: Callable[..., Any], face: Interface, saved: Saved, random: bool) -> None:
         self._run = run
         self._random = random
-        self._count = len(joint.inputs)
+        self._count = face.inputs
         saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
         self._saved = tuple(saved_inputs.items())
         self._others = tuple(i for i in range(self._count) if i not in saved_inputs)
-        self._result_of = {r.recipe.index: at for at, r in reversed(list(enumerate(joint.results)))
+        self._result_of = {r.recipe.index: at for at, r in reversed(list(enumerate(face.results)))
                            if isinstance(r.recipe, ValueOutput) and not r.detached}
         self._grad = torch.is_grad_enabled()
         self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
@@ -103,7 +102,6 @@ class SecondRun:
         return inputs
 
 
-def second_run(gm: GraphModule, joint: JointGraph, saved: Saved) -> SecondRun | None:
+def second_run(gm: GraphModule, face: Interface, saved: Saved) -> SecondRun | None:
     """How a captured graph is run again; None where that would do something else."""
-    random = any(map(passes.is_random, joint.forward))
-    return None if joint.mutated else SecondRun(gm.forward, joint, saved, random)
+    return None if face.mutated else SecondRun(gm.forward, face, saved, face.random)

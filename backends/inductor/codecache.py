@@ -186,13 +186,45 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _is_valid(path: Path) -> bool:
-    """Whether the file ends with the digest of what stands before it."""
+    return _body(path) is not None
+
+
+def _body(path: Path) -> bytes | None:
+    """What stands before the digest with which a file ends; None if it is another's digest, or there is no file."""
     try:
         data = path.read_bytes()
     except OSError:
-        return False
+        return None
     body, footer = data[:-_FOOTER], data[-_FOOTER:]
-    return footer == _MAGIC + hashlib.sha256(body).hexdigest().encode()
+    return body if footer == _footer(body) else None
+
+
+def _footer(body: bytes) -> bytes:
+    return _MAGIC + hashlib.sha256(body).hexdigest().encode()
+
+
+def read_entry(key: str, suffix: str) -> bytes | None:
+    """What ``write_entry`` has kept under a key; None if there is nothing whole.
+
+    Raises:
+        exc.CacheError: the folder can't be used.
+    """
+    path = cache_dir() / key[:2] / (key + suffix)
+    body = _body(path)
+    if body is None and path.exists():
+        log.artifact("cache").warning("%s is truncated or not from here; it is made again", path)
+    return body
+
+
+def write_entry(key: str, suffix: str, body: bytes) -> None:
+    """Keeps some bytes under a key.
+
+    Raises:
+        exc.CacheError, OSError: the folder can't be used.
+    """
+    folder = cache_dir() / key[:2]
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _write_atomically(folder / (key + suffix), body + _footer(body))
 
 
 def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Path) -> None:
@@ -206,7 +238,7 @@ def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Pa
             _run_compiler([*command, *flags, "-o", temporary, str(source_path)], source_path)
         body = Path(temporary).read_bytes()
         with open(temporary, "ab") as f:
-            f.write(_MAGIC + hashlib.sha256(body).hexdigest().encode())
+            f.write(_footer(body))
         os.chmod(temporary, 0o700)
         os.replace(temporary, path)
     finally:

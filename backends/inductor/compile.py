@@ -1,23 +1,19 @@
 """The pipeline of ``inductor_lite``: a captured graph in, a Python function that runs it out.
 
-    record      the captured graph as a functional aten graph, decomposed            backends/aot
-    lower       aten as loops; fuse them; write C++; a ``Program``                    lowering/, scheduler/,
-    codegen/cpp/ wrap        the Python function and the C entries around the program              codegen/wrapper/
-    build       the C++ source as a shared library, from the cache or built now      codecache load        the
-    library's entries as callables, the wrapper's source executed    here
+    record      the captured graph as a functional aten graph, decomposed      backends/aot
+    lower       aten as loops; fuse them; write C++; a ``Program``              lowering/, scheduler/, codegen/cpp/
+    write       the Python function and the C entries around the program       artifact, codegen/wrapper/
+    start       built or found, loaded, as a function                          artifact, codecache
 
-Invariant: whatever cannot be compiled runs correctly: a graph that lowering or the compiler can't serve runs by
-library calls, one that the recorder can't serve runs in eager, and the log ``fallbacks`` says which and why.
+All but the last is skipped where an earlier process has kept the artifact (``graph_cache``). Invariant: whatever cannot
+be compiled runs correctly: a graph that lowering or the compiler can't serve runs by library calls, one that the
+recorder can't serve runs in eager, and the log ``fallbacks`` says which and why.
 """
 from __future__ import annotations
 
-import ctypes
+import dataclasses
 import functools
-import itertools
-import linecache
 import logging
-import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -31,23 +27,16 @@ from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
-from dynamo_lite.backends.aot.joint import record_joint
-from dynamo_lite.backends.aot.partition import backward_graph, partition
+from dynamo_lite.backends.aot.joint import Interface, record_joint
+from dynamo_lite.backends.aot.partition import Saved, backward_graph, partition
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.aot.twice import second_run
-from dynamo_lite.backends.inductor import _runtime, codecache
-from dynamo_lite.backends.inductor.codegen.cpp import header, without_comments
-from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, library_program, write_wrapper
-from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
+from dynamo_lite.backends.inductor import codecache, graph_cache
+from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
+from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
-from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
-
-_runtime.use_tensor_type(torch.Tensor)
-_numbers = itertools.count()
-
-_HEADER_LEFT_OUT = "// vec.h stands here; DYNAMO_LITE_LOGS=+output_code shows it\n"
 
 OPTIONS = {"lowering": ("native", "library")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
@@ -78,8 +67,13 @@ def inductor_lite(
         except CannotCut as e:
             return _run_eager(gm, f"a number comes out of a tensor, and {e}")
     native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
-    if needs_gradients(gm, example_inputs):
-        return _compile_training(gm, example_inputs, native)
+    training = needs_gradients(gm, example_inputs)
+    key = graph_cache.key_of(gm, example_inputs, {**chosen, "training": training}) if native else None
+    if training:
+        return _compile_training(gm, example_inputs, native, key)
+    kept = _start_kept(graph_cache.find(key))
+    if kept is not None:
+        return kept
     try:
         with log.phase("aot"):
             aten = record(gm, example_inputs, FOR_KERNELS if native else REQUIRED)
@@ -95,14 +89,29 @@ def inductor_lite(
         "no_autocast": torch.is_autocast_enabled("cpu"),
         "inference": aten.inference,
     }
-    return _build(aten, native, scopes)
+    call, artifact = _build(aten, native, scopes)
+    if artifact is not None:
+        graph_cache.keep(key, artifact)
+    return call
 
 
-def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
-    """A compiled aten graph: by kernels if it can be, otherwise by library calls."""
+def _start_kept(artifact: Artifact | None) -> Call | None:
+    """The function of an artifact that was kept; None if there is none, or its library can't be had again."""
+    if artifact is None:
+        return None
+    try:
+        return start(artifact)
+    except (exc.CompilerMissing, exc.CacheError) as e:
+        log.artifact("cache").info("a kept graph is of no use: %s", e)
+        return None
+
+
+def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> tuple[Call, Artifact | None]:
+    """A compiled aten graph: by kernels if it can be, then with the artifact; otherwise by library calls."""
     if native:
         try:
-            return _compile(aten, lower_and_schedule(aten.graph, aten.constants, codecache.simd()), scopes)
+            artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, codecache.simd()), scopes)
+            return start(artifact), artifact
         except (exc.CompilerMissing, exc.CacheError) as e:
             _report_library_run("kernels can't be built", type(e).__name__, e)
         except Exception as e:
@@ -111,43 +120,73 @@ def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> Callable[.
                 raise
             what = "a graph can't be lowered (a fault of dynamo_lite, please report it)"
             _report_library_run(what, "lowering failed", e)
-    return _compile(aten, library_program(aten), scopes)
+    return start(write(aten, library_program(aten), scopes)), None
 
 
-def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool) -> Callable[..., tuple[Any, ...]]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Pair:
+    """What is kept of a graph that takes part in autograd, once its backward pass has run.
+
+    ``names`` stands for the names of the forward pass's nodes: another recording has to have the same.
+    """
+
+    face: Interface
+    saved: Saved
+    names: str
+    forward: Artifact
+    backward: Artifact
+
+
+def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, key: str | None) -> Call:
     """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
-    decompositions = FOR_KERNELS if native else REQUIRED
-    try:
-        with log.phase("aot"):
-            joint = record_joint(gm, example_inputs, decompositions)
-            forward, saved = partition(joint)
-            backward = backward_graph(joint, saved)
-    except CannotFunctionalize as e:
-        return _run_eager(gm, str(e))
-    except Exception as e:
-        # Whatever it is, eager has it too, or is right where tracing is wrong.
-        return _run_eager(gm, f"its gradients can't be traced: {type(e).__name__}: {e}")
-    if log.enabled("aot_graphs"):
-        text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
-        log.artifact("aot_graphs").info("%s", text)
-    everything = tuple(joint.differentiable)
+    record_again = functools.partial(record_joint, gm, example_inputs, FOR_KERNELS if native else REQUIRED)
+    pair: _Pair | None = graph_cache.find(key)
+    call = _start_kept(pair.forward) if pair is not None else None
+    forward_artifact: Artifact | None = None
+    backward: AtenGraph | None = None
+    if pair is not None and call is not None:
+        face, saved, names = pair.face, pair.saved, pair.names
+    else:
+        pair = None
+        try:
+            with log.phase("aot"):
+                joint = record_again()
+                forward, saved = partition(joint)
+                backward = backward_graph(joint, saved)
+        except CannotFunctionalize as e:
+            return _run_eager(gm, str(e))
+        except Exception as e:
+            # Whatever it is, eager has it too, or is right where tracing is wrong.
+            return _run_eager(gm, f"its gradients can't be traced: {type(e).__name__}: {e}")
+        if log.enabled("aot_graphs"):
+            text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
+            log.artifact("aot_graphs").info("%s", text)
+        face, names = joint.interface(), joint.forward_names()
+        call, forward_artifact = _build(forward, native, {"no_autocast": torch.is_autocast_enabled("cpu")})
+    grad = torch.is_grad_enabled()
+    autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
-    def compile_backward(given: tuple[bool, ...]) -> Callable[..., tuple[Any, ...]]:
-        graph = backward
-        if given != everything:
+    def compile_backward(given: tuple[bool, ...]) -> Call:
+        everything = given == face.differentiable
+        kept = _start_kept(pair.backward) if pair is not None and everything else None
+        if kept is not None:
+            return kept
+        graph = backward if everything else None
+        if graph is None:
             # The engine runs this without the state that the forward pass was traced in.
             casts = torch.autocast("cpu", autocast_dtype, enabled=autocast)
             with log.phase("aot"), torch.set_grad_enabled(grad), casts:
-                graph = backward_graph(record_joint(gm, example_inputs, decompositions, given), saved)
-        return _build(graph, native, {"boxed": True})
+                joint = record_again(given)
+                if joint.forward_names() != names:
+                    raise exc.InternalError("a second recording of a graph differs from the first")
+                graph = backward_graph(joint, saved)
+        made, artifact = _build(graph, native, {"boxed": True})
+        if everything and artifact is not None and forward_artifact is not None:
+            graph_cache.keep(key, _Pair(face, saved, names, forward_artifact, artifact))
+        return made
 
-    grad = torch.is_grad_enabled()
-    autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    scopes = {"no_autocast": autocast}
-    call = _build(forward, native, scopes)
-    again = second_run(gm, joint, saved)
-    run = training_function(joint, call, saved, compile_backward, backward_checks(gm), again)
-    return _Trained(run, call, joint.mutated)
+    run = training_function(face, call, saved, compile_backward, backward_checks(gm), second_run(gm, face, saved))
+    return _Trained(run, call, face.mutated)
 
 
 class _Trained:
@@ -170,94 +209,11 @@ def _report_library_run(what: str, kind: str, error: Exception) -> None:
         log.artifact("fallbacks").warning("%s, so it runs by library calls: %s: %s", what, type(error).__name__, error)
 
 
-def _compile(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Callable[..., tuple[Any, ...]]:
-    with log.phase("codegen"):
-        wrapper = write_wrapper(program, aten.outputs, allocate=_runtime.can_allocate(), **scopes)
-    source = program.source + wrapper.entries
-    library = None
-    if wrapper.entry_specs:
-        *needed, library = codecache.build_all([*program.libraries, without_comments(source)])
-        for path in needed:
-            # Its symbols are for the graph's own library, which is loaded next.
-            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-    with log.phase("load"):
-        call = _load(wrapper, library)
-    shown = source.replace(header(), _HEADER_LEFT_OUT)
-    if log.enabled("output_code"):
-        whole = log.enabled("output_code", logging.DEBUG)
-        log.artifact("output_code").info("%s\n%s", source if whole else shown, wrapper.python)
-    _count(written_in_place(program))
-    call.generated_code = (shown, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
-    call.mutated_inputs = aten.mutated  # type: ignore[attr-defined]
-    call.raises_before_writes = _raises_before_writes(program)  # type: ignore[attr-defined]
-    return call
-
-
-def _raises_before_writes(program: Program) -> bool:
-    """Whether all that may raise, library calls and kernels that take indices from memory, comes before the first step
-    that writes to an input."""
-    inputs = frozenset(program.inputs)
-    writes = [n for n, step in enumerate(program.steps) if not inputs.isdisjoint(step_writes(step))]
-    calls = [n for n, step in enumerate(program.steps)
-             if isinstance(step, ExternCall) or isinstance(step, KernelCall) and step.faults]
-    return not writes or not calls or max(calls) <= min(writes)
-
-
-def _load(wrapper: WrapperSource, library: Any) -> Callable[..., tuple[Any, ...]]:
-    """The wrapper's function, its entries bound to the library's."""
-    # The module it is of says that it is a part of the backend, which is never captured itself.
-    namespace = {**wrapper.namespace, "__name__": "dynamo_lite.backends.inductor.generated"}
-    if library is not None:
-        handle = _runtime.load(str(library))
-        for spec in wrapper.entry_specs:
-            namespace[spec.symbol] = _runtime.entry(
-                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept,
-                spec.faults)
-        if wrapper.direct:
-            return namespace[wrapper.entry_specs[0].symbol]
-    filename = f"<dynamo_lite wrapper {next(_numbers)}>"
-    # Tracebacks through the wrapper show its lines.
-    linecache.cache[filename] = (len(wrapper.python), None, wrapper.python.splitlines(keepends=True), filename)
-    exec(compile(wrapper.python, filename, "exec"), namespace)
-    # Taken out, so that the function and its globals are no cycle and go as soon as nobody needs them.
-    call = namespace.pop("call")
-    weakref.finalize(call, linecache.cache.pop, filename, None)
-    return call
-
-
 def _run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[..., Any]:
     if log.first_time("fallbacks", reason):
         log.artifact("fallbacks").log(logging.WARNING if fault else logging.INFO, "a graph runs in eager: %s", reason)
     metrics.count_fallback(reason)
     return gm.forward
-
-
-def _count(program: Program) -> None:
-    kernels = 0
-    moved = 0
-    for step in program.steps:
-        if isinstance(step, KernelCall):
-            kernels += 1
-            moved += _moved(program, step)
-        elif isinstance(step, ExternCall):
-            named = isinstance(step.target, types.FunctionType)
-            metrics.count_library_call(step.target.__name__ if named else str(step.target))
-    metrics.count_kernels(kernels, moved)
-
-
-def _moved(program: Program, step: KernelCall) -> int:
-    """How many bytes a kernel reads and writes."""
-    if step.part is not None and len(set(step.args)) < len(step.args):
-        return step.part + sum(_nbytes(program, name) for name in step.args if name not in step.outputs)
-    return sum(_nbytes(program, name) for name in step.args)
-
-
-def _nbytes(program: Program, name: str) -> int:
-    spec = program.buffers[name]
-    count = spec.dtype.itemsize
-    for n in spec.size:
-        count *= n if isinstance(n, int) else 1
-    return count
 
 
 def _on_cpu(value: Any) -> bool:

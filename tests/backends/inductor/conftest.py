@@ -14,7 +14,7 @@ import torch
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import codecache, pipeline
-from dynamo_lite.backends.inductor.compile import _compile
+from dynamo_lite.backends.inductor.artifact import start, write
 from dynamo_lite.backends.inductor.ir.checker import check_nest
 from dynamo_lite.backends.inductor.ir.interpreter import run_nests
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
@@ -70,7 +70,7 @@ def build(backend_check):
                     check_nest(operation)
             program = pipeline.lower_and_schedule(aten.graph, aten.constants, codecache.simd())
             scopes = {"no_grad": False, "no_autocast": False, "inference": False}
-            return Built(lowered, program, _compile(aten, program, scopes))
+            return Built(lowered, program, start(write(aten, program, scopes)))
 
     return run
 

@@ -11,7 +11,7 @@ from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import codecache, pipeline
-from dynamo_lite.backends.inductor.compile import _compile
+from dynamo_lite.backends.inductor.artifact import start, write
 from dynamo_lite.backends.inductor.program import ExternCall
 
 if "expecttest" not in sys.modules:
@@ -66,7 +66,7 @@ def test_samples(op, backend_check):
             if any(isinstance(step, ExternCall) for step in program.steps):
                 continue
             computed = True
-            call = _compile(aten, program, {"no_grad": False, "no_autocast": False, "inference": False})
+            call = start(write(aten, program, {"no_grad": False, "no_autocast": False, "inference": False}))
             got = call(*backend_check.copies(tensors))
         for a, b in zip(got, want):
             assert a.dtype is b.dtype and a.shape == b.shape

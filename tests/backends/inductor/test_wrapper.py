@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
-from dynamo_lite.backends.inductor import _runtime, codecache
-from dynamo_lite.backends.inductor import compile as pipeline
+from dynamo_lite.backends.inductor import _runtime, artifact, codecache
 from dynamo_lite.backends.inductor.codegen.wrapper import write_wrapper
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import plan_memory
 from dynamo_lite.backends.inductor.program import (
@@ -46,7 +45,7 @@ def program(inputs, steps, outputs, specs, constants=None):
 def build(p, recipes=None, **scopes):
     wrapper = write_wrapper(p, recipes or tuple(ValueOutput(i) for i in range(len(p.outputs))), **scopes)
     library = codecache.shared_library(p.source + wrapper.entries) if wrapper.entry_specs else None
-    return pipeline._load(wrapper, library), wrapper
+    return artifact._load(wrapper, library), wrapper
 
 
 def test_one_kernel():

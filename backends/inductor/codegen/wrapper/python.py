@@ -87,6 +87,7 @@ class WrapperSource:
         entries: C source to append to the program's own.
         entry_specs: the entries in it.
         namespace: names that the Python source reads: operations, dtypes, constants.
+        targets: those of them that are library operations, as the program names them.
         direct: whether the first entry, called with the graph's inputs, does by itself what ``call`` does.
     """
 
@@ -95,6 +96,7 @@ class WrapperSource:
     entry_specs: list[EntrySpec]
     namespace: dict[str, Any]
     direct: bool = False
+    targets: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def write_wrapper(
@@ -127,6 +129,7 @@ class _Writer:
         self._entries: list[str] = []
         self._specs: list[EntrySpec] = []
         self._namespace: dict[str, Any] = {}
+        self._targets: dict[str, Any] = {}
         self._names: dict[str, str] = {}
         self._variables: set[str] = set()
         self._bound: set[str] = set(program.inputs) | set(program.constants)
@@ -172,7 +175,8 @@ class _Writer:
         self._results()
         self._lines[:0] = self._sizes()
         return WrapperSource(self._source(no_grad, no_autocast, inference), "\n".join(self._entries), self._specs,
-                             self._namespace, self._direct and not (no_grad or no_autocast or inference or self._boxed))
+                             self._namespace, self._direct and not (no_grad or no_autocast or inference or self._boxed),
+                             self._targets)
 
     def _sizes(self) -> list[str]:
         """Definitions of the symbols that the body reads: inputs themselves, or sizes of inputs."""
@@ -242,7 +246,9 @@ class _Writer:
             self._tensor(read)
         args = [self._value(a) for a in step.args]
         args += [f"{k}={self._value(v)}" for k, v in step.kwargs.items()]
-        call = f"{self._bind(name, target)}({', '.join(args)})"
+        bound = self._bind(name, target)
+        self._targets[bound] = step.target
+        call = f"{bound}({', '.join(args)})"
         outputs = [self._variable(n) if n is not None else None for n in step.outputs]
         self._bound.update(n for n in step.outputs if n is not None)
         if not any(outputs):

@@ -1,0 +1,163 @@
+"""What a graph is compiled to, as data: sources, how its entries are called, how its results are made.
+
+    write       from a program to its wrapper                                  codegen/wrapper/
+    start       the C++ source as a shared library, from the cache or built now; its entries as callables; the
+                wrapper's source executed                                      codecache, _runtime
+
+Invariant: beside the program's constants an artifact holds nothing of the process that made it, so that another may
+start it.
+"""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import itertools
+import linecache
+import logging
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dynamo_lite import log
+from dynamo_lite.backends import metrics
+from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor.codegen.cpp import header, without_comments
+from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper
+from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
+from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
+
+_runtime.use_tensor_type(torch.Tensor)
+_numbers = itertools.count()
+
+_HEADER_LEFT_OUT = "// vec.h stands here; DYNAMO_LITE_LOGS=+output_code shows it\n"
+
+Call = Callable[..., tuple[Any, ...]]
+
+
+@dataclasses.dataclass(slots=True)
+class Artifact:
+    """A compiled graph.
+
+    Attributes:
+        wrapper: see ``codegen.wrapper``.
+        source: C++ source of its kernels and entries; "" if there are none.
+        libraries: C++ sources of libraries that ``source`` calls into.
+        mutated: indices of the inputs that it writes.
+        raises_before_writes: that it has written nothing yet when it raises.
+        kernels, moved: how many kernels, and how many bytes they read and write in a call.
+        library_calls: the operations that it calls.
+    """
+
+    wrapper: WrapperSource
+    source: str
+    libraries: tuple[str, ...]
+    mutated: tuple[int, ...]
+    raises_before_writes: bool
+    kernels: int
+    moved: int
+    library_calls: tuple[str, ...]
+
+
+def write(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Artifact:
+    """The artifact of an aten graph.
+
+    Args:
+        program: what the graph was lowered to.
+        scopes: in which it runs, see ``write_wrapper``.
+    """
+    with log.phase("codegen"):
+        wrapper = write_wrapper(program, aten.outputs, allocate=_runtime.can_allocate(), **scopes)
+    counted = written_in_place(program)
+    kernels = [step for step in counted.steps if isinstance(step, KernelCall)]
+    calls = [step for step in counted.steps if isinstance(step, ExternCall)]
+    return Artifact(
+        wrapper, program.source + wrapper.entries, program.libraries, aten.mutated,
+        _raises_before_writes(program), len(kernels), sum(_moved(counted, step) for step in kernels),
+        tuple(_operation(step.target) for step in calls))
+
+
+def start(artifact: Artifact) -> Call:
+    """The function that an artifact describes.
+
+    Returns:
+        it, with attributes ``generated_code``, ``mutated_inputs`` and ``raises_before_writes`` as ``inductor_lite``
+        says.
+
+    Raises:
+        exc.CompilerMissing, exc.CacheError: its library can't be had.
+    """
+    wrapper, source = artifact.wrapper, artifact.source
+    library = None
+    if wrapper.entry_specs:
+        *needed, library = codecache.build_all([*artifact.libraries, without_comments(source)])
+        for path in needed:
+            # Its symbols are for the graph's own library, which is loaded next.
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    with log.phase("load"):
+        call = _load(wrapper, library)
+    shown = source.replace(header(), _HEADER_LEFT_OUT)
+    if log.enabled("output_code"):
+        whole = log.enabled("output_code", logging.DEBUG)
+        log.artifact("output_code").info("%s\n%s", source if whole else shown, wrapper.python)
+    metrics.count_kernels(artifact.kernels, artifact.moved)
+    for operation in artifact.library_calls:
+        metrics.count_library_call(operation)
+    call.generated_code = (shown, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
+    call.mutated_inputs = artifact.mutated  # type: ignore[attr-defined]
+    call.raises_before_writes = artifact.raises_before_writes  # type: ignore[attr-defined]
+    return call
+
+
+def _load(wrapper: WrapperSource, library: Any) -> Call:
+    """The wrapper's function, its entries bound to the library's."""
+    # The module it is of says that it is a part of the backend, which is never captured itself.
+    namespace = {**wrapper.namespace, "__name__": "dynamo_lite.backends.inductor.generated"}
+    if library is not None:
+        handle = _runtime.load(str(library))
+        for spec in wrapper.entry_specs:
+            namespace[spec.symbol] = _runtime.entry(
+                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept,
+                spec.faults)
+        if wrapper.direct:
+            return namespace[wrapper.entry_specs[0].symbol]  # type: ignore[no-any-return]
+    filename = f"<dynamo_lite wrapper {next(_numbers)}>"
+    # Tracebacks through the wrapper show its lines.
+    linecache.cache[filename] = (len(wrapper.python), None, wrapper.python.splitlines(keepends=True), filename)
+    exec(compile(wrapper.python, filename, "exec"), namespace)
+    # Taken out, so that the function and its globals are no cycle and go as soon as nobody needs them.
+    call = namespace.pop("call")
+    weakref.finalize(call, linecache.cache.pop, filename, None)
+    return call  # type: ignore[no-any-return]
+
+
+def _raises_before_writes(program: Program) -> bool:
+    """Whether all that may raise, library calls and kernels that take indices from memory, comes before the first step
+    that writes to an input."""
+    inputs = frozenset(program.inputs)
+    writes = [n for n, step in enumerate(program.steps) if not inputs.isdisjoint(step_writes(step))]
+    calls = [n for n, step in enumerate(program.steps)
+             if isinstance(step, ExternCall) or isinstance(step, KernelCall) and step.faults]
+    return not writes or not calls or max(calls) <= min(writes)
+
+
+def _operation(target: Any) -> str:
+    return target.__name__ if isinstance(target, types.FunctionType) else str(target)
+
+
+def _moved(program: Program, step: KernelCall) -> int:
+    """How many bytes a kernel reads and writes."""
+    if step.part is not None and len(set(step.args)) < len(step.args):
+        return step.part + sum(_nbytes(program, name) for name in step.args if name not in step.outputs)
+    return sum(_nbytes(program, name) for name in step.args)
+
+
+def _nbytes(program: Program, name: str) -> int:
+    spec = program.buffers[name]
+    count = spec.dtype.itemsize
+    for n in spec.size:
+        count *= n if isinstance(n, int) else 1
+    return count

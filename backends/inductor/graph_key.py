@@ -1,0 +1,180 @@
+"""The key under which a compiled graph is kept: a digest of all that decides what the graph is compiled to.
+
+That is the graph with its inputs' layouts, torch's state and dynamo_lite's settings, the files of dynamo_lite, the
+versions of torch and Python, the processor. Invariant: a graph that holds anything else, a function of the user's, a
+tensor, an object that no text can stand for, or that is compiled with lowerings of the user's, has no key.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from dynamo_lite import config
+from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
+from dynamo_lite.backends.aot.origin import user_line
+from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor.lowering import LOWERINGS
+
+_FORMAT = 1  # raise it when what is kept changes its form
+_LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+              type)
+_WRITTEN_OUT = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
+                torch.memory_format, type(Ellipsis))
+_ELSEWHERE = frozenset({"cache_dir", "num_compile_workers", "cpp_compiler"})  # settings of where and how, not of what
+
+
+class NoKey(Exception):
+    """The graph can't be told from others by a text."""
+
+
+def graph_key(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> str:
+    """The key of a captured graph.
+
+    Args:
+        gm: the graph.
+        example_inputs: a fake tensor (or a number) for each placeholder.
+        options: of the backend.
+
+    Raises:
+        NoKey: with the reason in words.
+    """
+    digest = hashlib.sha256(_surroundings().encode())
+    for part in (_state(options), *_inputs(gm, example_inputs), *_nodes(gm)):
+        digest.update(b"\n%d:" % len(part))
+        digest.update(part.encode())
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------- what is around the graph
+@functools.cache
+def _surroundings() -> str:
+    here = os.path.dirname(os.path.abspath(__file__))
+    roots = os.path.dirname(os.path.abspath(str(config.__file__))), os.path.dirname(here)  # the front end, the backends
+    files = [f"{path.removeprefix(root)} {status.st_size} {status.st_mtime_ns}"
+             for root in roots for path, status in sorted(_files(root))]
+    features = " ".join(sorted(codecache.cpu_features()))
+    return "\n".join([
+        str(_FORMAT), torch.__version__, str(torch.version.git_version), sys.version,
+        platform.machine(), features, str(_runtime.can_allocate()), os.environ.get("ATEN_CPU_CAPABILITY", ""), *files])
+
+
+def _files(root: str) -> Iterator[tuple[str, os.stat_result]]:
+    for entry in os.scandir(root):
+        if entry.is_dir() and entry.name != "__pycache__":
+            yield from _files(entry.path)
+        elif entry.name.endswith((".py", ".so", ".h", ".cpp")):
+            yield entry.path, entry.stat()
+
+
+def _state(options: dict[str, Any]) -> str:
+    for target, lowering in LOWERINGS.items():
+        _require_own(lowering.fn, "a lowering", target)
+    for target, decomposition in FOR_KERNELS.items():
+        _require_own(decomposition, "a decomposition", target)
+    if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack() or (
+            torch._C._functorch.peek_interpreter_stack() is not None):
+        raise NoKey("modes or transforms of torch's are on")
+    backends = torch.backends
+    flags = (
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled(), torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.get_num_threads(), backends.mkldnn.enabled, torch.get_float32_matmul_precision(),
+        backends.mkldnn.matmul.fp32_precision, backends.mkldnn.conv.fp32_precision,  # type: ignore[attr-defined]
+        backends.cuda.flash_sdp_enabled(), backends.cuda.mem_efficient_sdp_enabled(), backends.cuda.math_sdp_enabled(),
+        backends.cuda.cudnn_sdp_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+    )
+    settings = {name: value for name, value in config.snapshot().items() if name not in _ELSEWHERE}
+    return repr((sorted(options.items()), flags, sorted(settings.items()), codecache.simd()))
+
+
+def _require_own(fn: Any, kind: str, target: Any) -> None:
+    module = getattr(fn, "__module__", None) or ""
+    if module.partition(".")[0] not in ("dynamo_lite", "torch"):
+        raise NoKey(f"{kind} for {target} is the user's")
+
+
+# ---------------------------------------------------------------- the graph
+def _inputs(gm: GraphModule, example_inputs: list[Any]) -> Iterator[str]:
+    mode = gm.meta.get("fake_mode")
+    if mode is not None and mode.known:
+        raise NoKey("the values of some inputs are known")
+    storages: dict[int, int] = {}
+    for value in example_inputs:
+        if not isinstance(value, torch.Tensor):
+            yield _text(value)
+            continue
+        if value.layout != torch.strided or any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride())):
+            raise NoKey("an input has symbolic sizes or is not strided")
+        storage = value.untyped_storage()
+        number = storages.setdefault(storage._cdata, len(storages))
+        history = value.grad_fn.name() if value.grad_fn is not None else ""
+        yield repr((
+            type(value).__name__, value.dtype, value.device, tuple(value.shape), value.stride(), value.storage_offset(),
+            number, storage.nbytes(), value.requires_grad, history, value.is_conj(), value.is_neg(),
+            value.is_inference()))
+
+
+def _nodes(gm: GraphModule) -> Iterator[str]:
+    for node in gm.graph.nodes:
+        if node.op == "call_function":
+            target = _function(node.target)
+        elif node.op in ("placeholder", "call_method", "output"):
+            target = str(node.target)
+        else:
+            raise NoKey("the graph holds a tensor or a module")
+        yield f"{node.op} {node.name} {target} {_text(node.args)} {_text(node.kwargs)} " \
+              f"{bool(node.meta.get('static'))} {bool(node.meta.get('impure'))} {user_line(node)}"
+
+
+def _text(value: Any) -> str:
+    """An argument, so that different ones have different texts."""
+    if isinstance(value, Node):
+        return f"%{value.name}"
+    if type(value) in _WRITTEN_OUT:
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, (tuple, list)):
+        return f"{'tuple' if isinstance(value, tuple) else 'list'}({', '.join(map(_text, value))})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_text(k)}: {_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, slice):
+        return f"slice({_text(value.start)}, {_text(value.stop)}, {_text(value.step)})"
+    if isinstance(value, type) or callable(value):
+        return _function(value)
+    raise NoKey(f"an argument is a {type(value).__name__}")
+
+
+@functools.lru_cache(maxsize=4096)
+def _function(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        if target.namespace not in ("aten", "prims"):
+            raise NoKey(f"{target} is an operator of the user's")
+        return str(target)
+    if not isinstance(target, _FUNCTIONS):
+        raise NoKey(f"it calls an object of {type(target).__name__}")
+    module, path = getattr(target, "__module__", None), target.__qualname__
+    if path.startswith("_VariableFunctionsClass."):
+        module, path = "torch", f"_C._VariableFunctions.{target.__name__}"
+    elif isinstance(owner := getattr(target, "__objclass__", None), type):
+        module, path = owner.__module__, f"{owner.__qualname__}.{target.__name__}"
+    if module is None or module.partition(".")[0] not in _LIBRARIES or _at(module, path) != target:
+        raise NoKey(f"it calls {module}.{path}, which is no function of torch's")
+    return f"{module}.{path}"
+
+
+def _at(module: str, path: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
