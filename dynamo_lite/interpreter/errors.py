@@ -161,6 +161,18 @@ class Errors:
             return ConstantVariable(self.run_python(str, self.run_python(base, *self.as_plain(args))))
         return ConstantVariable(self.run_python(str, self._real_exception(value)))
 
+    def function_text(self, function: VariableTracker) -> str:
+        """A function as messages about its call name it (Objects/object.c, _PyObject_FunctionStr)."""
+        try:
+            name = self.getattr(function, "__qualname__").constant()
+        except ObservedException:
+            return str(self.to_text(function, "s").constant())
+        try:
+            module = self.getattr(function, "__module__").constant()
+        except ObservedException:
+            module = None
+        return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
     def close_generator(self, generator: GeneratorVariable) -> VariableTracker:
         """generator.close() (Objects/genobject.c, gen_close)."""
         if not generator.started or generator.finished:

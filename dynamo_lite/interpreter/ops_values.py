@@ -156,12 +156,14 @@ def _dict_merge(tx: Translator, i: Any) -> None:
     assert isinstance(target, DictVariable)
     content = tx.dict_content(other)
     if content is None and not tx.has_attribute(other, "keys"):
-        tx.raise_error(TypeError, f"argument after ** must be a mapping, not {other.python_type().__name__}")
+        called = tx.function_text(tx.peek(i.arg + 2))
+        tx.raise_error(TypeError, f"{called} argument after ** must be a mapping, not {other.python_type().__name__}")
     merged = DictVariable({})
     DictVariable._update(merged, tx, other)
     for key, value in zip(merged.keys(), merged.values(tx)):
         if target.lookup(tx, key) is not None:
-            tx.raise_error(TypeError, f"got multiple values for keyword argument {key.constant()!r}")
+            called = tx.function_text(tx.peek(i.arg + 2))
+            tx.raise_error(TypeError, f"{called} got multiple values for keyword argument {key.constant()!r}")
         target.store(tx, key, value)
 
 

@@ -343,7 +343,12 @@ class Translator(Protocols):
     def _check_stop_iteration(self, error: ObservedException) -> None:
         """A StopIteration that leaves a generator becomes a RuntimeError (PEP 479)."""
         if issubclass(error.value.python_type(), StopIteration):
-            self.raise_error(RuntimeError, "generator raised StopIteration")
+            said = ConstantVariable("generator raised StopIteration")
+            raised = self.new_exception(RuntimeError, [said], by_interpreter=True)
+            for name, value in (("__cause__", error.value), ("__context__", error.value),
+                                ("__suppress_context__", ConstantVariable(True))):
+                self.output.effects.store_attr(raised, name, value)
+            raise ObservedException(raised)
 
     def zero_argument_super(self) -> tuple[VariableTracker, VariableTracker]:
         """The class and first argument of ``super()`` (Objects/typeobject.c, super_init_without_args)."""

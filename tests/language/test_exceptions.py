@@ -318,6 +318,33 @@ def patterns(x):
         (1, 2))]
 
 
+@program
+def stop_iteration_that_leaves_a_generator(x):
+    def bad():
+        yield 1
+        raise StopIteration(3)
+
+    try:
+        list(bad())
+    except RuntimeError as error:
+        cause = error.__cause__
+        return x + 1, str(error), repr(cause), cause is error.__context__, error.__suppress_context__, cause.value
+
+
+@program
+def words_of_keywords(x):
+    def f(a, **rest):
+        return a
+
+    said = []
+    for action in (lambda: f(a=1, **{"a": 2}), lambda: f(**3), lambda: dict(a=1, **{"a": 2}), lambda: max(**[1])):
+        try:
+            action()
+        except TypeError as error:
+            said.append(str(error))
+    return x + len(said), said
+
+
 @pytest.mark.parametrize("name", program.names())
 def test_program(name):
     program.check(name)
