@@ -204,7 +204,7 @@ def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
     return NotImplemented if out is None else out
 
 
-def _scaled_sum(
+def scaled_sum(
     g: GraphLowering, self: TensorValue, product: TensorValue | None, beta: Number, alpha: Number
 ) -> Any:
     """``beta * self + alpha * product``; with ``beta`` 0 what ``self`` holds does not matter, NaN included."""
@@ -225,7 +225,7 @@ def addmm(
 ) -> Any:
     if not suits(self):
         return NotImplemented
-    return _scaled_sum(g, self, product(g, mat1, mat2, 0), beta, alpha)
+    return scaled_sum(g, self, product(g, mat1, mat2, 0), beta, alpha)
 
 
 @register_lowering(aten.baddbmm.default)
@@ -234,4 +234,4 @@ def baddbmm(
 ) -> Any:
     if not suits(self):
         return NotImplemented
-    return _scaled_sum(g, self, product(g, batch1, batch2, 1), beta, alpha)
+    return scaled_sum(g, self, product(g, batch1, batch2, 1), beta, alpha)

@@ -1,0 +1,56 @@
+"""Products with a vector: dot, vdot, mv, addmv.
+
+Each element is read once, so that memory decides how long they take: they are sums like any other, which join what
+surrounds them. Products of matrices are in ``products``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.inductor.ir.ops import FLOAT
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.products import scaled_sum
+from dynamo_lite.backends.inductor.lowering.registry import register_lowering
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
+
+aten = torch.ops.aten
+
+# What is larger does not stay in the cache, and the library fetches it better.
+MAX_ELEMENTS = 1 << 20
+
+
+def _product(g: GraphLowering, x: TensorValue, vector: TensorValue) -> Any:
+    """The sums over the last dim of ``x`` times a vector."""
+    if x.dtype not in FLOAT or vector.dtype is not x.dtype:
+        return NotImplemented
+    if not isinstance(x.numel, int) or not 0 < x.numel <= MAX_ELEMENTS:
+        return NotImplemented
+    places = [0] if is_size(vector.shape[0], 1) else shape_vars(x.shape)[-1:]
+    node = g.ops.op("mul", x.node, reindexed(g.ops, vector, places))
+    return g.reduce(TensorValue(x.shape, x.dtype, node, device=x.device), "sum", (x.ndim - 1,), False)
+
+
+@register_lowering(aten.dot.default)
+def dot(g: GraphLowering, self: TensorValue, tensor: TensorValue) -> Any:
+    return _product(g, self, tensor)
+
+
+@register_lowering(aten.vdot.default)
+def vdot(g: GraphLowering, self: TensorValue, other: TensorValue) -> Any:
+    return _product(g, self, other)
+
+
+@register_lowering(aten.mv.default)
+def mv(g: GraphLowering, self: TensorValue, vec: TensorValue) -> Any:
+    return _product(g, self, vec)
+
+
+@register_lowering(aten.addmv.default)
+def addmv(
+    g: GraphLowering, self: TensorValue, mat: TensorValue, vec: TensorValue, beta: Number = 1, alpha: Number = 1
+) -> Any:
+    product = _product(g, mat, vec)
+    return product if product is NotImplemented else scaled_sum(g, self, product, beta, alpha)
