@@ -114,6 +114,10 @@ UNCAUGHT = {
     "argument": lambda x: F.log_softmax(x, dim=5),
     "value": lambda x: F.dropout(x, 2.0),
     "broadcast": lambda x: x + torch.ones(5),
+    "expanded": lambda x: x[0].expand(4, 3) @ x,
+    "empty": lambda x: x[:0] @ x,
+    "complex": lambda x: x.to(torch.complex64) @ x.t(),
+    "half": lambda x: x.half() @ x.t(),
 }
 
 
