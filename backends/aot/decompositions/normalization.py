@@ -26,20 +26,23 @@ def batch_norm_inference(
     training: bool, momentum: float, eps: float,
 ) -> Any:
     """With known statistics it is one product and one sum for each element, with eager's factors."""
-    # 16-bit floats would be rounded between the steps, which eager does not do.
-    if training or running_mean is None or running_var is None or input.dtype not in (torch.float32, torch.float64):
+    if training or running_mean is None or running_var is None or not input.dtype.is_floating_point:
         return batch_norm_effects(input, weight, bias, running_mean, running_var, training, momentum, eps)
-    if input.dim() < 2 or input.dtype != running_mean.dtype or (weight is not None and weight.dtype != input.dtype):
+    # 16-bit floats are computed in 32 bits and rounded once; their parameters are of either kind.
+    wide = torch.float32 if input.dtype in (torch.float16, torch.bfloat16) else input.dtype
+    parameters = [running_mean, running_var, *(p for p in (weight, bias) if p is not None)]
+    if input.dim() < 2 or len({p.dtype for p in parameters}) > 1 or running_mean.dtype not in (input.dtype, wide):
         return NotImplemented
-    factor = 1 / (running_var + eps).sqrt()
+    factor = 1 / (running_var.to(wide) + eps).sqrt()
     if weight is not None:
-        factor = factor * weight
-    shift = running_mean * factor
-    shift = -shift if bias is None else bias - shift
+        factor = factor * weight.to(wide)
+    shift = running_mean.to(wide) * factor
+    shift = -shift if bias is None else bias.to(wide) - shift
     shape = [-1] + [1] * (input.dim() - 2)
-    out = input * factor.view(shape) + shift.view(shape)
+    out = (input.to(wide) * factor.view(shape) + shift.view(shape)).to(input.dtype)
     # Whatever the input's layout is, the result is contiguous in its memory format.
-    return out.contiguous(memory_format=_memory_format(input)), input.new_empty(0), input.new_empty(0)
+    out = out.contiguous(memory_format=_memory_format(input))
+    return out, running_mean.new_empty(0), running_mean.new_empty(0)
 
 
 def _memory_format(x: Tensor) -> torch.memory_format:
