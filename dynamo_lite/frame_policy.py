@@ -88,6 +88,8 @@ def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, A
         return skipped(user_code, reason)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return run_plainly(user_code, "it runs under a functorch transform")
+    if torch.autograd.forward_ad._current_level >= 0:
+        return run_plainly(user_code, "it runs under forward-mode differentiation")
     if torch._C._len_torch_dispatch_stack() or not _only_default_devices():
         return run_plainly(user_code, "it runs under a torch function or dispatch mode")
     return None
@@ -202,7 +204,7 @@ class Artifact:
     """
 
     def __init__(
-        self, guards: list[Guard], texts: list[str], graph: torch.fx.GraphModule | None, frame_id: str,
+        self, guards: list[Guard], texts: Sequence[str], graph: torch.fx.GraphModule | None, frame_id: str,
         changing: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
         readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
     ) -> None:
@@ -245,14 +247,14 @@ def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
 def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
     """The guards on numbers and lengths that do not hold, up to the first of another kind; of many, as in a list of
     thousands, the first."""
-    steps, texts = list(entry.program.steps), list(entry.extra.texts)
+    steps, places = list(entry.program.steps), list(range(len(entry.program.steps)))
     program = entry.program
     for _ in range(max(16, _STEPS_TO_LOOK_AT // len(steps)) if steps else 1):
         held, at = program.check(*frame)
         if held or steps[at][0] not in ("const", "len", "tensor_data"):
             return
-        yield texts[at]
-        del steps[at], texts[at]
+        yield entry.extra.texts[places[at]]
+        del steps[at], places[at]
         program = GuardProgram(steps, program.n_inputs, program.n_registers)
 
 

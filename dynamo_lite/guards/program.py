@@ -8,8 +8,9 @@ a register is written once, and every instruction reads registers written before
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 from .._guards import GuardProgram
 from ..source import PathKey, Source
@@ -17,11 +18,32 @@ from .blocks import PAIR_KINDS, split_blocks
 from .guard import KINDS, Guard
 
 
+class StepTexts(Sequence[str]):
+    """What each step of a program requires, in words. They are for logs, and written when somebody reads them."""
+
+    def __init__(self) -> None:
+        self._words: list[Callable[[], str]] = []
+
+    def append(self, words: Callable[[], str]) -> None:
+        self._words.append(words)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return [words() for words in self._words[index]] if isinstance(index, slice) else self._words[index]()
+
+
 @dataclasses.dataclass
 class _Builder:
     steps: list[tuple[Any, ...]] = dataclasses.field(default_factory=list)
-    texts: list[str] = dataclasses.field(default_factory=list)
+    texts: StepTexts = dataclasses.field(default_factory=StepTexts)
     registers: dict[PathKey, int] = dataclasses.field(default_factory=dict)
+    depths: dict[PathKey, int] = dataclasses.field(default_factory=dict)
 
     def register(self, source: Source) -> int:
         key = source.key
@@ -30,51 +52,65 @@ class _Builder:
             return known
         parents = tuple(self.register(parent) for parent in source.parents())
         register = self.registers[key] = len(self.registers)
-        self.emit(source.load_step(register, parents), f"{source.name} exists")
+        self.emit(source.load_step(register, parents), functools.partial(_exists, source))
         return register
 
-    def emit(self, step: tuple[Any, ...], text: str) -> None:
+    def emit(self, step: tuple[Any, ...], words: Callable[[], str]) -> None:
         self.steps.append(step)
-        self.texts.append(text)
+        self.texts.append(words)
+
+    def depth(self, source: Source) -> int:
+        """How many loads lie before a source's."""
+        known = self.depths.get(source.key)
+        if known is None:
+            parents = source.parents()
+            known = self.depths[source.key] = self.depth(parents[0]) + 1 if parents else 0
+        return known
 
     def check(self, guard: Guard) -> None:
         register = self.register(guard.source) if guard.kind != "callable_eq" else -1
+
+        def words() -> str:
+            return guard.text
+
         if guard.kind in ("tensor_same", "not_same"):
             other = self.register(guard.expected[0])
-            text = f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}"
             step = ("not_same", [register, other]) if guard.kind == "not_same" else (guard.kind, register, other)
-            self.emit(step, text)
+            self.emit(step, lambda: f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}")
         elif guard.kind == "callable_eq":
-            self.emit((guard.kind, *guard.expected), guard.text)
+            self.emit((guard.kind, *guard.expected), words)
         elif guard.kind == "all_distinct":
-            self.emit(("not_same", [register, *(self.register(other) for other in guard.expected)]), guard.text)
+            self.emit(("not_same", [register, *(self.register(other) for other in guard.expected)]), words)
         elif guard.kind == "disjoint":
             changed, *others = guard.expected
-            self.emit(("disjoint", [register, *(self.register(other) for other in others)], changed), guard.text)
+            self.emit(("disjoint", [register, *(self.register(other) for other in others)], changed), words)
         elif guard.kind == "memory_offset":
             other, distance = guard.expected
-            text = f"{guard.source.name} {KINDS[guard.kind].words(other.name, distance)}"
-            self.emit(("memory_offset", register, self.register(other), distance), text)
+            self.emit(("memory_offset", register, self.register(other), distance),
+                      lambda: f"{guard.source.name} {KINDS[guard.kind].words(other.name, distance)}")
         elif guard.kind == "tensor":
             # The last field is the dtype in words; the program has it as DLPack's code and bits.
-            self.emit((guard.kind, register, *guard.expected[:-1]), guard.text)
+            self.emit((guard.kind, register, *guard.expected[:-1]), words)
         elif guard.kind == "class_version":
-            self.emit((guard.kind, register, guard.expected[0]), guard.text)
+            self.emit((guard.kind, register, guard.expected[0]), words)
         else:
-            self.emit((guard.kind, register, *guard.expected), guard.text)
+            self.emit((guard.kind, register, *guard.expected), words)
 
     def block(self, holder: Source, guards: list[Guard]) -> None:
         """Checks that a call leaves out while the dict at `holder` is as it was."""
-        register, text = self.register(holder), f"{holder.name} is a dict"
-        self.emit(("begin_same", register), text)
-        for guard in sorted(guards, key=lambda g: (_depth(g.source), KINDS[g.kind].rank)):
+        def words() -> str:
+            return f"{holder.name} is a dict"
+
+        register = self.register(holder)
+        self.emit(("begin_same", register), words)
+        for guard in sorted(guards, key=lambda g: (self.depth(g.source), KINDS[g.kind].rank)):
             self.check(guard)
-        self.emit(("end_same", register), text)
+        self.emit(("end_same", register), words)
 
 
 def build_program(
     guards: Sequence[Guard], state: tuple[Any, ...] | None, collect: Sequence[Source]
-) -> tuple[GuardProgram, list[str]]:
+) -> tuple[GuardProgram, Sequence[str]]:
     """The guard program of a cache entry.
 
     Args:
@@ -87,7 +123,7 @@ def build_program(
     """
     builder = _Builder()
     if state is not None:
-        builder.emit(("global_state", *state), KINDS["global_state"].words())
+        builder.emit(("global_state", *state), KINDS["global_state"].words)
     every, blocks = split_blocks(guards, collect)
     by_source: dict[PathKey, list[Guard]] = {}
     pairs = []
@@ -97,8 +133,10 @@ def build_program(
         else:
             by_source.setdefault(guard.source.key, []).append(guard)
     parts: list[tuple[int, Source | None, list[Guard]]]
-    parts = [(_rank(group[0]), None, group) for group in by_source.values()]
-    parts += [(_depth(source) + 1, source, group) for source, group in blocks]
+    # Arguments first, then what hangs on them, class definitions last.
+    parts = [((10_000 if group[0].kind == "class_version" else 0) + builder.depth(group[0].source), None, group)
+             for group in by_source.values()]
+    parts += [(builder.depth(source) + 1, source, group) for source, group in blocks]
     for _, source, group in sorted(parts, key=lambda part: part[0]):
         if source is not None:
             builder.block(source, group)
@@ -108,21 +146,12 @@ def build_program(
     for guard in pairs:
         builder.check(guard)
     for slot, source in enumerate(collect):
-        builder.emit(("collect", builder.register(source), slot), f"{source.name} exists")
+        builder.emit(("collect", builder.register(source), slot), functools.partial(_exists, source))
     return GuardProgram(builder.steps, len(collect), len(builder.registers)), builder.texts
 
 
-def _rank(guard: Guard) -> int:
-    """Arguments first, then what hangs on them, class definitions last."""
-    return (10_000 if guard.kind == "class_version" else 0) + _depth(guard.source)
-
-
-def _depth(source: Source) -> int:
-    depth = 0
-    while source.parents():
-        source = source.parents()[0]
-        depth += 1
-    return depth
+def _exists(source: Source) -> str:
+    return f"{source.name} exists"
 
 
 def describe_step(texts: Sequence[str], step: int) -> str:
