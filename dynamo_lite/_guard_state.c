@@ -19,9 +19,10 @@ typedef struct {
 
 enum { CPU = 0, CUDA = 1 }; /* c10::DeviceType */
 
-typedef enum { BYTE, DEVICE_BYTE, CONTEXT_BYTE, LENGTH, VECTOR } SymbolKind;
+typedef enum { BYTE, DEVICE_BYTE, CONTEXT_BYTE, LENGTH, VECTOR, MODULE_NUMBER } SymbolKind;
 
-/* A field is an integer, equal when the state is. Where the symbol is missing, `fallback` names the Python function. */
+/* A field is an integer, equal when the state is. Where the symbol is missing, `fallback` names the Python function. Some state
+ * is a number that a Python module holds: `fallback` names the module, `fallback_arg` the number. */
 typedef struct {
     const char *name;
     SymbolKind kind;
@@ -44,6 +45,7 @@ static const StateField state_fields[] = {
     {"function_disabled", BYTE, 0, "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv", "_C._is_torch_function_all_disabled", NULL},
     {"function_modes", LENGTH, 0, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", "_C._len_torch_function_stack", NULL},
     {"dispatch_modes", LENGTH, 0, "_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv", "_C._len_torch_dispatch_stack", NULL},
+    {"forward_ad_level", MODULE_NUMBER, 0, NULL, "autograd.forward_ad", "_current_level"},
     {"functorch_levels", VECTOR, 0, "_ZN2at9functorch20getDynamicLayerStackEv", "_C._functorch.maybe_current_level", NULL},
 };
 
@@ -51,7 +53,8 @@ static const StateField state_fields[] = {
 
 static struct {
     void *symbols[N_STATE];
-    PyObject *fallbacks[N_STATE]; /* set where the symbol is missing */
+    PyObject *fallbacks[N_STATE]; /* set where the symbol is missing; the module's dict for a number of a module */
+    PyObject *number_names[N_STATE];
     void *context;                /* at::Context */
     PyObject *function_mode_at;
 } state;
@@ -64,6 +67,19 @@ field_index(const char *name)
         i++;
     }
     return i;
+}
+
+/* A number that a Python module holds. */
+static int
+module_number(int i, int64_t *value)
+{
+    PyObject *found = PyObject_GetItem(state.fallbacks[i], state.number_names[i]);
+    if (found == NULL) {
+        return -1;
+    }
+    *value = PyLong_AsLongLong(found);
+    Py_DECREF(found);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* The integer of a Python value: numbers as they are, other objects (a dtype) by identity, None as -1. */
@@ -88,6 +104,9 @@ static inline int
 read_field(int i, int64_t *value)
 {
     void *symbol = state.symbols[i];
+    if (state_fields[i].kind == MODULE_NUMBER) {
+        return module_number(i, value);
+    }
     if (symbol == NULL) {
         return fallback_value(i, value);
     }
@@ -252,6 +271,19 @@ guard_init_state(PyObject *module)
     }
     for (int i = 0; i < N_STATE; i++) {
         void *symbol = NULL;
+        if (state_fields[i].kind == MODULE_NUMBER) {
+            PyObject *holder = guard_attribute_path(module, state_fields[i].fallback);
+            if (holder == NULL) {
+                return -1;
+            }
+            Py_XSETREF(state.fallbacks[i], PyObject_GenericGetDict(holder, NULL));
+            Py_DECREF(holder);
+            Py_XSETREF(state.number_names[i], PyUnicode_InternFromString(state_fields[i].fallback_arg));
+            if (state.fallbacks[i] == NULL || state.number_names[i] == NULL) {
+                return -1;
+            }
+            continue;
+        }
         for (size_t l = 0; symbol == NULL && l < Py_ARRAY_LENGTH(libraries); l++) {
             symbol = libraries[l] == NULL ? NULL : dlsym(libraries[l], state_fields[i].symbol);
         }

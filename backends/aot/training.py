@@ -146,7 +146,8 @@ def _autograd_function(
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
             for check in checks:
                 check()
-            if again is not None and torch.is_grad_enabled():
+            # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
+            if again is not None and (torch.is_grad_enabled() or any(map(_is_wrapped, grads))):
                 found = again.gradients(ctx.noted, ctx.saved_tensors, grads)
                 if found is not None:
                     return found
@@ -164,6 +165,11 @@ def _autograd_function(
             return tuple(None if g is None else _marked(g) for g in made)
 
     return Compiled
+
+
+def _is_wrapped(grad: torch.Tensor | None) -> bool:
+    functorch = torch._C._functorch
+    return grad is not None and (functorch.is_legacy_batchedtensor(grad) or functorch.is_functorch_wrapped_tensor(grad))
 
 
 def backward_checks(gm: GraphModule) -> list[Callable[[], None]]:

@@ -63,8 +63,10 @@ class SecondRun:
         inputs = self._inputs(noted, saved)
         if inputs is None:
             return None
-        # Aliases, since one input may have been computed of another: the gradients are partial ones.
-        own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
+        further = torch.is_grad_enabled()
+        with torch.enable_grad():
+            # Aliases, since one input may have been computed of another: the gradients are partial ones.
+            own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
         before = torch.get_rng_state()
         if self._random:
             torch.set_rng_state(noted[-1])
@@ -78,7 +80,7 @@ class SecondRun:
             return None
         heads = [results[self._result_of[i]] for i in given]
         wanted = [i for i, v in enumerate(own) if isinstance(v, torch.Tensor) and v.requires_grad]
-        found = torch.autograd.grad(heads, [own[i] for i in wanted], [grads[i] for i in given], create_graph=True,
+        found = torch.autograd.grad(heads, [own[i] for i in wanted], [grads[i] for i in given], create_graph=further,
                                     allow_unused=True)
         made: list[Any] = [None] * self._count
         for i, grad in zip(wanted, found):

@@ -158,6 +158,21 @@ def test_numbers_under_nested_transforms_are_compiled():
     assert dynamo_lite.metrics()["fallbacks"] == before
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_forward_mode_around_a_compiled_function(backend):
+    def function(x):
+        return x.sin() * x
+
+    compiled = dynamo_lite.compile(function, backend=backend)
+    x, tangent = torch.randn(4), torch.randn(4)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), function(x))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, tangent)
+            got, want = (torch.autograd.forward_ad.unpack_dual(call(dual)) for call in (compiled, function))
+            torch.testing.assert_close(tuple(got), tuple(want))
+
+
 def test_a_transformed_function_leaves_the_frame():
     def function(x):
         return func.grad(lambda v: (v * x).sum()), x + 1

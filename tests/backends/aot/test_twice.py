@@ -169,6 +169,22 @@ def test_random_numbers_are_those_of_the_call(gradients):
     _both(use, make)
 
 
+def test_gradients_of_a_batch():
+    def f(x, w):
+        return (x @ w).sin() * 2
+
+    compiled = dynamo_lite.compile(f)
+    x, w = torch.randn(4, requires_grad=True), torch.randn(4, 3)
+    for further in (False, True):
+        want, got = (torch.autograd.grad(call(x, w), x, torch.eye(3), is_grads_batched=True, create_graph=further)[0]
+                     for call in (f, compiled))
+        torch.testing.assert_close(got, want)
+        assert got.requires_grad == further
+    for vectorize in (False, True):
+        rows = torch.autograd.functional.jacobian(lambda v: compiled(v, w), x.detach(), vectorize=vectorize)
+        torch.testing.assert_close(rows, want.detach())
+
+
 REFUSED = {
     "written": lambda x, b: (b.add_(1), x ** 3)[1],
     "a view alone": lambda x, b: (x ** 3)[0],
