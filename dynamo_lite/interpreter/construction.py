@@ -638,7 +638,7 @@ def _method(tx: Any, function: VariableTracker, owner: VariableTracker) -> Varia
 def _type(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if len(args) == 3 and not kwargs:
         content = tx.dict_content(args[2])
-        if content is None or not args[0].is_constant():
+        if content is None or not args[0].is_constant() or not issubclass(args[1].python_type(), tuple):
             unsupported("class_definition", "type(name, bases, namespace)")
         namespace = {key.constant(): value for key, value in zip(content.keys(), content.values(tx))}
         namespace.setdefault("__module__", ConstantVariable(tx.globals[0].get("__name__")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..variables.base import ObservedException, VariableTracker, unsupported
+from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
 from ..variables.objects import ObjectVariable
@@ -78,6 +79,8 @@ def _raise_varargs(tx: Translator, i: Any) -> None:
     error = tx.exception_to_raise([tx.pop()])
     if cause is not None:
         if not is_none(cause):
+            if not issubclass(cause.value if isinstance(cause, ClassVariable) else cause.python_type(), BaseException):
+                tx.raise_error(TypeError, "exception causes must derive from BaseException")
             cause = tx.exception_to_raise([cause]).value
         tx.output.effects.store_attr(error.value, "__cause__", cause)
         tx.output.effects.store_attr(error.value, "__suppress_context__", ConstantVariable(True))

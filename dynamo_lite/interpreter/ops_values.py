@@ -8,6 +8,7 @@ from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import CellVariable, NestedFunctionVariable
 from ..variables.mappings import DictVariable
+from ..variables.objects import ObjectVariable
 from ..variables.sequences import ListVariable, SliceVariable, TupleVariable
 from ..variables.sets import SetVariable
 from ..variables.texts import TensorTextVariable
@@ -120,6 +121,7 @@ def _list_append(tx: Translator, i: Any) -> None:
 @opcode("LIST_EXTEND")
 def _list_extend(tx: Translator, i: Any) -> None:
     items = tx.pop()
+    _check_iterable(tx, items, "Value")
     tx.call_method(tx.peek(i.arg), "extend", [items])
 
 
@@ -247,11 +249,22 @@ def _call_function_ex(tx: Translator, i: Any) -> None:
             if not isinstance(key.constant(), str):
                 tx.raise_error(TypeError, "keywords must be strings")
             keywords[key.constant()] = value
-    args = list(tx.pop().iterate(tx))
+    items = tx.pop()
     function = tx.pop()
+    if isinstance(items, (ConstantVariable, ObjectVariable)):
+        _check_iterable(tx, items, f"{tx.function_text(function)} argument")
+    args = list(items.iterate(tx))
     if tx.stack and tx.stack[-1] is NULL:
         tx.pop_lazy()
     tx.push(tx.call(function, args, keywords))
+
+
+def _check_iterable(tx: Translator, items: VariableTracker, what: str) -> None:
+    """Whether what stands behind ``*`` can be iterated over."""
+    if isinstance(items, (ConstantVariable, ObjectVariable)):
+        cls = items.python_type()
+        if all(tx.class_lookup(cls, name) is None for name in ("__iter__", "__getitem__")):
+            tx.raise_error(TypeError, f"{what} after * must be an iterable, not {cls.__name__}")
 
 
 @opcode("MAKE_FUNCTION")

@@ -5,6 +5,7 @@ Invariant: a method gives what CPython would give for the real values, or raises
 from __future__ import annotations
 
 import abc
+import collections
 import functools
 import operator
 import re
@@ -247,6 +248,17 @@ class Protocols(Wrapping, Errors, Construction):
             result = owner.binary(self, op, other, swapped)
             if result is not None:
                 return result
+        concatenated = next((c for c in _CONCATENATED if issubclass(left_type, c)), None) if op == "+" else None
+        if concatenated is not None:
+            kind = concatenated.__name__
+            said = f'can only concatenate {kind} (not "{right_type.__name__}") to {kind}'
+            if concatenated is bytes:
+                said = f"can't concat {right_type.__name__} to {left_type.__name__}"
+            self.raise_error(TypeError, said)
+        if op == "*" and issubclass(left_type, _CONCATENATED):
+            self.raise_error(TypeError, f"can't multiply sequence by non-int of type {right_type.__name__!r}")
+        if op == "*" and issubclass(right_type, _CONCATENATED):
+            self.raise_error(TypeError, f"can't multiply sequence by non-int of type {left_type.__name__!r}")
         self.raise_error(
             TypeError,
             f"unsupported operand type(s) for {_OPERATOR_NAMES.get(op, op)}: "
@@ -357,6 +369,9 @@ class Protocols(Wrapping, Errors, Construction):
             return any(self._tensor_is(value, c) for c in flat)
         for candidate in flat:
             check = getattr(type(candidate), "__instancecheck__", None)
+            checks = any("__instancecheck__" in vars(c) for c in type(candidate).__mro__)
+            if not (checks or isinstance(candidate, type) or hasattr(candidate, "__bases__")):
+                self.raise_error(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
             if isinstance(check, types.FunctionType) and not is_library(type(candidate).__module__):
                 self.class_lookup(type(candidate), "__instancecheck__")
                 meta = self.from_result(candidate, "class")
@@ -541,6 +556,8 @@ class Protocols(Wrapping, Errors, Construction):
         return IdentityVariable(value)
 
 
+# Sequences written in C whose own concatenation is asked last.
+_CONCATENATED = (list, tuple, str, bytes, collections.deque)
 _CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}
 
 

@@ -324,7 +324,12 @@ def _delattr(tx: Any, value: VariableTracker, name: VariableTracker) -> Variable
 def _vars(tx: Any, *args: VariableTracker) -> VariableTracker:
     if len(args) != 1:
         unsupported("dynamic_code", "vars()")
-    return tx.getattr(args[0], "__dict__")
+    try:
+        return tx.getattr(args[0], "__dict__")
+    except tx.observed as error:
+        if issubclass(error.value.python_type(), AttributeError):
+            tx.raise_error(TypeError, "vars() argument must have __dict__ attribute")
+        raise
 
 
 # ---------------------------------------------------------------- numbers

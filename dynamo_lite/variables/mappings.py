@@ -397,10 +397,17 @@ def pairs_of(tx: Any, value: VariableTracker) -> Iterable[tuple[VariableTracker,
         keys = list(tx.call_method(value, "keys", []).iterate(tx))
         return [(key, value.getitem(tx, key)) for key in keys]
     pairs = []
-    for element in value.iterate(tx):
-        pair = list(element.iterate(tx))
+    for number, element in enumerate(value.iterate(tx)):
+        try:
+            pair = list(element.iterate(tx))
+        except tx.observed as error:
+            if issubclass(error.value.python_type(), TypeError):
+                said = f"cannot convert dictionary update sequence element #{number} to a sequence"
+                tx.raise_error(TypeError, said)
+            raise
         if len(pair) != 2:
-            tx.raise_error(ValueError, "dictionary update sequence element has the wrong length; 2 is required")
+            said = f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required"
+            tx.raise_error(ValueError, said)
         pairs.append((pair[0], pair[1]))
     return pairs
 

@@ -159,7 +159,7 @@ class ObjectVariable(VariableTracker):
 
     def generic_getattr(self, tx: Any, name: str) -> VariableTracker | None:
         """object.__getattribute__(self, name), None where it raises AttributeError."""
-        if name in ("__class__", "__dict__"):
+        if name in ("__class__", "__dict__") and (name == "__class__" or has_instance_dict(self.cls)):
             attribute = tx.class_lookup(self.cls, name)
             if attribute is None or isinstance(attribute, types.GetSetDescriptorType):
                 return tx.from_result(self.cls, "class") if name == "__class__" else self._dict_variable(tx)
@@ -192,7 +192,7 @@ class ObjectVariable(VariableTracker):
             return MethodVariable(tx.wrap_class_part(attribute.__func__, source), tx.from_result(self.cls, "class"))
         if isinstance(attribute, property):
             if attribute.fget is None:
-                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
+                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no getter")
             return tx.call(tx.wrap_class_part(attribute.fget, source), [self], {})
         if isinstance(attribute, _SLOT_TYPES):
             if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
@@ -256,7 +256,7 @@ class ObjectVariable(VariableTracker):
         attribute = tx.class_lookup(self.cls, name)
         if isinstance(attribute, property):
             if attribute.fset is None:
-                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter")
             setter = tx.wrap_class_part(attribute.fset, class_attribute_source(self.cls, name))
             tx.call(setter, [self, value], {})
             return
@@ -293,7 +293,7 @@ class ObjectVariable(VariableTracker):
         attribute = tx.class_lookup(self.cls, name)
         if isinstance(attribute, property):
             if attribute.fdel is None:
-                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no deleter")
+                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no deleter")
             tx.call(tx.wrap_class_part(attribute.fdel, class_attribute_source(self.cls, name)), [self], {})
             return
         if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
@@ -311,7 +311,8 @@ class ObjectVariable(VariableTracker):
             tx.output.effects.store_attr(self, name, MISSING)
             return
         if self.own_attribute(tx, name) is None:
-            tx.raise_error(AttributeError, name)
+            # Whether the message is the bare name depends on how the object keeps its dict.
+            unsupported("unsupported_attribute", f"deleting {self.describe()}.{name}, which is not there")
         tx.output.effects.store_attr(self, name, MISSING)
 
     # -- protocols

@@ -141,6 +141,8 @@ class SequenceVariable(VariableTracker):
         for i in range(*bounds.indices(len(self.items))):
             if tx.same_or_equal(self.item(tx, i), item):
                 return ConstantVariable(i)
+        if self.base_type is list:
+            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in list")
         tx.raise_error(ValueError, f"{self.base_type.__name__}.index(x): x not in {self.base_type.__name__}")
 
     def _count(self, tx: Any, item: VariableTracker) -> VariableTracker:

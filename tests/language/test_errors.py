@@ -5,6 +5,8 @@ PYTEST_DONT_REWRITE: asserts are programs here.
 
 from __future__ import annotations
 
+import collections
+
 import pytest
 import torch
 from language_support import Programs
@@ -382,6 +384,68 @@ def side_cells(x):
     add(1)
     r = add(x)
     return r[1] + 1, r is c
+
+
+def said(*actions):
+    """What each of these raises, in words."""
+    found = []
+    for action in actions:
+        try:
+            found.append(action())
+        except Exception as error:
+            found.append((type(error).__name__, str(error)))
+    return found
+
+
+@program
+def words_of_containers(x):
+    return x + 1, said(
+        lambda: [1] + (2,), lambda: (1,) + [2], lambda: b"a" + [1], lambda: "a" + [1], lambda: [1] * "b",
+        lambda: 1.5 * (1,),
+        lambda: 1 + [1], lambda: [].index([1]), lambda: (1,).index(2), lambda: dict([1]), lambda: dict([(1, 2, 3)]),
+        lambda: {}.update([(1, 2), "abc"]), lambda: isinstance(1, 2), lambda: isinstance(1, (str, "a")),
+        lambda: collections.deque([1]) + [2],
+    )
+
+
+@program
+def words_of_calls(x):
+    def f(*args, **kwargs):
+        return args
+
+    def cause():
+        raise KeyError from 3
+
+    return x + 1, said(lambda: f(*3), lambda: f(*[1], *None), lambda: [*OBJ], lambda: OBJ.missing(*3), cause)
+
+
+@program
+def words_of_properties(x):
+    class Fixed:
+        @property
+        def p(self):
+            return 1
+
+        q = property(None, lambda self, value: None)
+
+    o = Fixed()
+    return x + 1, said(lambda: setattr(o, "p", 2), lambda: delattr(o, "p"), lambda: o.q)
+
+
+@program.breaks("unsupported_attribute")
+def words_of_deletion(x):
+    o = Thing()
+    return x + 1, said(lambda: delattr(o, "missing")), said(lambda: delattr(o, "k"))
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+
+@program
+def a_dict_that_is_not_there(x):
+    o = Slotted()
+    return x + 1, hasattr(o, "__dict__"), said(lambda: o.__dict__, lambda: vars(o)), hasattr(Thing(), "__dict__")
 
 
 @pytest.mark.parametrize("name", program.names())
