@@ -75,8 +75,10 @@ def compile(
 
     Raises:
         exc.InvalidBackend: no backend has this name.
-        TypeError: `model` can't be called.
+        TypeError: `model` can't be called, or an argument is of another type.
     """
+    _check_arguments(fullgraph=(fullgraph, bool), dynamic=(dynamic, bool | None), mode=(mode, str | None),
+                     options=(options, Mapping | None), disable=(disable, bool))
     if model is None:
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
@@ -95,6 +97,14 @@ def compile(
     if isinstance(model, type):
         raise TypeError("compile a class's instances or methods, not the class itself")
     return _wrap_callable(model, hook, fullgraph)
+
+
+def _check_arguments(**given: tuple[Any, Any]) -> None:
+    """Each argument's value and what it may be: `fullgraph="no"` would otherwise be taken for True."""
+    for name, (value, allowed) in given.items():
+        if not isinstance(value, allowed):
+            wanted = " or ".join(str(getattr(t, "__name__", t)) for t in getattr(allowed, "__args__", (allowed,)))
+            raise TypeError(f"compile's {name} is {wanted.replace('NoneType', 'None')}, not {value!r}")
 
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -342,6 +352,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     fn = innermost(fn)
+    if not callable(fn):
+        raise TypeError(f"disable takes a function or an nn.Module, not {fn!r}")
     if isinstance(fn, torch.nn.Module):
         fn.forward = disable(fn.forward, recursive, reason=reason)  # type: ignore[method-assign]
         return fn

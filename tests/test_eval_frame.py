@@ -285,3 +285,21 @@ def test_layers_compiled_one_by_one_share_an_artifact():
     for layer in layers:
         assert torch.allclose(layer(x), layer._orig_mod(x))
     assert len(counter.graphs) == 1
+
+
+@pytest.mark.parametrize("wrong, text", [
+    ({"fullgraph": "yes"}, "fullgraph is bool, not 'yes'"), ({"dynamic": "no"}, "dynamic is bool or None, not 'no'"),
+    ({"disable": 1}, "disable is bool, not 1"), ({"options": 3}, "options is Mapping or None, not 3"),
+    ({"mode": 2}, "mode is str or None, not 2")])
+def test_arguments_of_a_wrong_type_are_named(wrong, text):
+    with pytest.raises(TypeError, match=text):
+        dynamo_lite.compile(lambda x: x, **wrong)
+    with pytest.raises(TypeError, match=text):
+        dynamo_lite.compile(**wrong)
+
+
+def test_what_is_no_function_is_named():
+    with pytest.raises(TypeError, match="disable takes a function"):
+        dynamo_lite.disable(3)
+    with pytest.raises(TypeError, match="explain takes a function"):
+        dynamo_lite.explain(3)

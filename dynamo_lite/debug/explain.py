@@ -73,6 +73,8 @@ def explain(fn: Callable[..., Any]) -> Callable[..., ExplainOutput]:
         a callable that takes the function's arguments and gives an :class:`ExplainOutput`.
     """
     fn = innermost(fn)
+    if not callable(fn):
+        raise TypeError(f"explain takes a function or an nn.Module, not {fn!r}")
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         graphs: list[torch.fx.GraphModule] = []
