@@ -294,7 +294,7 @@ def runs_once(code: types.CodeType, module: str) -> bool:
         code.co_name == "__init__" or code in _RUN_ONCE)
 
 
-_RUN_ONCE = {f.__code__ for f in (LazyModuleMixin._infer_parameters, *_REGISTER_HOOKS)}
+_RUN_ONCE = {f.__code__ for f in _REGISTER_HOOKS} | {LazyModuleMixin._infer_parameters.__code__}
 
 
 # torch's own modules -> whether their frames are captured where a break has left the graph. The longest prefix wins.
