@@ -92,7 +92,7 @@ def _state(options: dict[str, Any]) -> str:
         torch.get_num_threads(), backends.mkldnn.enabled, torch.get_float32_matmul_precision(),
         backends.mkldnn.matmul.fp32_precision, backends.mkldnn.conv.fp32_precision,  # type: ignore[attr-defined]
         backends.cuda.flash_sdp_enabled(), backends.cuda.mem_efficient_sdp_enabled(), backends.cuda.math_sdp_enabled(),
-        backends.cuda.cudnn_sdp_enabled(),
+        backends.cuda.cudnn_sdp_enabled(), backends.opt_einsum.enabled, backends.opt_einsum.strategy,
         torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
     )
     settings = {name: value for name, value in config.snapshot().items() if name not in _ELSEWHERE}
