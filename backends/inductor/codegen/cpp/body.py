@@ -27,6 +27,7 @@ class Body:
     """The text of a kernel as it grows. ``CppKernel`` adds the loops."""
 
     emitted: dict[Node, Emitted]
+    _vectors: set[int]
 
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
