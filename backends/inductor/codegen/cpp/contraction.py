@@ -35,6 +35,8 @@ def library_of(contraction: Contraction) -> str:
 class ContractionKernel(CppKernel):
     """Writes one such kernel."""
 
+    _vectors: set[int]
+
     def __init__(self, kernel: Kernel, symbol: str, simd: str):
         super().__init__(kernel, symbol, simd)
         assert kernel.tiles is not None
