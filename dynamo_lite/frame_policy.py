@@ -90,8 +90,6 @@ def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, A
         return run_plainly(user_code, "it runs under a functorch transform")
     if torch.autograd.forward_ad._current_level >= 0:
         return run_plainly(user_code, "it runs under forward-mode differentiation")
-    if torch.autograd.forward_ad._current_level >= 0:
-        return run_plainly(user_code, "it runs under forward-mode differentiation")
     if torch._C._len_torch_dispatch_stack() or not _only_default_devices():
         return run_plainly(user_code, "it runs under a torch function or dispatch mode")
     return None
