@@ -2,6 +2,8 @@
 import pytest
 import torch
 
+import dynamo_lite
+from dynamo_lite import log
 from dynamo_lite.guards.blocks import split_blocks
 from dynamo_lite.guards.guard import Guard
 from dynamo_lite.guards.program import build_program
@@ -77,3 +79,24 @@ def test_a_program_with_blocks():
     thing.a = (2, 2)
     held, at = program.check((thing,), None, {}, {})
     assert not held and texts[at] == "self.a[0] == 1"
+
+
+def test_tuples_of_which_a_part_may_change():
+    class Sizes(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.sizes = ((1, [2]), (3, 4), 5)
+
+        def forward(self, x):
+            (a, steps), (b, c), d = self.sizes
+            return x * a * b * c * d * steps[0]
+
+    dynamo_lite.reset()
+    log.reset()
+    model, x = Sizes(), torch.ones(2)
+    fn = dynamo_lite.compile(model, backend="eager", fullgraph=True)
+    for sizes in (((1, [2]), (3, 4), 5), ((1, [7]), (3, 4), 5), ((1, [7]), (3, 6), 5)):
+        model.sizes = sizes
+        assert torch.equal(fn(x), model(x)) and torch.equal(fn(x), model(x))
+    model.sizes[0][1][0] = 8
+    assert torch.equal(fn(x), model(x)) and log.counters()["graphs"] <= 4 and "internal_errors" not in log.counters()

@@ -9,7 +9,7 @@ block loads.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..source import DictItemSource, PathKey, SequenceItemSource, Source
@@ -49,7 +49,7 @@ def split_blocks(guards: Iterable[Guard], collect: Iterable[Source]) -> tuple[li
         _add_path(source, outside)
     kept = []
     for holder, group in blocks.values():
-        inside = [g for g in group if g.source.key == holder.key or g.source.key not in outside]
+        inside = [g for g in group if not any(s.key in outside for s in _below(holder, g.source))]
         inside = inside if len(inside) >= _FEWEST else []
         chosen = set(map(id, inside))
         every += [g for g in group if id(g) not in chosen]
@@ -70,6 +70,13 @@ def _holder(guard: Guard, sized: set[PathKey]) -> Source | None:
     while isinstance(source, SequenceItemSource) and not source.is_list:
         source = source.base
     return source.base if settled and isinstance(source, DictItemSource) else None
+
+
+def _below(holder: Source, source: Source) -> Iterator[Source]:
+    """What a block loads for a guard: the path behind its dict."""
+    while source.key != holder.key:
+        yield source
+        source = source.parents()[0]
 
 
 def _immutable(value: Any) -> bool:
