@@ -590,8 +590,8 @@ def main() -> int:
 HEAD = """# Operators
 
 Written by `benchmarks/operators.py`; its docstring says what is compared, and how. "Generated" means that kernels of
-ours compute all of it, "library" that some of it is a call of an aten operation. Calls whose result in `out` depends, in
-eager, on what was there before have no right answer and are left out: `native_batch_norm` of statistics with gaps.
+ours compute all of it, "library" that some of it is a call of an aten operation. Calls whose result in `out` depends,
+in eager, on what was there before have no right answer and are left out: `native_batch_norm` of statistics with gaps.
 
 """
 
