@@ -74,6 +74,15 @@ operation itself computes it.
 """
 
 
+def _is_within(root: torch.Tensor, size: Any, stride: Any, offset: Any) -> bool:
+    """Whether all that ``as_strided`` may reach are elements of the tensor: a write elsewhere would be lost."""
+    if not all(type(n) is int for n in (offset, *size, *stride, *root.shape, *root.stride())):
+        return True
+    reach = offset + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else offset
+    inside = offset >= 0 and reach < max(root.numel(), 1)
+    return inside and bool(aten.is_non_overlapping_and_dense.default(root))
+
+
 def fake_mode_of(gm: GraphModule, example_inputs: list[Any]) -> Any:
     """The fake mode of the example inputs, or the one the front end left in ``gm.meta``."""
     for value in example_inputs:
@@ -278,6 +287,8 @@ class Recorder(TorchDispatchMode):
             size, stride = args[1], args[2]
             root = parent.storage.root
             offset = fake.storage_offset() - root.fake.storage_offset()
+            if not _is_within(root.fake, size, stride, offset):
+                raise CannotFunctionalize("as_strided reaches elements of a memory that are not its tensor's")
             step = ViewStep(ops.as_strided, (tuple(size), tuple(stride), offset), {})
             node.replace_all_uses_with(replacement := self.emit(step.target, (self.memory.read(root), *step.args)))
             self.graph.erase_node(node)
