@@ -13,14 +13,6 @@ class DynamoLiteError(RuntimeError):
     """The base of everything that dynamo_lite raises on purpose."""
 
 
-class SkipFrame(Exception):
-    """Internal: leave this frame to plain Python, because of `reason`. Never reaches the user."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 class Unsupported(DynamoLiteError):
     """A construct that can't be captured: a graph break, or with fullgraph=True the user's error.
 

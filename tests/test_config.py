@@ -69,6 +69,16 @@ def test_environment(tmp_path):
     assert "DYNAMO_LITE_CPP_SIMD is ignored" in p.stderr
 
 
+@pytest.mark.parametrize("name, meant", [
+    ("DYNAMO_LITE_LOG", "DYNAMO_LITE_LOGS"), ("DYNAMO_LITE_CACHE_DIRS", "DYNAMO_LITE_CACHE_DIR"),
+    ("DYNAMO_LITE_RECOMPILES_LIMIT", "DYNAMO_LITE_RECOMPILE_LIMIT"), ("DYNAMO_LITE_OF_OURS", None),
+])
+def test_misspelt_variables_are_named(name, meant):
+    done = subprocess.run([sys.executable, "-c", "import dynamo_lite"], env={**os.environ, name: "1"},
+                          capture_output=True, text=True, check=True)
+    assert (f"there is no variable {name}: did you mean {meant}?" in done.stderr) == (meant is not None)
+
+
 def test_every_option_explains_itself():
     text = config.describe()
     for name, option in config.OPTIONS.items():
