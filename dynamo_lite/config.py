@@ -153,12 +153,14 @@ globals().update({name: _start_value(option) for name, option in OPTIONS.items()
 
 
 def _warn_of_misspelt_variables() -> None:
-    known = [*(option.env for option in OPTIONS.values()), "DYNAMO_LITE_LOGS"]
-    for name in os.environ:
-        if name.startswith("DYNAMO_LITE_") and name not in known:
-            near = difflib.get_close_matches(name.removeprefix("DYNAMO_LITE_"), [k[12:] for k in known], n=1, cutoff=0.8)
+    prefix = "DYNAMO_LITE_"
+    known = [*(name.upper() for name in OPTIONS), "LOGS"]
+    for variable in os.environ:
+        name = variable.removeprefix(prefix)
+        if variable.startswith(prefix) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             if near:  # others may be somebody else's
-                warnings.warn(f"there is no variable {name}: did you mean DYNAMO_LITE_{near[0]}?", stacklevel=2)
+                warnings.warn(f"there is no variable {variable}: did you mean {prefix}{near[0]}?", stacklevel=2)
 
 
 _warn_of_misspelt_variables()
