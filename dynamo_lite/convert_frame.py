@@ -128,7 +128,7 @@ def compile_frame(
     """
     user_code = _original(code, 0)[0]
     asked = settings.roots is not None and settings.roots.get(user_code) is not None
-    decision = frame_policy.decide(code, user_code, globals, asked)
+    decision = frame_policy.decide(code, user_code, globals, asked, settings.fullgraph)
     if decision is not None:
         return decision
     frame = (args, closure, globals, builtins)

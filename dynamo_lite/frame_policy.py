@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
-from . import changed_values, config, exc, log, trace_rules
+from . import changed_values, config, exc, introspection, log, trace_rules
 from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, GuardedCode
 from ._guards import GuardProgram
 from .bytecode.instructions import decode
@@ -67,13 +67,16 @@ _BACKENDS = "dynamo_lite.backends."
 _CALLED_BY_TORCH = ("__torch_function__", "__torch_dispatch__")
 
 
-def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, Any], asked: bool) -> Any:
+def decide(
+    code: types.CodeType, user_code: types.CodeType, globals: dict[str, Any], asked: bool, fullgraph: bool
+) -> Any:
     """The decision about a frame that is not to be compiled whatever its arguments are; None for the others.
 
     Args:
         code: the frame's code, resume code included.
         user_code: the code that the user wrote.
         asked: whether it was asked for by itself.
+        fullgraph: whether a frame that is not captured is an error, which the trace then finds.
     """
     module = str(globals.get("__name__", ""))
     if module.startswith(_BACKENDS):
@@ -86,6 +89,10 @@ def decide(code: types.CodeType, user_code: types.CodeType, globals: dict[str, A
     reason = trace_rules.skip_frame_reason(module, asked)
     if reason is not None and is_resume_code(code) is None:
         return skipped(user_code, reason)
+    reason = introspection.reason_to_leave(user_code, globals)
+    if reason is not None and not fullgraph:
+        note_skipped(user_code, reason)
+        return SKIP
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return run_plainly(user_code, "it runs under a functorch transform")
     if torch.autograd.forward_ad._current_level >= 0:

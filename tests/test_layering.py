@@ -23,6 +23,7 @@ LAYERS = [
     "listings",
     "rerun",
     "trace_rules",
+    "introspection",
     "changed_values",
     "frame_policy",
     "polyfills",

@@ -1,0 +1,54 @@
+"""Code that asks the interpreter how it keeps the program's objects: how large they are, how many, how long they live.
+
+What a capture makes of a frame keeps its results, not the interpreter's books: a dict may be built at once that was
+filled item by item, and what was compiled may hold an object for longer. So a frame that asks for these is left to the
+interpreter. Invariant: decided by the frame's own code and globals, before anything of it has run.
+"""
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+from typing import Any
+
+# Modules and their functions, under the names that code reaches them by.
+_BOOKS = {
+    sys: frozenset({"getsizeof", "getrefcount"}), gc: frozenset({"get_objects", "get_referrers", "get_count"}),
+}
+_WEAK = {weakref: frozenset({"ref", "proxy", "WeakMethod"})}
+_COLLECT = {gc: frozenset({"collect"})}
+_NAMES = frozenset().union(*_BOOKS.values())
+
+Functions = dict[types.ModuleType, frozenset[str]]
+
+
+def reason_to_leave(code: types.CodeType, globals: dict[str, Any]) -> str | None:
+    """Why a frame's objects are to be the interpreter's own, or None."""
+    if not _NAMES.isdisjoint(code.co_names) and _reaches(code, globals, _BOOKS):
+        return "it asks the interpreter for the size, the number or the holders of objects"
+    if _reaches(code, globals, _WEAK) and _collects(code, globals):
+        return "it watches, by weak references and the garbage collector, how long objects live"
+    return None
+
+
+def _reaches(code: types.CodeType, globals: dict[str, Any], functions: Functions) -> bool:
+    """Whether code reads one of the functions: as an attribute of its module, or by a global name."""
+    for name in code.co_names:
+        value = globals.get(name)
+        for module, names in functions.items():
+            if value is module or (value is None and name == module.__name__):  # imported there, or in the function
+                if not names.isdisjoint(code.co_names):
+                    return True
+            elif name in names and getattr(module, name, None) is value:
+                return True
+    return False
+
+
+def _collects(code: types.CodeType, globals: dict[str, Any]) -> bool:
+    """Whether code runs the garbage collector, itself or by a function of its module."""
+    if _reaches(code, globals, _COLLECT):
+        return True
+    helpers = (globals.get(name) for name in code.co_names)
+    return any(isinstance(helper, types.FunctionType) and _reaches(helper.__code__, helper.__globals__, _COLLECT)
+               for helper in helpers)
