@@ -24,7 +24,7 @@ _CONVERTED = frozenset({
     aten.masked_fill.Scalar, aten.full.default, aten.full_like.default, aten.new_full.default, aten.fill.Scalar,
     aten.constant_pad_nd.default, aten.index_fill.int_Scalar, aten.scatter.value, aten.clamp.default,
     aten.clamp_min.default, aten.clamp_max.default, aten.hardtanh.default, aten.threshold.default,
-    aten.pow.Tensor_Scalar,
+    aten.pow.Tensor_Scalar, aten.scalar_tensor.default,
 })  # fmt: skip
 """Operators whose numbers become numbers of the result's dtype before anything is computed."""
 
@@ -74,7 +74,7 @@ def fits(number: int | float, dtype: torch.dtype) -> bool:
     if dtype.is_floating_point:
         return not math.isfinite(number) or abs(number) <= torch.finfo(dtype).max
     bounds = torch.iinfo(dtype)
-    low = bounds.min if bounds.min else -bounds.max  # negative numbers wrap around
+    low = bounds.min if bounds.min or isinstance(number, float) else -bounds.max  # negative integers wrap around
     return not math.isnan(number) and low <= number <= bounds.max
 
 

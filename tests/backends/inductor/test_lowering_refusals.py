@@ -43,7 +43,7 @@ def outcome(f, *args):
 
 @pytest.mark.parametrize("name", MASKED)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.uint8, torch.int8, torch.int32])
-@pytest.mark.parametrize("number", [1e9, math.inf, 300, -1])
+@pytest.mark.parametrize("number", [1e9, math.inf, 300, -1, -1.0])
 def test_number_that_does_not_fit(name, dtype, number):
     if name == "hardtanh" and dtype is torch.uint8:
         pytest.skip("compiled, it is an assertion of torch's own with another text")
