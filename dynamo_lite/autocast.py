@@ -30,7 +30,7 @@ def depth() -> int:
 
 def steps(change: int) -> list[tuple[Any, tuple[Any, ...]]]:
     """The calls that change the depth by so much."""
-    return [(enter if change > 0 else leave, ())] * abs(change)
+    return [(enter, ())] * change + [(leave, ())] * -change
 
 
 def set_depth(wanted: int) -> None:
