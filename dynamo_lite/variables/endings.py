@@ -30,8 +30,10 @@ from .functions import GeneratorVariable
 from .iterators import IteratorVariable
 from .objects import ObjectVariable
 
-# Objects that are looked at to find what ends with what holds it.
-_MOST_PARTS = 300
+# Objects that are looked at to find what ends with what holds it, and those that are passed on the way, such as the
+# lines of texts.
+MOST_PARTS = 300
+_MOST_PASSED = 3000
 
 # What nothing is felt of, and what holds nothing that would end with it.
 _ATOMS = (
@@ -135,12 +137,14 @@ def endings_in(root: Any) -> list[Ending]:
     holders: dict[int, set[int]] = {id(root): set()}
     found: list[Any] = []
     pending = [root]
-    while pending and len(known) < _MOST_PARTS:
+    left = _MOST_PASSED
+    while pending and len(known) < MOST_PARTS and left > 0:
         value = pending.pop()
         if ends_with_effect(value):
             found.append(value)
             continue
-        for part in _parts(value):
+        for part in itertools.islice(_parts(value), left):
+            left -= 1
             if issubclass(type(part), _ATOMS):
                 continue
             if id(part) not in known:
@@ -167,12 +171,16 @@ class Watch:
 
     def __init__(self) -> None:
         self._endings: list[Ending] = []
+        self._looked_at: dict[int, Any] = {}
 
     def __bool__(self) -> bool:
         return bool(self._endings)
 
     def add(self, value: Any) -> None:
         """Watches what would end if the frame let go of a real object."""
+        if id(value) in self._looked_at:
+            return  # real objects stay as they are while the trace goes on
+        self._looked_at[id(value)] = value
         self._endings += [e for e in endings_in(value) if not any(e.value is known.value for known in self._endings)]
 
     def check(self, tx: Any) -> None:

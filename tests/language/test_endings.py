@@ -692,3 +692,15 @@ def test_what_is_held_is_not_looked_for_after_each_instruction(monkeypatch):
     compiled = dynamo_lite.compile(untouched, backend="eager", fullgraph=True)
     assert torch.equal(compiled(holder, torch.ones(2), 200), torch.ones(2) + 200)
     assert len(searches) <= 3
+
+
+def test_large_containers_are_not_searched_whole():
+    large = [str(i) for i in range(100_000)]
+    large.append(x for x in [1])
+    assert not endings.endings_in([large])  # behind more texts than are passed
+    small = ["a", (x for x in [1])]
+    assert [type(e.value).__name__ for e in endings.endings_in([small])] == ["generator"]
+    watch = endings.Watch()
+    watch.add(small)
+    watch.add(small)
+    assert len(watch._endings) == 1
