@@ -8,7 +8,6 @@ Invariant: a real object is never changed while tracing.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import types
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from .guards import GuardSet
 from .source import LocalSource, Source
 from .variables.base import MISSING, VariableTracker, realized
 from .variables.classes import instance_dict
-from .variables.endings import MOST_PARTS, Watch, parts_of
+from .variables.endings import Watch, parts_of
 from .variables.functions import CellVariable, GeneratorVariable
 from .variables.later import LaterCall
 from .variables.mappings import DictVariable
@@ -105,8 +104,7 @@ class SideEffects:
         if any(self.tracker_of(mapping) is tracker for mapping in self._proxied):
             raise Unsupported("side_effect_unsupported", f"a change of {tracker.describe()}, read through a proxy too")
         if tracker.source is not None and id(tracker) not in self._mutated:
-            for part in itertools.islice(parts_of(tracker), MOST_PARTS):
-                self.watch.add(getattr(part, "value", None))
+            self.watch.add(*(getattr(part, "value", None) for part in parts_of(tracker)))
             self._mutated[id(tracker)] = tracker
 
     def note_proxied(self, mapping: Any) -> None:

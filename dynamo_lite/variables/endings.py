@@ -32,7 +32,7 @@ from .objects import ObjectVariable
 
 # Objects that are looked at to find what ends with what holds it, and those that are passed on the way, such as the
 # lines of texts.
-MOST_PARTS = 300
+_MOST_PARTS = 300
 _MOST_PASSED = 3000
 
 # What nothing is felt of, and what holds nothing that would end with it.
@@ -131,14 +131,18 @@ class Way:
 
 def endings_in(root: Any) -> list[Ending]:
     """The objects that end with an effect, among those that an object holds, and itself."""
+    return _search(root, _MOST_PASSED)[0]
+
+
+def _search(root: Any, left: int) -> tuple[list[Ending], int]:
+    """The same, where so many objects may be passed; and how many are left of these."""
     if issubclass(type(root), _ATOMS):
-        return []
+        return [], left
     known: dict[int, Any] = {id(root): root}
     holders: dict[int, set[int]] = {id(root): set()}
     found: list[Any] = []
     pending = [root]
-    left = _MOST_PASSED
-    while pending and len(known) < MOST_PARTS and left > 0:
+    while pending and len(known) < _MOST_PARTS:
         value = pending.pop()
         if ends_with_effect(value):
             found.append(value)
@@ -152,7 +156,7 @@ def endings_in(root: Any) -> list[Ending]:
                 holders[id(part)] = set()
                 pending.append(part)
             holders[id(part)].add(id(value))
-    return [Ending(value, {i: known[i] for i in _ancestors(id(value), holders)}) for value in found]
+    return [Ending(value, {i: known[i] for i in _ancestors(id(value), holders)}) for value in found], left
 
 
 def _ancestors(start: int, parents: dict[int, set[int]]) -> set[int]:
@@ -176,12 +180,16 @@ class Watch:
     def __bool__(self) -> bool:
         return bool(self._endings)
 
-    def add(self, value: Any) -> None:
-        """Watches what would end if the frame let go of a real object."""
-        if id(value) in self._looked_at:
-            return  # real objects stay as they are while the trace goes on
-        self._looked_at[id(value)] = value
-        self._endings += [e for e in endings_in(value) if not any(e.value is known.value for known in self._endings)]
+    def add(self, *values: Any) -> None:
+        """Watches what would end if the frame let go of real objects. Each of them is looked at; of what they hold, no
+        more is passed than if they were one."""
+        left = _MOST_PASSED
+        for value in values:
+            if id(value) in self._looked_at:
+                continue  # real objects stay as they are while the trace goes on
+            self._looked_at[id(value)] = value
+            found, left = _search(value, left)
+            self._endings += [e for e in found if not any(e.value is known.value for known in self._endings)]
 
     def check(self, tx: Any) -> None:
         """Refuses the instruction that has just been evaluated if it let go of what is watched.

@@ -695,8 +695,7 @@ def test_what_is_held_is_not_looked_for_after_each_instruction(monkeypatch):
 
 
 def test_large_containers_are_not_searched_whole():
-    large = [str(i) for i in range(100_000)]
-    large.append(x for x in [1])
+    large = [(x for x in [1]), *map(str, range(100_000))]  # the collector goes through a list from its end
     assert not endings.endings_in([large])  # behind more texts than are passed
     small = ["a", (x for x in [1])]
     assert [type(e.value).__name__ for e in endings.endings_in([small])] == ["generator"]
@@ -704,3 +703,30 @@ def test_large_containers_are_not_searched_whole():
     watch.add(small)
     watch.add(small)
     assert len(watch._endings) == 1
+    beside = endings.Watch()
+    beside.add(*([str(i)] * 50 for i in range(1_000)), (x for x in [1]), [x for x in "ab"], [(x for x in [1])])
+    assert len(beside._endings) == 1  # the last of 1,003 is looked at, but not into the list behind 50,000 texts
+
+
+@pytest.mark.parametrize("place", [0, 700, -1])
+def test_the_end_of_one_of_many(place):
+    """What a long list lets go of ends there, wherever in the list it stood."""
+    def program(x, things, notes):
+        notes.append("before")
+        del things[place]
+        notes.append("after")
+        return x + len(notes)
+
+    def ends(notes):
+        try:
+            yield
+        finally:
+            notes.append("end")
+
+    outcomes = []
+    for call in (program, dynamo_lite.compile(program, backend="eager")):
+        notes = []
+        things = [ends(notes) if i == place % 1000 else [str(i)] for i in range(1000)]
+        next(things[place])
+        outcomes.append((call(torch.ones(2), things, notes).tolist(), notes, len(things)))
+    assert outcomes[0] == outcomes[1] and outcomes[0][1] == ["before", "end", "after"]
