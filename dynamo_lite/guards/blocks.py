@@ -25,7 +25,7 @@ _FEWEST = 2  # guards; a block of one costs as much as it saves
 Block = tuple[Source, list[Guard]]
 
 
-def split_blocks(guards: Iterable[Guard], collect: Iterable[Source]) -> tuple[list[Guard], list[Block]]:
+def split_blocks(guards: Sequence[Guard], collect: Iterable[Source]) -> tuple[list[Guard], list[Block]]:
     """Parts the guards of a cache entry.
 
     Args:

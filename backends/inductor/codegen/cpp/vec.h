@@ -431,15 +431,17 @@ template <class V, int L = LANES(V)> INLINE V fma_(V a, V b, V c) {
 
 // x / by, rounded as the division is, at less than half its cost: the product with the reciprocal, corrected by what is left
 // (Markstein, Computation of elementary functions on the IBM RISC System/6000, 1990). Zeros and what isn't finite are the
-// product; so are the very small, whose rest can't be told: their quotients may be off by the last bit.
+// product. The rest of the very small can't be told: where there is one, the vector is divided.
 template <int by, class V> INLINE V quotient(V x) { return x / (elem<V>)by; }
 #if defined(__AVX512F__) && !defined(__clang__)
 template <int by> INLINE vec<float, 16> quotient(vec<float, 16> x) {
     constexpr float reciprocal = 1.0f / by;
     constexpr u32 least = 27u << 23, infinite = 255u << 23;  // least: 2^-100
     const vec<float, 16> q = x * reciprocal, rest = fma_(q, bc<16>((float)-by), x);
-    const vec<u32, 16> size = (bits<vec<u32, 16>>(x) & 0x7fffffffu) - least;
-    const u16 exact = __builtin_ia32_ucmpd512_mask(bits<vec<i32, 16>>(size), vec<i32, 16>{} + (i32)(infinite - least), 1, 0xffff);
+    const vec<u32, 16> size = bits<vec<u32, 16>>(x) & 0x7fffffffu;
+    const auto below = [](vec<u32, 16> v, u32 limit) { return __builtin_ia32_ucmpd512_mask(bits<vec<i32, 16>>(v), vec<i32, 16>{} + (i32)limit, 1, 0xffff); };
+    if (__builtin_expect(below(size - 1u, least - 1) != 0, 0)) return x / (float)by;
+    const u16 exact = below(size - least, infinite - least);
     return __builtin_ia32_vfmaddps512_mask3(rest, bc<16>(reciprocal), q, exact, 4);
 }
 #endif
