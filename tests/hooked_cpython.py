@@ -9,6 +9,7 @@
 
 import dis
 import importlib.util
+import signal
 import sys
 import types
 
@@ -61,6 +62,8 @@ def compile_frame(code, globals, builtins, closure, args, func):
 how = sys.argv.pop(1)
 asked = [0]
 if __name__ == "__main__":
+    # A shell's background job ignores it, and a test of generators sends it to itself.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from test.libregrtest.main import main
 
     E.set_active(E.FrameHook(compile_frame))
