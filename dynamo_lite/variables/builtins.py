@@ -18,7 +18,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import polyfills
 from ..source import AttrSource, DictItemSource, FunctionPartSource, Source
@@ -29,14 +29,12 @@ from .constant import ConstantVariable
 from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable, standing_for
 from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
 from .objects import ObjectVariable, TracebackVariable
+from .real_object import RealObjectVariable
 from .scalars import call_on_scalars
 from .sequences import ListVariable, RangeVariable, SequenceVariable, TupleVariable, sort_items
 from .sets import SetVariable
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
-
-if TYPE_CHECKING:
-    from ..codegen import Codegen
 
 Handler = Callable[..., VariableTracker]
 _HANDLERS: dict[Any, Handler] = {}
@@ -70,51 +68,21 @@ _BREAKS = {
 }
 
 
-class BuiltinVariable(VariableTracker):
+class BuiltinVariable(RealObjectVariable):
     """A function written in C that is not torch's."""
-
-    has_identity = True
-
-    def __init__(self, value: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
 
     def describe(self) -> str:
         module = getattr(self.value, "__module__", None)
         name = getattr(self.value, "__qualname__", repr(self.value))
         return name if module in (None, "builtins") else f"{module}.{name}"
 
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
     def as_argument(self, tx: Any) -> Any:
         return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if op not in ("==", "!=") or not isinstance(other, BuiltinVariable):
             return None
         return ConstantVariable((self.value == other.value) == (op == "=="))  # methods are made anew at each access
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if tx.output.scalars.any:

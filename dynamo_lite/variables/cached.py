@@ -6,16 +6,14 @@ cache again; what it keeps is one object, which the program may change or compar
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..source import AttrSource, ConstSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_type
 from .constant import is_constant_value
 from .later import call_later
+from .real_object import RealObjectVariable
 from .scalars import ScalarVariable
-
-if TYPE_CHECKING:
-    from ..codegen import Codegen
 
 
 class CachedCall:
@@ -32,35 +30,11 @@ class CachedCall:
         return self.function(*self.args, **self.kwargs)
 
 
-class CachedFunctionVariable(VariableTracker):
+class CachedFunctionVariable(RealObjectVariable):
     """A function under ``functools.lru_cache`` or ``functools.cache``."""
-
-    has_identity = True
-
-    def __init__(self, value: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
 
     def describe(self) -> str:
         return f"cached function {getattr(self.value, '__qualname__', self.value)}"
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """Asks the cache where the arguments are known; else evaluates the function, if that makes no difference."""
@@ -100,10 +74,7 @@ class CachedFunctionVariable(VariableTracker):
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         if name in ("cache_info", "cache_clear", "cache_parameters"):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}")
-        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
+        return super().getattr(tx, name)
 
 
 def _first_unknown(args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> str:

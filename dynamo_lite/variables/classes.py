@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..source import ConstSource, FrozenSource, Source, TypeAttrSource
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
+from .real_object import RealObjectVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -21,38 +22,16 @@ if TYPE_CHECKING:
 NO_ATTRIBUTE = object()
 
 
-class ClassVariable(VariableTracker):
+class ClassVariable(RealObjectVariable):
     """A class."""
 
-    has_identity = True
-
-    def __init__(self, value: type, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
+    value: type
 
     def describe(self) -> str:
         return f"class {self.value.__qualname__}"
 
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
     def as_argument(self, tx: Any) -> Any:
         return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_class(self.value)

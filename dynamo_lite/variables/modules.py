@@ -9,7 +9,7 @@ import collections
 import operator
 import re
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.modules.module as module_state
@@ -20,10 +20,8 @@ from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .classes import has_instance_dict, instance_dict
 from .constant import ConstantVariable
 from .objects import ObjectVariable
+from .real_object import RealObjectVariable
 from .torch_functions import is_switch
-
-if TYPE_CHECKING:
-    from ..codegen import Codegen
 
 _HOOK_TABLES = (
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
@@ -154,35 +152,13 @@ def _wrap_module(tx: Any, value: torch.nn.Module, source: Source) -> VariableTra
     return NNModuleVariable(type(value), value, source)
 
 
-class PythonModuleVariable(VariableTracker):
+class PythonModuleVariable(RealObjectVariable):
     """A module such as ``torch`` or ``math``."""
 
-    has_identity = True
-
-    def __init__(self, value: types.ModuleType, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
+    value: types.ModuleType
 
     def describe(self) -> str:
         return f"module {self.value.__name__}"
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def _changed(self, tx: Any) -> VariableTracker:
         """The tracker that holds what is written to the module, which may be reached by several names."""
@@ -212,9 +188,6 @@ class PythonModuleVariable(VariableTracker):
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         tx.output.effects.store_attr(self._changed(tx), name, value)
 
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
-
 
 @wraps_if(lambda value: isinstance(value, types.ModuleType), rank=1)
 def _wrap_python_module(tx: Any, value: types.ModuleType, source: Source) -> VariableTracker:
@@ -222,7 +195,7 @@ def _wrap_python_module(tx: Any, value: types.ModuleType, source: Source) -> Var
     return PythonModuleVariable(value, source)
 
 
-class SkippedFunctionVariable(VariableTracker):
+class SkippedFunctionVariable(RealObjectVariable):
     """A function that is called in plain Python: a break at every call.
 
     Args:
@@ -231,43 +204,16 @@ class SkippedFunctionVariable(VariableTracker):
         reason: in words, why it is not traced.
     """
 
-    has_identity = True
-
     def __init__(self, value: Any, kind: str, reason: str, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
+        super().__init__(value, source)
         self.kind = kind
         self.reason = reason
-
-    def python_type(self) -> type:
-        return type(self.value)
 
     def describe(self) -> str:
         return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', self.value)}"
 
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
-
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         unsupported(self.kind, f"{self.describe()}(): {self.reason}" if self.reason else f"{self.describe()}()")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
 
 
 class ConstantCallVariable(SkippedFunctionVariable):
@@ -295,17 +241,8 @@ def _wrap_typing(tx: Any, value: Any, source: Source) -> VariableTracker:
     return OpaqueVariable(value, source)
 
 
-class OpaqueVariable(VariableTracker):
+class OpaqueVariable(RealObjectVariable):
     """An immutable object that is only handed around: a type union, a code object."""
-
-    has_identity = True
-
-    def __init__(self, value: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
 
     def describe(self) -> str:
         try:
@@ -314,31 +251,10 @@ class OpaqueVariable(VariableTracker):
             text = "in the making"
         return f"{type(self.value).__name__} {text}"[:80]
 
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
-
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and other.is_constant():
             return ConstantVariable((self.value == other.constant()) == (op == "=="))
         return None
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
 
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
         return tx.from_result(tx.run_python(operator.getitem, self.value, tx.as_plain(key)), f"{self.describe()}[...]")

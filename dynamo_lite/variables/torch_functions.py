@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -16,11 +16,9 @@ from ..source import ConstSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
 from .parameters import adds_only
+from .real_object import RealObjectVariable
 from .size_tables import known_tensor, learn_or_refuse
 from .tensor import TensorVariable, record
-
-if TYPE_CHECKING:
-    from ..codegen import Codegen
 
 Handler = Callable[..., VariableTracker]
 _HANDLERS: dict[int, Handler] = {}
@@ -44,45 +42,15 @@ def forbid(kind: str, *functions: Any) -> None:
         _FORBIDDEN[id(function)] = kind
 
 
-class TorchFunctionVariable(VariableTracker):
+class TorchFunctionVariable(RealObjectVariable):
     """A function of torch that a graph can hold."""
-
-    has_identity = True
-
-    def __init__(self, value: Any, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return type(self.value)
 
     def describe(self) -> str:
         module = getattr(self.value, "__module__", None) or "torch"
         return f"{module}.{getattr(self.value, '__name__', self.value)}"
 
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
     def as_argument(self, tx: Any) -> Any:
         return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return other.is_constant() and other.constant() is self.value
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.from_result(tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         handler = _HANDLERS.get(id(self.value))
