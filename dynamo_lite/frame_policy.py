@@ -91,6 +91,9 @@ def decide(
         return skipped(user_code, reason)
     reason = introspection.reason_to_leave(user_code, globals)
     if reason is not None and not fullgraph:
+        if introspection.counts_objects(user_code, globals):
+            note_skipped(user_code, f"{reason}, and what it calls runs as it is, too: compiling that would make some")
+            return SKIP_RECURSIVE
         note_skipped(user_code, reason)
         return SKIP
     if torch._C._functorch.peek_interpreter_stack() is not None:

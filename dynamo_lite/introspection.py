@@ -2,7 +2,8 @@
 
 What a capture makes of a frame keeps its results, not the interpreter's books: a dict may be built at once that was
 filled item by item, and what was compiled may hold an object for longer. So a frame that asks for these is left to the
-interpreter. Invariant: decided by the frame's own code and globals, before anything of it has run.
+interpreter; where it asks how many there are in all, so is what it calls, since compiling that makes some. Invariant:
+decided by the frame's own code and globals, before anything of it has run.
 """
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ import weakref
 from typing import Any
 
 # Modules and their functions, under the names that code reaches them by.
+_NUMBERS = {sys: frozenset({"getallocatedblocks"}), gc: frozenset({"get_objects", "get_count"})}
 _BOOKS = {
-    sys: frozenset({"getsizeof", "getrefcount"}), gc: frozenset({"get_objects", "get_referrers", "get_count"}),
+    sys: frozenset({"getsizeof", "getrefcount"}) | _NUMBERS[sys], gc: frozenset({"get_referrers"}) | _NUMBERS[gc],
 }
 _WEAK = {weakref: frozenset({"ref", "proxy", "WeakMethod"})}
 _COLLECT = {gc: frozenset({"collect"})}
@@ -30,6 +32,11 @@ def reason_to_leave(code: types.CodeType, globals: dict[str, Any]) -> str | None
     if _reaches(code, globals, _WEAK) and _collects(code, globals):
         return "it watches, by weak references and the garbage collector, how long objects live"
     return None
+
+
+def counts_objects(code: types.CodeType, globals: dict[str, Any]) -> bool:
+    """Whether code asks how many objects there are."""
+    return _reaches(code, globals, _NUMBERS)
 
 
 def _reaches(code: types.CodeType, globals: dict[str, Any], functions: Functions) -> bool:

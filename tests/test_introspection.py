@@ -1,4 +1,5 @@
-"""Frames that ask the interpreter about its own objects run as they are; what they call is captured all the same."""
+"""Frames that ask the interpreter about its own objects run as they are; what they call is captured all the same, but
+where all objects are counted."""
 import gc
 import sys
 import weakref
@@ -116,6 +117,30 @@ def test_what_a_left_frame_calls_is_captured():
     got = dynamo_lite.compile(calls_a_layer, backend="eager")(X)
     assert torch.equal(got[0], X.cos() * 2) and got[1] == sys.getsizeof(X.tolist())
     assert log.counters()["graphs"] == 1
+
+
+class Never:
+    def __eq__(self, other):
+        return False
+
+
+def objects_between(layer):
+    never = Never()
+    before = len(gc.get_objects())
+    for _ in range(3):
+        never == never  # noqa: B015
+    layer(X)
+    return len(gc.get_objects()) - before
+
+
+def test_nothing_is_compiled_while_objects_are_counted():
+    layer, compiled_layer = Layer(), dynamo_lite.compile(Layer(), backend="eager")
+    layer(X), compiled_layer(X)
+    compiled = dynamo_lite.compile(objects_between, backend="eager")
+    before = log.counters()["graphs"]
+    assert [compiled(layer) for _ in range(3)] == [objects_between(layer)] * 3 == [0] * 3
+    assert not _eval_frame.entries(Never.__eq__.__code__) and log.counters()["graphs"] == before
+    assert compiled(compiled_layer) == 0  # what was compiled before stays so
 
 
 def test_the_reason_is_logged(caplog):
