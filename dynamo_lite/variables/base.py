@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
-__all__ = ["MISSING", "STAND_INS", "LazyVariable", "ObservedException", "VariableTracker", "realized", "unsupported",
-           "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
+__all__ = ["MISSING", "STAND_INS", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker", "realized",
+           "unsupported", "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
 
 
 class ObservedException(Exception):
@@ -204,6 +204,24 @@ class VariableTracker:
 
     def __repr__(self) -> str:
         return f"<{self.describe()}>"
+
+
+class IteratorVariable(VariableTracker):
+    """The base of iterators of builtin types: each is its own iterator, and true."""
+
+    has_identity = True
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
 
 
 # ---------------------------------------------------------------- from Python values to trackers

@@ -27,7 +27,7 @@ from ..exc import Unsupported
 from .base import MISSING, LazyVariable, VariableTracker
 from .classes import instance_dict, is_made_by_python
 from .functions import GeneratorVariable
-from .iterators import IteratorVariable
+from .iterators import IteratorAdapterVariable
 from .objects import ObjectVariable
 
 # Objects that are looked at to find what ends with what holds it, and those that are passed on the way, such as the
@@ -108,8 +108,9 @@ class Way:
         self.root = steps[-1]
         self._trackers = {id(step): step for step in steps if isinstance(step, VariableTracker)}
         self._reals = [step for step in steps if not isinstance(step, VariableTracker)]
-        # Iterators and generators go on without being announced as changed.
-        self._fixed = not any(isinstance(t, (GeneratorVariable, IteratorVariable)) for t in self._trackers.values())
+        # Generators, and iterators over others, go on without being announced as changed.
+        moving = (GeneratorVariable, IteratorAdapterVariable)
+        self._fixed = not any(isinstance(tracker, moving) for tracker in self._trackers.values())
         self._changes = effects.change_count()
         self._met = len(effects.all_tracked())
 
@@ -319,6 +320,6 @@ def held_by(effects: Any, values: Iterable[VariableTracker]) -> dict[int, Variab
 def may_be_finalized(tracker: VariableTracker) -> bool:
     """Whether plain Python that gets hold of what was made in the trace can make its end felt: begin a generator, or
     hang a callback on an object."""
-    if isinstance(tracker, (GeneratorVariable, IteratorVariable)):
+    if isinstance(tracker, (GeneratorVariable, IteratorAdapterVariable)):
         return True
     return isinstance(tracker, ObjectVariable) and tracker.source is None and tracker.exception is None

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .base import VariableTracker
+from .base import IteratorVariable, VariableTracker
 from .constant import ConstantVariable
 from .sequences import TupleVariable
 
@@ -18,41 +18,16 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
-class IteratorVariable(VariableTracker):
-    """The base: an iterator is its own iterator."""
+class IteratorAdapterVariable(IteratorVariable):
+    """The base of iterators over what other iterators, or a function, give."""
 
-    has_identity = True
     cls: type = object
 
     def python_type(self) -> type:
         return self.cls
 
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
 
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def hash_key(self) -> Any:
-        return ("object", id(self))
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
-
-    def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker:
-        if name == "__next__":
-            value = self.next(tx)
-            if value is None:
-                tx.raise_stop_iteration(ConstantVariable(None))
-            return value
-        if name == "__iter__":
-            return self
-        return super().call_method(tx, name, args, kwargs)
-
-
-class EnumerateVariable(IteratorVariable):
+class EnumerateVariable(IteratorAdapterVariable):
     """enumerate(iterator, count)."""
 
     cls = enumerate
@@ -76,7 +51,7 @@ class EnumerateVariable(IteratorVariable):
         )
 
 
-class ZipVariable(IteratorVariable):
+class ZipVariable(IteratorAdapterVariable):
     """zip(*iterators, strict)."""
 
     cls = zip
@@ -114,7 +89,7 @@ class ZipVariable(IteratorVariable):
         cg.build_new(self, lambda: cg.call_function(zip, self.inner, kwargs), lambda: None)
 
 
-class MapVariable(IteratorVariable):
+class MapVariable(IteratorAdapterVariable):
     """map(function, *iterators)."""
 
     cls = map
@@ -138,7 +113,7 @@ class MapVariable(IteratorVariable):
         cg.build_new(self, lambda: cg.call_function(map, [self.function, *self.inner], {}), lambda: None)
 
 
-class FilterVariable(IteratorVariable):
+class FilterVariable(IteratorAdapterVariable):
     """filter(function, iterator)."""
 
     cls = filter
@@ -160,7 +135,7 @@ class FilterVariable(IteratorVariable):
         cg.build_new(self, lambda: cg.call_function(filter, [self.function, self.inner], {}), lambda: None)
 
 
-class CallIteratorVariable(IteratorVariable):
+class CallIteratorVariable(IteratorAdapterVariable):
     """iter(function, sentinel)."""
 
     cls = type(iter(int, 1))
@@ -203,7 +178,7 @@ class TeeSourceVariable(VariableTracker):
                      lambda: None)
 
 
-class TeeVariable(IteratorVariable):
+class TeeVariable(IteratorAdapterVariable):
     """One of the iterators that itertools.tee() gives."""
 
     cls = itertools._tee  # type: ignore[attr-defined]

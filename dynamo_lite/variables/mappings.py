@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
-from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .base import IteratorVariable, LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
 from .sequences import SequenceVariable, TupleVariable, started_iterator
@@ -412,10 +412,9 @@ def pairs_of(tx: Any, value: VariableTracker) -> Iterable[tuple[VariableTracker,
     return pairs
 
 
-class DictIteratorVariable(VariableTracker):
+class DictIteratorVariable(IteratorVariable):
     """An iterator over a dict's keys, values or items."""
 
-    has_identity = True
     _types: dict[str, type] = {
         "keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items())),
     }
@@ -431,12 +430,6 @@ class DictIteratorVariable(VariableTracker):
 
     def python_type(self) -> type:
         return self._types[self.what]
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def next(self, tx: Any) -> VariableTracker | None:
         if len(self.owner.items) != self.size:

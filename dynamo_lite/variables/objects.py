@@ -15,7 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..source import DictItemSource, InstanceDictSource, SlotSource, Source
-from .base import MISSING, VariableTracker, realized, unsupported, wrapper_of, wraps_if, wraps_type
+from .base import MISSING, IteratorVariable, VariableTracker, realized, unsupported, wrapper_of, wraps_if, wraps_type
 from .bound import BINARY_METHODS, COMPARE_METHODS, missing_method
 from .classes import (
     NO_ATTRIBUTE,
@@ -531,10 +531,8 @@ class TracebackVariable(VariableTracker):
         return True
 
 
-class GetItemIteratorVariable(VariableTracker):
+class GetItemIteratorVariable(IteratorVariable):
     """iter() of an object that only has __getitem__ (Objects/iterobject.c)."""
-
-    has_identity = True
 
     def __init__(self, owner: VariableTracker) -> None:
         super().__init__()
@@ -543,9 +541,6 @@ class GetItemIteratorVariable(VariableTracker):
 
     def python_type(self) -> type:
         return type(iter(type("_Sequence", (), {"__getitem__": None})()))
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
 
     def next(self, tx: Any) -> VariableTracker | None:
         tx.output.effects.advance(self)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..source import SequenceItemSource, Source
-from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .base import IteratorVariable, LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable
 
@@ -487,10 +487,8 @@ class SliceVariable(VariableTracker):
 
 
 # ---------------------------------------------------------------- iterators over sequences
-class SequenceIteratorVariable(VariableTracker):
+class SequenceIteratorVariable(IteratorVariable):
     """An iterator of a list or tuple, at `index`."""
-
-    has_identity = True
 
     def __init__(self, sequence: SequenceVariable, index: int = 0) -> None:
         super().__init__()
@@ -500,12 +498,6 @@ class SequenceIteratorVariable(VariableTracker):
     def python_type(self) -> type:
         return type(iter([])) if self.sequence.base_type is list else type(iter(()))
 
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
-
     def next(self, tx: Any) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.index >= len(self.sequence.items):
@@ -513,9 +505,6 @@ class SequenceIteratorVariable(VariableTracker):
             return None
         self.index += 1
         return self.sequence.item(tx, self.index - 1)
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:
@@ -556,10 +545,8 @@ def started_iterator(container: Any, steps: int, backwards: bool) -> Any:
     return iterator
 
 
-class ReversedVariable(VariableTracker):
+class ReversedVariable(IteratorVariable):
     """reversed(sequence); `index` is the next position, negative when exhausted."""
-
-    has_identity = True
 
     def __init__(self, sequence: SequenceVariable) -> None:
         super().__init__()
@@ -568,15 +555,6 @@ class ReversedVariable(VariableTracker):
 
     def python_type(self) -> type:
         return type(reversed([])) if self.sequence.base_type is list else reversed
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def next(self, tx: Any) -> VariableTracker | None:
         tx.output.effects.advance(self)
@@ -596,10 +574,8 @@ class ReversedVariable(VariableTracker):
         cg.build_new(self, lambda: cg.call_constant(reversed, lambda: cg.push(self.sequence)), position)
 
 
-class RangeIteratorVariable(VariableTracker):
+class RangeIteratorVariable(IteratorVariable):
     """An iterator of a range; `rest` is what it has not given yet."""
-
-    has_identity = True
 
     def __init__(self, rest: range) -> None:
         super().__init__()
@@ -608,21 +584,12 @@ class RangeIteratorVariable(VariableTracker):
     def python_type(self) -> type:
         return type(iter(range(0)))
 
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
-
     def next(self, tx: Any) -> VariableTracker | None:
         if not self.rest:
             return None
         tx.output.effects.advance(self)
         value, self.rest = self.rest[0], self.rest[1:]
         return ConstantVariable(value)
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.emit.load_const(self.rest)), lambda: None)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..source import Source
-from .base import VariableTracker, unsupported, wraps_type
+from .base import IteratorVariable, VariableTracker, unsupported, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
 from .sequences import TupleVariable
@@ -231,10 +231,8 @@ class SetVariable(VariableTracker):
             cg.emit.emit("SET_UPDATE", 1)
 
 
-class SetIteratorVariable(VariableTracker):
+class SetIteratorVariable(IteratorVariable):
     """An iterator over a set."""
-
-    has_identity = True
 
     def __init__(self, owner: SetVariable, members: list[VariableTracker]) -> None:
         super().__init__()
@@ -244,12 +242,6 @@ class SetIteratorVariable(VariableTracker):
 
     def python_type(self) -> type:
         return type(iter(set()))
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self
-
-    def truth(self, tx: Any) -> bool:
-        return True
 
     def next(self, tx: Any) -> VariableTracker | None:
         if len(self.owner.members) != self.size:
