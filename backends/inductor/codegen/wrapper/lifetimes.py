@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Set
 
 from dynamo_lite.backends.aot.passes import is_view
+from dynamo_lite.backends.inductor.codegen.wrapper.runs import runs
 from dynamo_lite.backends.inductor.program import (
     ExternCall,
     KernelCall,
@@ -26,10 +27,12 @@ class Plan:
     Attributes:
         reuse: for an output of a kernel, the name of a dead buffer whose memory it takes over.
         drop_after: for each step, the names that nobody reads later.
+        run_of: for each step the first step of its run (``runs.runs``).
     """
 
     reuse: dict[str, str]
     drop_after: list[list[str]]
+    run_of: list[int]
 
 
 def plan_memory(program: Program, given: Set[str] = frozenset()) -> Plan:
@@ -49,7 +52,8 @@ def plan_memory(program: Program, given: Set[str] = frozenset()) -> Plan:
     # What nobody reads (a kernel's workspace) ends with the step that makes it.
     group_end = {own: max(last_read.get(n, written.get(n, -1)) for n in names) for own, names in groups.items()}
     from_kernels = {name for step in program.kernel_calls() for name in step.outputs}
-    local = _local(program, group_end, owner) - pinned
+    run_of = runs(program, owner, group_end, group_end.keys() - pinned)
+    local = _local(program, group_end, owner, run_of) - pinned
     free: dict[object, list[str]] = {}
     reuse: dict[str, str] = {}
     taken: set[str] = set()
@@ -80,15 +84,11 @@ def plan_memory(program: Program, given: Set[str] = frozenset()) -> Plan:
             if own in from_kernels and own not in taken and own not in local:
                 free.setdefault(_layout_key(program, own), []).append(own)
         drop_after.append(drops)
-    return Plan(reuse, drop_after)
+    return Plan(reuse, drop_after, run_of)
 
 
-def _local(program: Program, group_end: dict[str, int], owner: dict[str, str]) -> set[str]:
+def _local(program: Program, group_end: dict[str, int], owner: dict[str, str], run_of: list[int]) -> set[str]:
     """Buffers that one run of kernels makes and uses up: the writer places them in a piece of memory of the run's."""
-    run_of: list[int] = []
-    for at, step in enumerate(program.steps):
-        goes_on = at > 0 and all(isinstance(s, (KernelCall, View)) for s in (program.steps[at - 1], step))
-        run_of.append(run_of[-1] if goes_on else at)
     found = set()
     for at, step in enumerate(program.steps):
         if isinstance(step, KernelCall):

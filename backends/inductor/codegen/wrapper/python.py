@@ -160,8 +160,8 @@ class _Writer:
         while index < len(steps):
             step = steps[index]
             if isinstance(step, KernelCall):
-                end = index
-                while end < len(steps) and isinstance(steps[end], (KernelCall, View)):
+                end, run = index, self._plan.run_of[index]
+                while end < len(steps) and self._plan.run_of[end] == run:
                     end += 1
                 self._kernels(index, end)
                 index = end
