@@ -141,7 +141,7 @@ class Construction:
         init = tx.class_lookup(made.cls, "__init__")
         if isinstance(init, types.FunctionType):
             result = realized(tx, tx.call_class_attribute(made, made.cls, "__init__", init, args, kwargs))
-            if not (result.is_constant() and result.constant() is None):
+            if not result.is_none():
                 kind = result.python_type().__name__
                 tx.raise_error(TypeError, f"__init__() should return None, not {kind!r}")
         elif init is not object.__init__ and init is not None:

@@ -50,7 +50,7 @@ def reduced(tx: Any, owner: VariableTracker, *, as_new: bool = False) -> Variabl
         return TupleVariable([made_by, TupleVariable(limit), none, owner.iterator(tx)])
     if isinstance(owner, DictVariable) and cls in (collections.OrderedDict, collections.defaultdict):
         factory = owner.default_factory
-        without = factory is None or (factory.is_constant() and factory.constant() is None)
+        without = factory is None or factory.is_none()
         given = TupleVariable([] if factory is None or without else [factory])
         items = owner.call_method(tx, "items", [], {}).iterator(tx)
         return TupleVariable([made_by, given, _state(tx, owner), none, items])
@@ -137,7 +137,7 @@ def deep_copied(tx: Any, owner: VariableTracker, memo: VariableTracker) -> Varia
     if not plain or fake.requires_grad or attributes or not whole or shares:
         unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}")
     gradient = tx.getattr(owner, "grad")
-    if not (gradient.is_constant() and gradient.constant() is None):
+    if not gradient.is_none():
         unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}, which has a gradient")
     made = tx.call_method(owner, "clone", [])
     memo.store(tx, key, made)

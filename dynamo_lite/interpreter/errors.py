@@ -85,8 +85,7 @@ class Errors:
 
     def raise_stop_iteration(self, value: VariableTracker) -> NoReturn:
         """Raises StopIteration, with the return value of a generator."""
-        nothing = value.is_constant() and value.constant() is None
-        self.raise_value(StopIteration, [] if nothing else [value])
+        self.raise_value(StopIteration, [] if value.is_none() else [value])
 
     def raise_python(self, error: BaseException) -> NoReturn:
         """Raises in the program what a Python function that was run while tracing has raised."""
@@ -111,7 +110,7 @@ class Errors:
             given = list(args[1:2])
             if given and issubclass(given[0].python_type(), value.value):
                 return ObservedException(given[0])  # type: ignore[arg-type]
-            if given and given[0].is_constant() and given[0].constant() is None:
+            if given and given[0].is_none():
                 given = []
             value = value.call(self, given, {})
         if not isinstance(value, ObjectVariable) or not issubclass(value.cls, BaseException):

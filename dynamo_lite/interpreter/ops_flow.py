@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..variables.base import ObservedException, VariableTracker, unsupported
+from ..variables.base import ObservedException, unsupported
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
@@ -29,19 +29,14 @@ def _pop_jump_if_true(tx: Translator, i: Any) -> int | None:
     return i.target if branch(tx, tx.pop(), i.target, i.index + 1) else None
 
 
-def is_none(value: VariableTracker) -> bool:
-    """value is None."""
-    return value.is_constant() and value.constant() is None
-
-
 @opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE")
 def _pop_jump_if_none(tx: Translator, i: Any) -> int | None:
-    return i.target if is_none(tx.pop()) else None
+    return i.target if tx.pop().is_none() else None
 
 
 @opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE")
 def _pop_jump_if_not_none(tx: Translator, i: Any) -> int | None:
-    return None if is_none(tx.pop()) else i.target
+    return None if tx.pop().is_none() else i.target
 
 
 @opcode("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP")
@@ -78,7 +73,7 @@ def _raise_varargs(tx: Translator, i: Any) -> None:
     cause = tx.pop() if i.arg == 2 else None
     error = tx.exception_to_raise([tx.pop()])
     if cause is not None:
-        if not is_none(cause):
+        if not cause.is_none():
             if not issubclass(cause.value if isinstance(cause, ClassVariable) else cause.python_type(), BaseException):
                 tx.raise_error(TypeError, "exception causes must derive from BaseException")
             cause = tx.exception_to_raise([cause]).value
@@ -176,7 +171,7 @@ def _send(tx: Translator, i: Any) -> int | None:
         if isinstance(receiver, GeneratorVariable):
             value = receiver.resume(tx, sent)
             result = receiver.returned
-        elif is_none(sent):
+        elif sent.is_none():
             value = receiver.next(tx)
             result = ConstantVariable(None)
         else:

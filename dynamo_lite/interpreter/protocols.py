@@ -95,7 +95,7 @@ class Protocols(Wrapping, Errors, Construction):
         """function.__get__(owner)."""
         if not isinstance(function, CallableVariable) or isinstance(function, MethodVariable):
             unsupported("unsupported_method", f"{function.describe()}.__get__()")
-        return function if _is_none(owner) else MethodVariable(function, owner)
+        return function if owner.is_none() else MethodVariable(function, owner)
 
     def builtin_method(self, owner: VariableTracker, name: str) -> VariableTracker:
         """A method of a builtin object, not called yet."""
@@ -341,7 +341,7 @@ class Protocols(Wrapping, Errors, Construction):
         """An index or slice as Python has it; `owner` is the kind of sequence that is asked."""
         key = realized(self, key)
         if isinstance(key, SliceVariable):
-            return slice(*(None if _is_none(p) else self.as_index(p) for p in key.parts))
+            return slice(*(None if p.is_none() else self.as_index(p) for p in key.parts))
         if key.is_constant() and isinstance(key.constant(), (int, slice)):
             return key.constant()
         if isinstance(key, TensorVariable):
@@ -588,10 +588,6 @@ _TEXTS: dict[type, Callable[[Any, Any, str], str]] = {
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:
     return isinstance(right, TensorVariable) and not isinstance(left, (TensorVariable, ObjectVariable))
-
-
-def _is_none(value: VariableTracker) -> bool:
-    return value.is_constant() and value.constant() is None
 
 
 def _flatten_classes(classes: Any) -> list[Any]:

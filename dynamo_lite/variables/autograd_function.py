@@ -138,7 +138,7 @@ class FunctionContextVariable(VariableTracker):
             self.materialize = tx.truth(args[0])
             return ConstantVariable(None)
         for value in args:
-            if not isinstance(value, TensorVariable) and not (name == "save_for_backward" and _is_none(value)):
+            if not isinstance(value, TensorVariable) and not (name == "save_for_backward" and value.is_none()):
                 unsupported(_KIND, f"{name}() of {value.describe()}")
         setattr(self, _METHODS[name], list(args))
         return ConstantVariable(None)
@@ -146,10 +146,6 @@ class FunctionContextVariable(VariableTracker):
 
 _METHODS = {"save_for_backward": "saved", "mark_dirty": "dirty", "mark_non_differentiable": "fixed",
             "set_materialize_grads": "materialize"}
-
-
-def _is_none(value: VariableTracker) -> bool:
-    return value.is_constant() and value.constant() is None
 
 
 def _refuse_changeable(value: VariableTracker, what: str) -> None:
@@ -328,15 +324,15 @@ class _Capture:
         """For each tensor argument its gradient."""
         items = list(returned.items) if isinstance(returned, TupleVariable) else [returned]
         items = [realized(self.tx, item) for item in items]
-        if len(items) < len(self.args) or not all(map(_is_none, items[len(self.args):])):
+        if len(items) < len(self.args) or not all(item.is_none() for item in items[len(self.args):]):
             unsupported(_KIND, f"{self.name}.backward returns {len(items)} gradients for {len(self.args)} arguments")
         found: list[fx.Node | None] = []
         for arg, grad, needed in zip(self.args, items, self.ctx.needs):
-            if not isinstance(grad, TensorVariable) and not _is_none(grad):
+            if not isinstance(grad, TensorVariable) and not grad.is_none():
                 unsupported(_KIND, f"{self.name}.backward returns {grad.describe()} as a gradient")
             if isinstance(arg, TensorVariable):
                 found.append(grad.node if needed and isinstance(grad, TensorVariable) else None)
-            elif not _is_none(grad):
+            elif not grad.is_none():
                 unsupported(_KIND, f"{self.name}.backward returns a gradient for an argument that is no tensor")
         return found
 

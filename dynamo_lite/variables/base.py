@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
-__all__ = ["MISSING", "STAND_INS", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker", "realized",
-           "unsupported", "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
+__all__ = ["MISSING", "STAND_INS", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker",
+           "realized", "unsupported", "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
 
 
 class ObservedException(Exception):
@@ -75,6 +75,10 @@ class VariableTracker:
     def constant(self) -> Any:
         """The Python value, for values that are wholly known and immutable."""
         unsupported("unsupported_value", f"{self.describe()} is not a constant")
+
+    def is_none(self) -> bool:
+        """Whether the value is None."""
+        return self.is_constant() and self.constant() is None
 
     def example(self) -> Any:
         """A value of this one's type, for questions about the type alone."""

@@ -428,7 +428,7 @@ def _extreme(symbol: str, name: str) -> Handler:
             if default is not None:
                 return default
             tx.raise_error(ValueError, f"{name}() arg is an empty sequence")
-        use_key = key is not None and not (key.is_constant() and key.constant() is None)
+        use_key = key is not None and not key.is_none()
         best, best_key = items[0], tx.call(key, [items[0]], {}) if use_key else items[0]
         for item in items[1:]:
             item_key = tx.call(key, [item], {}) if use_key else item

@@ -49,7 +49,7 @@ class CachedFunctionVariable(RealObjectVariable):
             result = tx.call(tx.library_function(self.value.__wrapped__), args, kwargs)
         if len(calls) > begun:
             # It logs, and does so once for these arguments: the cache decides about that when it is called.
-            if not (result.is_constant() and result.constant() is None):
+            if not result.is_none():
                 unsupported("print_or_log", f"{self.describe()} logs and returns something")
             del calls[begun:]
             call_later(tx, self.value, args, kwargs)

@@ -528,7 +528,7 @@ class GeneratorVariable(VariableTracker):
         first, self.started = not self.started, True
         if first:
             tx.output.effects.note_started(self, tx.root.visits - 1)
-        if first and sent is not None and not (sent.is_constant() and sent.constant() is None):
+        if first and sent is not None and not sent.is_none():
             tx.raise_error(TypeError, "can't send non-None value to a just-started generator")
         if first and raised is not None:
             self.finished = True

@@ -168,7 +168,7 @@ class DictVariable(VariableTracker):
             return value
         if self.cls is collections.Counter:
             return ConstantVariable(0)
-        if self.default_factory is not None and not _is_none(self.default_factory):
+        if self.default_factory is not None and not self.default_factory.is_none():
             made = tx.call(self.default_factory, [], {})
             self.store(tx, key, made)
             return made
@@ -381,10 +381,6 @@ class MappingProxyVariable(DictVariable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
-
-
-def _is_none(value: VariableTracker) -> bool:
-    return value.is_constant() and value.constant() is None
 
 
 def pairs_of(tx: Any, value: VariableTracker) -> Iterable[tuple[VariableTracker, VariableTracker]]:

@@ -85,7 +85,7 @@ class NNModuleVariable(ObjectVariable):
         if not bare and hooks is None:
             return super().call(tx, args, kwargs)
         compiled = self.own_attribute(tx, "_compiled_call_impl")
-        if compiled is not None and not (compiled.is_constant() and compiled.constant() is None):
+        if compiled is not None and not compiled.is_none():
             unsupported("recursive_compile", f"{self.describe()}, which Module.compile() has compiled")
         if hooks is not None:
             given = tx.new_sequence(tuple, args), tx.new_dict({ConstantVariable(k): v for k, v in kwargs.items()})

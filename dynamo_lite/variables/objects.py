@@ -516,7 +516,7 @@ def _fits_exception(name: str, value: VariableTracker) -> bool:
         return value.python_type() is tuple
     if name == "__suppress_context__":
         return value.python_type() is bool
-    if value.is_constant() and value.constant() is None:
+    if value.is_none():
         return True
     return issubclass(value.python_type(), types.TracebackType if name == "__traceback__" else BaseException)
 

@@ -270,7 +270,7 @@ def sort_items(
     tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
 ) -> list[VariableTracker]:
     """The stable sort of list.sort and sorted(), comparing with ``<`` as they do."""
-    use_key = key is not None and not (key.is_constant() and key.constant() is None)
+    use_key = key is not None and not key.is_none()
     keys = [key.call(tx, [item], {}) if use_key else item for item in items]  # type: ignore[union-attr]
     descending = reverse is not None and tx.truth(reverse)
 

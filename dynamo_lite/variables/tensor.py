@@ -204,7 +204,7 @@ class TensorVariable(VariableTracker):
         if self.source is None or not self.fake.is_leaf:
             return False
         if not isinstance(value, TensorVariable):
-            return value.is_constant() and value.constant() is None
+            return value.is_none()
         a, b = self.fake, value.fake
         return value is not self and a.shape == b.shape and a.dtype is b.dtype and a.device == b.device and (
             b.layout is torch.strided)
