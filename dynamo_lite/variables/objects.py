@@ -538,16 +538,20 @@ class GetItemIteratorVariable(IteratorVariable):
         super().__init__()
         self.owner = owner
         self.index = 0
+        self.exhausted = False  # it stays so, even if the owner grows
 
     def python_type(self) -> type:
         return type(iter(type("_Sequence", (), {"__getitem__": None})()))
 
     def next(self, tx: Any) -> VariableTracker | None:
         tx.output.effects.advance(self)
+        if self.exhausted:
+            return None
         try:
             value = self.owner.getitem(tx, ConstantVariable(self.index))
         except tx.observed as error:
             if issubclass(error.value.python_type(), (IndexError, StopIteration)):
+                self.exhausted = True
                 return None
             raise
         self.index += 1

@@ -1,4 +1,4 @@
-"""itertools: as late as the C classes take their elements, whatever is left, copied or asked again.
+"""Iterators and itertools: as late as the C classes take their elements, whatever is left, copied or asked again.
 
 PYTEST_DONT_REWRITE: asserts are programs here.
 """
@@ -50,6 +50,32 @@ def groups_end_with_their_turn(x):
 def groupby_asks_for_identity_first(x):
     nan = float("nan")
     return x * 2, [len(list(g)) for _, g in itertools.groupby([nan, nan, float("nan")])]
+
+
+class Growing:
+    """Iterated by index."""
+
+    def __init__(self):
+        self.items = [1, 2]
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+@program
+def iterators_by_index_stay_at_their_end(x):
+    growing = Growing()
+    it = iter(growing)
+    found = list(it)
+    growing.items.append(3)
+    return x + 1, found, list(it), next(it, "end")
+
+
+@program
+def next_of_iterators_of_containers(x):
+    steps = [iter({"a": 1}).__next__, iter({1}).__next__, iter(Growing()).__next__, iter([5]).__next__]
+    it = iter({"b": 2}.items())
+    return x + 1, [step() for step in steps], it.__iter__() is it, len({it, it})
 
 
 @program
