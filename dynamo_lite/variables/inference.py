@@ -11,20 +11,20 @@ from typing import Any
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from ..exc import Unsupported
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
+from .open_mode import OpenMode
 
 
-class InferenceModeVariable(VariableTracker):
+class InferenceModeVariable(OpenMode, VariableTracker):
     """The C object that ``torch.inference_mode`` enters and leaves."""
 
     has_identity = True
 
     def __init__(self, mode: bool, visit: int) -> None:
-        super().__init__()
+        VariableTracker.__init__(self)
+        OpenMode.__init__(self, visit)
         self.mode = mode
-        self.visit = visit
         self._context: Any = None
         self._node: Any = None
 
@@ -55,14 +55,4 @@ class InferenceModeVariable(VariableTracker):
         unsupported("unsupported_context_manager", f"{self.describe()}.{name}()")
 
     def leave(self) -> None:
-        """Leaves the mode for real."""
         self._context.__exit__(None, None, None)
-
-    def refuse_break(self) -> Unsupported:
-        """The break of a graph that would end inside the mode: it ends where the mode was entered."""
-        error = Unsupported("unsupported_context_manager", f"a break inside {self.describe()}")
-        error.visit = self.visit
-        return error
-
-    def reconstruct(self, cg: Any) -> None:
-        raise self.refuse_break()

@@ -11,23 +11,23 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
-from ..exc import Unsupported
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
+from .open_mode import OpenMode
 from .torch_functions import forbid
 
 forbid("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
 
 
-class DeviceScopeVariable(VariableTracker):
+class DeviceScopeVariable(OpenMode, VariableTracker):
     """A ``torch.device`` that was entered; called, it is left."""
 
     has_identity = True
 
     def __init__(self, device: torch.device, visit: int) -> None:
-        super().__init__()
+        VariableTracker.__init__(self)
+        OpenMode.__init__(self, visit)
         self.device = device
-        self.visit = visit
 
     def python_type(self) -> type:
         return type(self.device.__exit__)
@@ -52,17 +52,7 @@ class DeviceScopeVariable(VariableTracker):
         return ConstantVariable(None)
 
     def leave(self) -> None:
-        """Leaves the context for real."""
         self.device.__exit__(None, None, None)  # type: ignore[attr-defined]
-
-    def refuse_break(self) -> Unsupported:
-        """The break of a graph that would end inside the context: it ends where the context was entered."""
-        error = Unsupported("unsupported_context_manager", f"a break inside {self.describe()}")
-        error.visit = self.visit
-        return error
-
-    def reconstruct(self, cg: Any) -> None:
-        raise self.refuse_break()
 
 
 def device_of_scope(output: Any, target: Any) -> torch.device | None:

@@ -15,14 +15,15 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
-from ..exc import DynamoLiteError, Unsupported
+from ..exc import DynamoLiteError
 from ..source import ConstSource
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
 from .functions import FunctionVariable
 from .modes import DeviceScopeVariable
 from .modules import OpaqueVariable
-from .tensor import TensorVariable, method_by_name
+from .open_mode import OpenMode
+from .tensor import TensorVariable, fake_of, method_by_name
 from .torch_functions import handles
 
 _KIND = "unsupported_context_manager"
@@ -41,8 +42,8 @@ class _Probe(TorchFunctionMode):
         raise _Asked(received)
 
 
-class FunctionMode:
-    """A mode that is on.
+class FunctionMode(OpenMode):
+    """A mode that is on; torch knows nothing of it.
 
     Args:
         mode: the program's object.
@@ -50,17 +51,11 @@ class FunctionMode:
     """
 
     def __init__(self, mode: VariableTracker, visit: int) -> None:
+        super().__init__(visit)
         self.mode = mode
-        self.visit = visit
 
-    def leave(self) -> None:
-        """Torch knows nothing of it."""
-
-    def refuse_break(self) -> Unsupported:
-        """The break of a graph that would end inside the mode: it ends where the mode was entered."""
-        error = Unsupported(_KIND, f"a break inside of the torch function mode {self.mode.describe()}")
-        error.visit = self.visit
-        return error
+    def describe(self) -> str:
+        return f"the torch function mode {self.mode.describe()}"
 
 
 class Overrides:
@@ -106,8 +101,8 @@ class Overrides:
         """What the innermost mode makes of ``function(*args, **kwargs)``; None where torch does not ask it."""
         if any(isinstance(mode, DeviceScopeVariable) for mode in tx.output.open_modes):
             unsupported(_KIND, "with torch.device(...) together with torch function modes")
-        plain = fx.node.map_arg(tuple(a.as_argument(tx) for a in args), _fake_of)
-        named = fx.node.map_arg({k: a.as_argument(tx) for k, a in kwargs.items()}, _fake_of)
+        plain = fx.node.map_arg(tuple(a.as_argument(tx) for a in args), fake_of)
+        named = fx.node.map_arg({k: a.as_argument(tx) for k, a in kwargs.items()}, fake_of)
         try:
             with tx.output.fake_mode, _Probe():
                 function(*plain, **named)
@@ -151,10 +146,6 @@ class Overrides:
         return tx.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
 
 
-def _fake_of(node: fx.Node) -> Any:
-    return node.meta["example_value"]
-
-
 def _function(tx: Any, function: Any) -> VariableTracker:
     """The function as a mode gets it."""
     owner = getattr(function, "__self__", None)
@@ -173,7 +164,7 @@ class TensorGetterVariable(OpaqueVariable):
         return args[0].getattr(tx, name)
 
 
-class DisabledOverridesVariable(VariableTracker):
+class DisabledOverridesVariable(OpenMode, VariableTracker):
     """``torch._C.DisableTorchFunction()``: no mode is asked inside; ``DisableTorchFunctionSubclass()`` leaves modes on.
 
     No tensor of the trace is of a class that overrides torch's functions, so that there is nothing else to switch off.
@@ -182,9 +173,9 @@ class DisabledOverridesVariable(VariableTracker):
     has_identity = True
 
     def __init__(self, cls: type, visit: int) -> None:
-        super().__init__()
+        VariableTracker.__init__(self)
+        OpenMode.__init__(self, visit)
         self.cls = cls
-        self.visit = visit
 
     def python_type(self) -> type:
         return self.cls
@@ -209,18 +200,6 @@ class DisabledOverridesVariable(VariableTracker):
             tx.output.overrides.off += 1 if name == "__enter__" else -1
         tx.output.effects.advance(self)
         return ConstantVariable(None)
-
-    def leave(self) -> None:
-        """Torch knows nothing of it."""
-
-    def refuse_break(self) -> Unsupported:
-        """The break of a graph that would end inside: it ends where the program entered."""
-        error = Unsupported(_KIND, f"a break inside of {self.describe()}")
-        error.visit = self.visit
-        return error
-
-    def reconstruct(self, cg: Any) -> None:
-        raise self.refuse_break()
 
 
 @handles(torch._C._push_on_torch_function_stack)

@@ -433,8 +433,8 @@ def record(
             node_kwargs["device"] = device
     if target in (torch.tensor, torch.as_tensor) and node_args and isinstance(node_args[0], (list, tuple)):
         node_args, node_kwargs = _made_of_numbers(tx, node_args, node_kwargs)
-    fake_args = fx.node.map_arg(node_args, _fake_of)
-    fake_kwargs = fx.node.map_arg(node_kwargs, _fake_of)
+    fake_args = fx.node.map_arg(node_args, fake_of)
+    fake_kwargs = fx.node.map_arg(node_kwargs, fake_of)
     if output.scalars.any:
         result, impure = run_with_numbers(tx, op, target, fake_args, fake_kwargs)
     else:
@@ -446,7 +446,7 @@ def record(
             return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
         if _has_tensor(result):
             node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
-            fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), _fake_of)
+            fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
             result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
             if output.fake_mode.known.needed and "output_size" not in node_kwargs:
                 raise Unsupported("dynamic_output_shape", f"{target_name(target)} with a shape that elements decide")
@@ -541,13 +541,13 @@ def _with_known_sizes(
 
 def _number_or_node(tx: Any, node: fx.Node) -> Any:
     """A known number that a tensor holds, where it stands for a size."""
-    known = known_tensor(tx, _fake_of(node))
+    known = known_tensor(tx, fake_of(node))
     return known.item() if known is not None and known.dim() == 0 else node
 
 
 def _as_indices(tx: Any, part: Any) -> list[Any]:
     """A part of an index; known truths become the positions of the true ones, a vector for each dimension."""
-    fake = _fake_of(part) if isinstance(part, fx.Node) else None
+    fake = fake_of(part) if isinstance(part, fx.Node) else None
     if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
         return [fx.node.map_arg(part, lambda node: _number_or_node(tx, node))]
     known = known_tensor(tx, fake)
@@ -602,7 +602,8 @@ def _is_metadata(result: Any) -> bool:
         torch.memory_format))
 
 
-def _fake_of(node: fx.Node) -> Any:
+def fake_of(node: fx.Node) -> Any:
+    """What a node of the graph gives, on fake tensors."""
     return node.meta["example_value"]
 
 
