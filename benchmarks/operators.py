@@ -49,7 +49,6 @@ DTYPES = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "int8",
 SAMPLES = 8
 # How many library operations the report names, and in how many columns.
 NAMED, COLUMNS = 40, 4
-TIMEOUT_S = 300
 
 # Contents that nothing determines.
 UNDETERMINED = {

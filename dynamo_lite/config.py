@@ -101,7 +101,6 @@ extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functio
 cpp_compiler: str = _option(os.environ.get("CXX") or "g++", "the C++ compiler's command; CXX is honoured too")
 cpp_simd: str = _option(
     "auto", "vector instructions of generated C++ kernels", choices=("auto", "avx512", "avx2", "scalar"))
-cpp_threads: int = _option(0, "threads of generated C++ kernels; 0: as many as torch.get_num_threads()", minimum=0)
 num_compile_workers: int = _option(0, "C++ files compiled side by side; 0: as many as there are processors", minimum=0)
 cache_dir: str = _option(_user_cache_dir(), "folder of compiled kernels and graphs, made with mode 0700")
 cache_graphs: bool = _option(True, "keep compiled graphs in cache_dir, so that another process compiles none of them")

@@ -372,7 +372,6 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         finally:
             _eval_frame.set_active(previous)
 
-    disabled._dynamo_lite_disabled = reason or ""  # type: ignore[attr-defined]
     _mark(disabled, Decision(Rule.SKIP, "disabled_function", reason or ""))
     return disabled
 

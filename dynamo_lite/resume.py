@@ -207,7 +207,7 @@ def emit_break(
     Fast locals of `code` that are in `bound` and in ``needed_locals`` are stored under their own names; no others are
     read. The cells and free variables of `code` are cells or free variables of the code being built.
 
-    `stack` gives the kinds as the caller pushed them; usually ``analysis.stack_at`` knows them. `uncertain` are locals
+    `stack` gives the kinds as the caller pushed them; usually ``Analysis.stacks`` knows them. `uncertain` are locals
     of `bound` which may have no value; only code that nobody has evaluated needs them. `keep` are locals and cells to
     carry over though nothing reads them any more, since the end of their values' lives is felt; `keep_dead` carries all
     of `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return

@@ -344,21 +344,6 @@ class DictValueSource(ChildSource):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class TypeSource(ChildSource):
-    """``type(base)``."""
-
-    def path(self) -> tuple[Any, ...]:
-        return ("type", self.base.key)
-
-    @property
-    def name(self) -> str:
-        return f"type({self.base.name})"
-
-    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
-        return ("load_type", dst, parents[0])
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class TypeAttrSource(ChildSource):
     """What a class or its bases define under a name, unbound; `base` is the class."""
 

@@ -223,11 +223,6 @@ def marked(function: Any) -> Decision | None:
         return None
 
 
-def forget_marks() -> None:
-    """Forgets what users decided. For tests."""
-    _marked.clear()
-
-
 def decide(function: types.FunctionType) -> Decision:
     """What a call of a Python function becomes."""
     by_user = _marked.get(function)

@@ -20,7 +20,7 @@ from typing import Any
 
 from dynamo_lite import resume
 from dynamo_lite._eval_frame import Continuation
-from dynamo_lite.bytecode.analysis import analyse, bound_locals, stack_at
+from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.assembler import HandlerRef, Label
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import decode
@@ -59,8 +59,8 @@ def capture_at(code: CodeType, index: int, *, guarded: bool = False, **options: 
         e.place(labels[i])
         if i == index:
             e.handler = None
-            surely, perhaps = bound_locals(code, i)
-            stack = stack_at(code, i)
+            surely, perhaps = analyse(code).bound(i)
+            stack = analyse(code).stacks[i]
             assert stack is not None
             emit_break(
                 e,

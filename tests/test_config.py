@@ -48,7 +48,7 @@ def test_wrong_values_change_nothing():
     with pytest.raises(ValueError, match="at least 1"):
         config.recompile_limit = 0
     with pytest.raises(ValueError, match="at least 0"):
-        config.patch(recompile_limit=3, cpp_threads=-1)
+        config.patch(recompile_limit=3, num_compile_workers=-1)
     with pytest.raises(AttributeError):
         del config.recompile_limit
     assert config.snapshot() == before

@@ -28,7 +28,7 @@ from dynamo_lite._eval_frame import (
     reset_code,
 )
 from dynamo_lite._guards import GuardProgram
-from dynamo_lite.bytecode.analysis import bound_locals, stack_at
+from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.instructions import decode
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE
 
@@ -286,12 +286,12 @@ def test_kinds_of_what_lies_on_the_stack() -> None:
     code = f.__code__
     instructions = decode(code).instructions
     match = next(i.index for i in instructions if i.opname == "CHECK_EXC_MATCH")
-    assert stack_at(code, match) == (PREV_EXC, VALUE, VALUE)
+    assert analyse(code).stacks[match] == (PREV_EXC, VALUE, VALUE)
     start = next(i.index for i in instructions if i.opname == "WITH_EXCEPT_START")
-    assert stack_at(code, start) == (PREV_EXC, VALUE, LASTI, PREV_EXC, VALUE)
+    assert analyse(code).stacks[start] == (PREV_EXC, VALUE, LASTI, PREV_EXC, VALUE)
     call = index_of(code, "CALL")
-    assert stack_at(code, call) == (NULL, VALUE)
-    assert bound_locals(code, call) == (frozenset("x"), frozenset("x"))
+    assert analyse(code).stacks[call] == (NULL, VALUE)
+    assert analyse(code).bound(call) == (frozenset("x"), frozenset("x"))
 
 
 def test_needed_locals_are_judged_by_the_users_code() -> None:

@@ -57,6 +57,7 @@ class Analysis:
 
     @property
     def stacks(self) -> list[Stack | None]:
+        """By instruction, the kinds of what lies on the stack before it, bottom first; None if nothing reaches it."""
         if self._stacks is None:
             self._stacks = self._find_stacks()
         return self._stacks
@@ -86,6 +87,7 @@ class Analysis:
         return stacks
 
     def reachable_from(self, start: int) -> list[bool]:
+        """By instruction, whether it may run after the one at `start`, which counts as reached."""
         instructions = self.instructions
         seen = [False] * len(instructions)
         pending = [start]
@@ -106,6 +108,11 @@ class Analysis:
     # Liveness: backward to a fixed point
 
     def live(self, index: int) -> frozenset[str]:
+        """Names of locals, cells and free variables that may still be read from an instruction on.
+
+        A cell stays live as long as anything still reads or writes it. All names are live in code that may look at its
+        own frame (``locals()``, ``eval``); the first argument is in code that may call ``super()``.
+        """
         if self.sees_frame:
             return frozenset(self.names)
         if self._live is None:
@@ -142,6 +149,7 @@ class Analysis:
     # Which locals have a value: forward to a fixed point
 
     def bound(self, index: int) -> tuple[frozenset[str], frozenset[str]]:
+        """Locals that surely have a value before an instruction, and those that perhaps have; cells are not counted."""
         if self._bound is None:
             self._bound = self._find_bound()
         surely, perhaps = self._bound
@@ -185,39 +193,12 @@ _cache: CodeMap[Analysis] = CodeMap()
 
 
 def analyse(code: CodeType) -> Analysis:
+    """What is known of a code object, found out once."""
     analysis = _cache.get(code)
     if analysis is None:
         analysis = Analysis(code)
         _cache.set(code, analysis)
     return analysis
-
-
-def live_locals(code: CodeType, index: int) -> frozenset[str]:
-    """Names of locals, cells and free variables that may still be read from here on.
-
-    A cell stays live as long as anything still reads or writes it. All names are live in code that may look at its own
-    frame (``locals()``, ``eval``); the first argument is in code that may call ``super()``.
-    """
-    return analyse(code).live(index)
-
-
-def bound_locals(code: CodeType, index: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Locals that surely have a value here, and those that perhaps have; cells are not counted."""
-    return analyse(code).bound(index)
-
-
-def stack_at(code: CodeType, index: int) -> Stack | None:
-    """Kinds of what lies on the stack, bottom first; None if nothing reaches the instruction."""
-    return analyse(code).stacks[index]
-
-
-def stack_depth(code: CodeType, index: int) -> int | None:
-    stack = analyse(code).stacks[index]
-    return None if stack is None else len(stack)
-
-
-def is_reachable(code: CodeType, index: int) -> bool:
-    return analyse(code).stacks[index] is not None
 
 
 def passes_through(

@@ -39,11 +39,7 @@ from dynamo_lite.bytecode.tables import NO_POSITIONS, RawPositions
 _OP = facts.OPMAP
 _BINARY = {symbol: i for i, symbol in enumerate(facts.BINARY_OPS)}
 _COMPARE = {symbol: i for i, symbol in enumerate(facts.COMPARE_OPS)}
-
-MAKE_FUNCTION_DEFAULTS = 1
-MAKE_FUNCTION_KWDEFAULTS = 2
-MAKE_FUNCTION_ANNOTATIONS = 4
-MAKE_FUNCTION_CLOSURE = 8
+_MAKE_FUNCTION_CLOSURE = 8
 
 
 class Emitter:
@@ -145,9 +141,6 @@ class Emitter:
     def store_global(self, name: str) -> None:
         self._emit(_OP["STORE_GLOBAL"], NAME, name)
 
-    def delete_global(self, name: str) -> None:
-        self._emit(_OP["DELETE_GLOBAL"], NAME, name)
-
     def load_attr(self, name: str) -> None:
         self._emit(_OP["LOAD_ATTR"], NAME, name)
 
@@ -166,10 +159,6 @@ class Emitter:
         """[value, object, key] -> []"""
         self._emit(_OP["STORE_SUBSCR"])
 
-    def delete_subscr(self) -> None:
-        """[object, key] -> []"""
-        self._emit(_OP["DELETE_SUBSCR"])
-
     def binary(self, symbol: str) -> None:
         """`symbol` as in the source: "+", "@", "+=", ..."""
         self._emit(_OP["BINARY_OP"], PLAIN, _BINARY[symbol])
@@ -184,9 +173,6 @@ class Emitter:
             self._emit(_OP["CONTAINS_OP"], PLAIN, int(symbol == "not in"))
         else:
             raise KeyError(symbol)
-
-    def unary_not(self) -> None:
-        self._emit(_OP["UNARY_NOT"])
 
     def get_iter(self) -> None:
         self._emit(_OP["GET_ITER"])
@@ -206,9 +192,6 @@ class Emitter:
 
     def build_slice(self, n: int) -> None:
         self._emit(_OP["BUILD_SLICE"], PLAIN, n)
-
-    def build_string(self, n: int) -> None:
-        self._emit(_OP["BUILD_STRING"], PLAIN, n)
 
     def unpack(self, n: int) -> None:
         """[sequence] -> [item n-1, ..., item 0]: the first item is on top"""
@@ -232,9 +215,9 @@ class Emitter:
         """[NULL, callable, tuple] or [NULL, callable, tuple, dict] -> [result]"""
         self._emit(_OP["CALL_FUNCTION_EX"], PLAIN, int(has_kwargs))
 
-    def make_function(self, closure: bool = False, flags: int = 0) -> None:
-        """[closure tuple if asked, code] -> [function] with the frame's globals; `flags` as in MAKE_FUNCTION."""
-        self._emit(_OP["MAKE_FUNCTION"], PLAIN, flags | (MAKE_FUNCTION_CLOSURE if closure else 0))
+    def make_function(self, closure: bool = False) -> None:
+        """[closure tuple if asked, code] -> [function] with the frame's globals."""
+        self._emit(_OP["MAKE_FUNCTION"], PLAIN, _MAKE_FUNCTION_CLOSURE if closure else 0)
 
     # Stack
 
@@ -258,24 +241,11 @@ class Emitter:
     def ret(self) -> None:
         self._emit(_OP["RETURN_VALUE"])
 
-    def raise_(self, n: int = 1) -> None:
-        """raise (0), raise exc (1), raise exc from cause (2)"""
-        self._emit(_OP["RAISE_VARARGS"], PLAIN, n)
-
     def jump(self, label: Label) -> None:
         self._emit(facts.JUMP, JUMP, label)
 
     def jump_if_false(self, label: Label) -> None:
         self._emit(facts.JUMP_IF_FALSE, JUMP, label)
-
-    def jump_if_true(self, label: Label) -> None:
-        self._emit(facts.JUMP_IF_TRUE, JUMP, label)
-
-    def jump_if_none(self, label: Label) -> None:
-        self._emit(facts.JUMP_IF_NONE, JUMP, label)
-
-    def jump_if_not_none(self, label: Label) -> None:
-        self._emit(facts.JUMP_IF_NOT_NONE, JUMP, label)
 
     # Exception state
 

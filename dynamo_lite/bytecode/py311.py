@@ -9,8 +9,6 @@ from __future__ import annotations
 import dis
 import opcode as _opcode
 
-VERSION = (3, 11)
-
 OPMAP: dict[str, int] = dict(dis.opmap)
 OPNAME: list[str] = list(dis.opname)
 HAVE_ARGUMENT: int = dis.HAVE_ARGUMENT
@@ -82,9 +80,6 @@ LOCAL_DELETES = frozenset({OPMAP["DELETE_FAST"]})
 
 JUMP = OPMAP["JUMP_FORWARD"]
 JUMP_IF_FALSE = OPMAP["POP_JUMP_FORWARD_IF_FALSE"]
-JUMP_IF_TRUE = OPMAP["POP_JUMP_FORWARD_IF_TRUE"]
-JUMP_IF_NONE = OPMAP["POP_JUMP_FORWARD_IF_NONE"]
-JUMP_IF_NOT_NONE = OPMAP["POP_JUMP_FORWARD_IF_NOT_NONE"]
 
 
 def call_sequence(npos: int, kwnames: tuple[str, ...]) -> list[tuple[int, object]]:

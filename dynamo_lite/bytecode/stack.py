@@ -17,7 +17,6 @@ from __future__ import annotations
 import dis
 from enum import IntEnum
 
-from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Handler, Instruction
 
 
@@ -70,7 +69,3 @@ def at_handler(handler: Handler, stack: Stack) -> Stack:
     """The stack on entry to `handler` when an instruction that found `stack` raises."""
     kept = stack[: handler.depth]
     return (*kept, LASTI, VALUE) if handler.lasti else (*kept, VALUE)
-
-
-def falls_through(instruction: Instruction) -> bool:
-    return instruction.opcode not in facts.NO_FALL_THROUGH

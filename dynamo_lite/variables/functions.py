@@ -7,7 +7,6 @@ defaults and its attributes are values with sources of their own. Invariant: eve
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import types
 from collections.abc import Sequence
@@ -665,6 +664,3 @@ def new_cell(tx: Any, cell: types.CellType, source: Source, name: str) -> CellVa
         contents = MISSING
         tx.guard(source, "cell_empty")
     return CellVariable(contents, source)
-
-
-PARTIAL_TYPES = (functools.partial,)

@@ -16,14 +16,12 @@ from ..source import ConstSource, DictItemSource, DictKeySource, FrozenSource, S
 from .base import IteratorVariable, LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
-from .sequences import SequenceVariable, TupleVariable, started_iterator
+from .sequences import TupleVariable, started_iterator
 from .sets import SetVariable
 from .user_keys import UserKey, check_rebuildable, check_unchanged
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
-
-_KEY_TYPES = (str, int, float, bool, bytes, type(None), tuple, frozenset, complex)
 
 
 class DictVariable(VariableTracker):
@@ -601,7 +599,3 @@ def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
 def entries_of(mapping: Any) -> tuple[tuple[Any, Any], ...]:
     """What a mapping holds, in order."""
     return tuple(mapping.items())
-
-
-def is_sequence(value: VariableTracker) -> bool:
-    return isinstance(value, SequenceVariable)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dynamo_lite.bytecode.analysis import analyse, bound_locals, is_reachable, live_locals, stack_at, stack_depth
+from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Instruction, decode
 from dynamo_lite.bytecode.stack import NULL, PREV_EXC, VALUE, after, at_handler
@@ -30,10 +30,10 @@ def test_liveness_in_straight_lines_and_loops() -> None:
         return c
 
     code = f.__code__
-    assert live_locals(code, 1) == {"a", "b", "n"}
-    assert live_locals(code, find(code, "STORE_FAST", "c").index) == {"a", "n"}
-    assert live_locals(code, find(code, "STORE_FAST", "n").index) == {"a", "c"}
-    assert live_locals(code, find(code, "RETURN_VALUE").index) == set()
+    assert analyse(code).live(1) == {"a", "b", "n"}
+    assert analyse(code).live(find(code, "STORE_FAST", "c").index) == {"a", "n"}
+    assert analyse(code).live(find(code, "STORE_FAST", "n").index) == {"a", "c"}
+    assert analyse(code).live(find(code, "RETURN_VALUE").index) == set()
 
 
 def test_what_a_handler_reads_is_live_in_what_it_covers() -> None:
@@ -46,10 +46,10 @@ def test_what_a_handler_reads_is_live_in_what_it_covers() -> None:
             return y
 
     code = f.__code__
-    assert live_locals(code, find(code, "LOAD_FAST", "x").index) == {"x", "y"}
+    assert analyse(code).live(find(code, "LOAD_FAST", "x").index) == {"x", "y"}
     # y is overwritten before anything reads it, unless what stands before that raises
-    assert live_locals(code, find(code, "STORE_FAST", "z").index) == {"y"}
-    assert live_locals(code, find(code, "LOAD_FAST", "z").index) == {"y", "z"}
+    assert analyse(code).live(find(code, "STORE_FAST", "z").index) == {"y"}
+    assert analyse(code).live(find(code, "LOAD_FAST", "z").index) == {"y", "z"}
 
 
 def test_cells_stay_live_as_long_as_anything_touches_them() -> None:
@@ -61,21 +61,21 @@ def test_cells_stay_live_as_long_as_anything_touches_them() -> None:
         return g
 
     code = f.__code__
-    assert live_locals(code, find(code, "STORE_DEREF", "b").index) == {"b", "g"}
-    assert live_locals(code, find(code, "LOAD_CLOSURE", "a").index) == {"a", "b"}
+    assert analyse(code).live(find(code, "STORE_DEREF", "b").index) == {"b", "g"}
+    assert analyse(code).live(find(code, "LOAD_CLOSURE", "a").index) == {"a", "b"}
 
 
 def test_frame_readers_and_super_keep_what_they_need() -> None:
     def reads(a, b):
         return locals()
 
-    assert live_locals(reads.__code__, find(reads.__code__, "RETURN_VALUE").index) == {"a", "b"}
+    assert analyse(reads.__code__).live(find(reads.__code__, "RETURN_VALUE").index) == {"a", "b"}
 
     def has_methods_of_such_names(a, b):
         a.eval()
         return a.locals
 
-    assert live_locals(has_methods_of_such_names.__code__, 3) == {"a"}
+    assert analyse(has_methods_of_such_names.__code__).live(3) == {"a"}
 
     class C:
         def f(self, x):
@@ -83,7 +83,7 @@ def test_frame_readers_and_super_keep_what_they_need() -> None:
             return super().f()
 
     code = C.f.__code__
-    assert "self" in live_locals(code, find(code, "LOAD_GLOBAL", "print").index)
+    assert "self" in analyse(code).live(find(code, "LOAD_GLOBAL", "print").index)
 
 
 def test_bound_locals() -> None:
@@ -97,9 +97,9 @@ def test_bound_locals() -> None:
         return z
 
     code = f.__code__
-    assert bound_locals(code, find(code, "LOAD_FAST", "x").index) == ({"c"}, {"c", "x"})
-    assert bound_locals(code, find(code, "GET_ITER").index) == ({"c", "y"}, {"c", "y"})
-    assert bound_locals(code, find(code, "RETURN_VALUE").index) == ({"c", "y"}, {"c", "y", "i", "z"})
+    assert analyse(code).bound(find(code, "LOAD_FAST", "x").index) == ({"c"}, {"c", "x"})
+    assert analyse(code).bound(find(code, "GET_ITER").index) == ({"c", "y"}, {"c", "y"})
+    assert analyse(code).bound(find(code, "RETURN_VALUE").index) == ({"c", "y"}, {"c", "y", "i", "z"})
 
 
 def test_unreachable_code() -> None:
@@ -109,8 +109,8 @@ def test_unreachable_code() -> None:
         return 2
 
     code = f.__code__
-    assert is_reachable(code, find(code, "CALL").index)
-    assert all(is_reachable(code, i.index) or i.argval in (None, 2) for i in decode(code).instructions)
+    assert analyse(code).stacks[find(code, "CALL").index] is not None
+    assert all(analyse(code).stacks[i.index] is not None or i.argval in (None, 2) for i in decode(code).instructions)
 
 
 def test_stack_in_the_middle_of_expressions() -> None:
@@ -119,8 +119,8 @@ def test_stack_in_the_middle_of_expressions() -> None:
             print(i, [i, x.m(i)])
 
     code = f.__code__
-    assert stack_at(code, find(code, "BUILD_LIST").index) == (VALUE, NULL, VALUE, VALUE, VALUE, VALUE)
-    assert stack_depth(code, find(code, "JUMP_BACKWARD").index) == 1
+    assert analyse(code).stacks[find(code, "BUILD_LIST").index] == (VALUE, NULL, VALUE, VALUE, VALUE, VALUE)
+    assert len(analyse(code).stacks[find(code, "JUMP_BACKWARD").index]) == 1
 
 
 def functions_of(path: str) -> list[CodeType]:
