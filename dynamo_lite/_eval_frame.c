@@ -127,12 +127,14 @@ look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFra
             if (found > 0) {
                 candidate->hits++;
                 *entry = (GuardedCode *)Py_NewRef(candidate);
-                if (i > 0) {
-                    move_to_front(code, hook, entries, i);
+                Py_ssize_t place = i > 0 ? place_of(entries, candidate) : 0;
+                if (place < i) {
+                    move_forward(code, hook, entries, i, place);
                 }
             }
             break;
         }
+        candidate->passed_over++;
     }
     thread->busy--;
     Py_DECREF(entries);

@@ -53,9 +53,10 @@ typedef struct {
     PyObject *code;    /* NULL: run the original frame */
     PyObject *extra;
     PyObject *function; /* made from code for the last globals; its closure is set for the time of a call only */
-    unsigned long long hits;
+    unsigned long long hits, passed_over; /* how often the guards have held, and not */
     Slot *slot; /* where the entry is listed; NULL when it is not or no longer */
     char needs_hook;
+    char breadth; /* narrow ones are tried before broader ones: see GuardedCode in the .pyi */
 } GuardedCode;
 
 typedef struct {
@@ -104,7 +105,8 @@ Slot *find_slot(CodeCache *cache, FrameHook *hook);
 Slot *need_slot(PyCodeObject *code, FrameHook *hook);
 int mark_as_guarded(PyCodeObject *code); /* its frames always run plainly */
 int add_entry(PyCodeObject *code, FrameHook *hook, GuardedCode *entry);
-void move_to_front(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index);
+Py_ssize_t place_of(PyObject *entries, const GuardedCode *entry); /* where it belongs among them; entries: a tuple or NULL */
+void move_forward(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index, Py_ssize_t place);
 extern PyMethodDef cache_methods[];
 
 static inline Py_ssize_t

@@ -6,6 +6,8 @@
 
 #include <structmember.h>
 
+#define MOST_PASSED_OVER 32 /* and twice its hits: so often guards are evaluated in vain before a broader entry's */
+
 static Py_ssize_t extra_index = -1;
 static CodeCache *all_caches;
 
@@ -181,17 +183,37 @@ mark_as_guarded(PyCodeObject *code)
     return 0;
 }
 
+/* Whether an entry is tried before another whatever was used last: behind one that fits all that it fits, it would never
+ * be found again. Where it has been passed over too often it costs more than it is worth. */
+static int
+goes_before(const GuardedCode *entry, const GuardedCode *other)
+{
+    return entry->breadth < other->breadth && entry->passed_over < MOST_PASSED_OVER + 2 * entry->hits;
+}
+
+Py_ssize_t
+place_of(PyObject *entries, const GuardedCode *entry)
+{
+    Py_ssize_t place = 0, n = entries == NULL ? 0 : PyTuple_GET_SIZE(entries);
+    while (place < n && goes_before((GuardedCode *)PyTuple_GET_ITEM(entries, place), entry)) {
+        place++;
+    }
+    return place;
+}
+
+/* The entries with this one at `place`, which is new where `index` is negative. */
 static PyObject *
-entries_with_first(PyObject *entries, Py_ssize_t index, PyObject *first)
+entries_with(PyObject *entries, Py_ssize_t index, PyObject *entry, Py_ssize_t place)
 {
     Py_ssize_t n = entries == NULL ? 0 : PyTuple_GET_SIZE(entries);
     PyObject *result = PyTuple_New(index < 0 ? n + 1 : n);
     if (result == NULL) {
         return NULL;
     }
-    PyTuple_SET_ITEM(result, 0, Py_NewRef(first));
-    for (Py_ssize_t i = 0, next = 1; i < n; i++) {
+    PyTuple_SET_ITEM(result, place, Py_NewRef(entry));
+    for (Py_ssize_t i = 0, next = 0; i < n; i++) {
         if (i != index) {
+            next += next == place;
             PyTuple_SET_ITEM(result, next++, Py_NewRef(PyTuple_GET_ITEM(entries, i)));
         }
     }
@@ -209,7 +231,7 @@ add_entry(PyCodeObject *code, FrameHook *hook, GuardedCode *entry)
     if (slot == NULL) {
         return -1;
     }
-    PyObject *entries = entries_with_first(slot->entries, -1, (PyObject *)entry);
+    PyObject *entries = entries_with(slot->entries, -1, (PyObject *)entry, place_of(slot->entries, entry));
     if (entries == NULL) {
         return -1;
     }
@@ -227,9 +249,9 @@ add_entry(PyCodeObject *code, FrameHook *hook, GuardedCode *entry)
 }
 
 void
-move_to_front(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index)
+move_forward(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index, Py_ssize_t place)
 {
-    PyObject *reordered = entries_with_first(entries, index, PyTuple_GET_ITEM(entries, index));
+    PyObject *reordered = entries_with(entries, index, PyTuple_GET_ITEM(entries, index), place);
     if (reordered == NULL) {
         PyErr_Clear(); /* the order is only a matter of speed */
         return;
@@ -328,11 +350,11 @@ PyTypeObject FrameHook_Type = {
 static PyObject *
 guarded_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"program", "code", "needs_hook", "extra", NULL};
+    static char *names[] = {"program", "code", "needs_hook", "extra", "breadth", NULL};
     PyObject *program, *code, *extra = Py_None;
-    int needs_hook;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Op|$O:GuardedCode", names, guards->program_type, &program, &code,
-                                     &needs_hook, &extra)) {
+    int needs_hook, breadth = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Op|$Oi:GuardedCode", names, guards->program_type, &program, &code,
+                                     &needs_hook, &extra, &breadth)) {
         return NULL;
     }
     if (code != Py_None && !PyCode_Check(code)) {
@@ -345,6 +367,7 @@ guarded_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->code = code == Py_None ? NULL : Py_NewRef(code);
         self->extra = Py_NewRef(extra);
         self->needs_hook = (char)needs_hook;
+        self->breadth = (char)(breadth < 0 ? 0 : breadth > 2 ? 2 : breadth);
     }
     return (PyObject *)self;
 }
@@ -387,6 +410,7 @@ static PyMemberDef guarded_members[] = {
     {"code", T_OBJECT, offsetof(GuardedCode, code), READONLY, "the code object to run, or None"},
     {"extra", T_OBJECT, offsetof(GuardedCode, extra), 0, "any object, for logs"},
     {"needs_hook", T_BOOL, offsetof(GuardedCode, needs_hook), READONLY, "whether the code runs with the hook active"},
+    {"breadth", T_BYTE, offsetof(GuardedCode, breadth), READONLY, "0 to 2: narrow ones are tried first"},
     {"hits", T_ULONGLONG, offsetof(GuardedCode, hits), READONLY, "how often the guards have held"},
     {NULL, 0, 0, 0, NULL},
 };
@@ -396,7 +420,8 @@ PyTypeObject GuardedCode_Type = {
     .tp_name = "dynamo_lite._eval_frame.GuardedCode",
     .tp_basicsize = sizeof(GuardedCode),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "GuardedCode(program, code, needs_hook, *, extra=None): code to run in place of a frame whose guards hold",
+    .tp_doc = "GuardedCode(program, code, needs_hook, *, extra=None, breadth=1): code to run in place of a frame whose "
+              "guards hold",
     .tp_new = guarded_new,
     .tp_dealloc = (destructor)guarded_dealloc,
     .tp_traverse = (traverseproc)guarded_traverse,

@@ -1,7 +1,7 @@
 /* Runs the steps of a guard program.
  *
  * Invariants: an object that a step looks at is held by its register, so a step that runs user code (load_attr, load_item,
- * callable_*, comparisons of user types) can't free it; an exception other than "there is no such thing" comes out as such.
+ * load_call, callable_*, comparisons of user types) can't free it; an exception other than "there is no such thing" comes out as such.
  */
 #include "_guards.h"
 
@@ -463,6 +463,8 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
                    : NULL;
     case OP_LOAD_ITEM:
         return PyObject_GetItem(src, step->obj);
+    case OP_LOAD_CALL:
+        return PyObject_CallOneArg(step->obj, src);
     case OP_LOAD_TYPE:
         return Py_NewRef((PyObject *)Py_TYPE(src));
     case OP_LOAD_TYPE_ATTR:

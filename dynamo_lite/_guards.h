@@ -33,6 +33,7 @@
     X(LOAD_LIST_ITEM, "load_list_item", "dri")           \
     X(LOAD_TUPLE_ITEM, "load_tuple_item", "dri")         \
     X(LOAD_ITEM, "load_item", "dro")                     \
+    X(LOAD_CALL, "load_call", "dro")                     \
     X(LOAD_TYPE, "load_type", "dr")                      \
     X(LOAD_TYPE_ATTR, "load_type_attr", "drs")           \
     X(LOAD_FUNC_PART, "load_func_part", "dr*")           \

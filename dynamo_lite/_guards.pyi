@@ -18,6 +18,7 @@ Loads
     ("load_dict_item", dst, src, key)        by the dict's own table, also for subclasses
     ("load_list_item", dst, src, index), ("load_tuple_item", dst, src, index)      likewise; index >= 0
     ("load_item", dst, src, key)             src[key]
+    ("load_call", dst, src, function)        function(src)
     ("load_type", dst, src)                  type(src), the real one
     ("load_type_attr", dst, type_reg, name)  what the type or a base defines, not bound
     ("load_func_part", dst, src, part)       "__defaults__" | "__kwdefaults__" | "__closure__" | "__code__" |

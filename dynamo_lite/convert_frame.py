@@ -604,7 +604,9 @@ class _FrameCompiler:
                             tx.output.effects.changed_names(), {**self.readers, **tx.output.learned})
         if self.settings.on_entry is not None:
             self.settings.on_entry(artifact)
-        return GuardedCode(program, guarded, has_break, extra=artifact)
+        on_elements = any(guard.kind == "tensor_data" for guard in guards)
+        breadth = 0 if on_elements else 2 if self.fits_all else 1
+        return GuardedCode(program, guarded, has_break, extra=artifact, breadth=breadth)
 
     def _log_entry(self, guards: list[Guard], guarded: types.CodeType, program: GuardProgram) -> None:
         label = resume_label(self.code)

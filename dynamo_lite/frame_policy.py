@@ -232,7 +232,7 @@ _STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that 
 
 
 def changing_values(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> frozenset[Any]:
-    """The paths of the numbers, lists and tensors' elements whose change kept these entries of a function from fitting,
+    """The paths of the numbers, lists, objects and tensors' elements whose change kept these entries of a function from fitting,
     now or before."""
     found: set[Any] = set()
     for entry in known:
@@ -255,23 +255,25 @@ def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
 
 
 def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
-    """The guards on numbers and lengths that do not hold, up to the first of another kind; of many, as in a list of
-    thousands, the first."""
+    """The guards on numbers, lengths and identities that do not hold, up to the first of another kind; of many, as in a
+    list of thousands, the first."""
     steps, places = list(entry.program.steps), list(range(len(entry.program.steps)))
     program = entry.program
     for _ in range(max(16, _STEPS_TO_LOOK_AT // len(steps)) if steps else 1):
         held, at = program.check(*frame)
-        if held or steps[at][0] not in ("const", "len", "tensor_data"):
+        if held or steps[at][0] not in ("is", "const", "len", "tensor_data"):
             return
         yield entry.extra.texts[places[at]]
+        if steps[at][0] == "is":
+            return  # of another object, more may differ than what changes
         del steps[at], places[at]
         program = GuardProgram(steps, program.n_inputs, program.n_registers)
 
 
 def misses(known: list[GuardedCode], frame: Frame) -> list[Miss]:
-    """Why each of these entries does not fit, each reason once, the last used entry first."""
+    """Why each of these entries does not fit, each reason once, the broadest entry first, and the last used."""
     found: dict[str, Miss] = {}
-    for entry in known:
+    for entry in sorted(known, key=lambda entry: -entry.breadth):
         miss = explain_miss(entry.program, entry.extra.texts, frame)
         if miss is not None:
             found.setdefault(miss.change, miss)

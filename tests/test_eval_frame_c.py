@@ -160,6 +160,23 @@ def test_the_order_of_entries_is_by_last_hit():
     assert E.entries(one.__code__)[0].program.evaluations > 0
 
 
+def test_narrow_entries_are_tried_first_until_they_have_been_passed_over_too_often():
+    entries = iter([
+        E.GuardedCode(guard_on(0, 0), code_of("def guarded(x, inputs): return 'narrow'"), False, breadth=0),
+        E.GuardedCode(G.GuardProgram([], 0, 0), code_of("def guarded(x, inputs): return 'wide'"), False),
+    ])
+    h = Hook({"one": lambda code, g, b, c, args, f: next(entries)})
+    f = h.compile(one)
+    order = lambda: [e.breadth for e in E.entries(one.__code__)]
+    assert [f(0), f(1), f(0), f(1)] == ["narrow", "wide", "narrow", "wide"] and order() == [0, 1]
+    for _ in range(30):
+        assert f(1) == "wide"
+    assert order() == [0, 1] and f(0) == "narrow"
+    for _ in range(40):
+        assert f(1) == "wide"
+    assert order() == [1, 0] and f(0) == "wide"
+
+
 # ---------------------------------------------------------------- decisions
 def test_run_original_asks_again():
     h = Hook({"two": E.RUN_ORIGINAL, "one": E.SKIP})

@@ -10,6 +10,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import config, exc, log
+from dynamo_lite._eval_frame import entries
 
 
 @pytest.fixture(autouse=True)
@@ -183,6 +184,22 @@ def test_helpers_of_plain_values_are_not_traced(caplog):
     same(f, (torch.ones(2),))
     assert any("helper" in t and "plain values" in t for t in texts(caplog, "skipped_frames"))
     assert log.counters()["graphs"] == 1
+
+
+def test_the_entry_that_fits_all_does_not_stand_in_for_the_others():
+    def layer(x, n):
+        return x[: 1 + n] * 2
+
+    with config.patch(recompile_limit=4):
+        fn, x = dynamo_lite.compile(layer, backend="eager"), torch.ones(8)
+        for n in range(6):
+            assert torch.equal(fn(x, n), layer(x, n))
+        before = {k: log.counters().get(k, 0) for k in ("graphs", "recompiles", "graph_breaks")}
+        for _ in range(3):
+            for n in range(6):
+                assert torch.equal(fn(x, n), layer(x, n))
+        assert {k: log.counters().get(k, 0) for k in before} == before
+        assert [entry.hits for entry in entries(layer.__code__)] == [3, 3, 3, 11]
 
 
 def test_the_last_entry_fits_all_numbers():

@@ -106,6 +106,18 @@ def test_load_items():
         loaded(Loud(), "load_item", 0, "a")
 
 
+def test_load_call():
+    def fails(value):
+        raise value
+
+    assert loaded("abc", "load_call", 0, len) == 3
+    assert loaded([1, 2], "load_call", 0, lambda value: value) == [1, 2]
+    with pytest.raises(KeyError):
+        loaded(KeyError("no such thing"), "load_call", 0, fails)
+    with pytest.raises(ZeroDivisionError):
+        loaded(ZeroDivisionError(), "load_call", 0, fails)
+
+
 def test_loads_of_parts():
     def f(a, b=1, *, c=2):
         return x

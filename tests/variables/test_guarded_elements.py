@@ -121,6 +121,22 @@ def test_masks_that_change_with_every_call_cost_one_compile():
     assert counted("recompiles") == 1
 
 
+def test_the_first_mask_keeps_its_one_graph():
+    def helper(x, mask):
+        return x[mask].cumsum(0)
+
+    def f(x, mask):
+        return helper(x * 2, mask) + 1
+
+    fn, x = compiled(f), torch.randn(4)
+    for mask in (MASK, ~MASK):
+        torch.testing.assert_close(fn(x, mask), f(x, mask))
+    graphs, breaks = counted("graphs"), counted("graph_breaks")
+    for mask in (MASK, MASK, ~MASK, MASK):  # MASK fits the entry of all masks too, but not the sizes after its break
+        torch.testing.assert_close(fn(x, mask), f(x, mask))
+    assert (counted("graphs"), counted("graph_breaks")) == (graphs, breaks) and counted("recompiles") == 1
+
+
 def test_the_break_says_why(caplog):
     caplog.set_level(logging.INFO, "dynamo_lite.graph_breaks")
     fn, x = compiled(picked), torch.randn(4)
