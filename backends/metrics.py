@@ -36,13 +36,16 @@ def reset_metrics() -> None:
 
 
 def count_kernels(n: int, moved_bytes: int) -> None:
+    """Counts kernels that were generated, and what they read and write in one call."""
     log.count("kernels", n)
     log.count("bytes", moved_bytes)
 
 
 def count_library_call(operation: str) -> None:
+    """Counts a call of the library in a generated wrapper."""
     log.count(_LIBRARY + operation)
 
 
 def count_fallback(reason: str) -> None:
+    """Counts a graph that is left to eager."""
     log.count(_FALLBACK + reason)

@@ -45,6 +45,12 @@ def register_backend(fn: Any = None, *, name: str | None = None) -> Any:
     Args:
         fn: the backend; or its name, when used as ``@register_backend("mine")``.
         name: its name; the function's own when absent.
+
+    Returns:
+        the backend; without one, a decorator.
+
+    Raises:
+        TypeError: the backend can't be called, or has no name.
     """
     if isinstance(fn, str):
         name, fn = fn, None

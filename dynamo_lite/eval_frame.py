@@ -75,7 +75,8 @@ def compile(
 
     Raises:
         exc.InvalidBackend: no backend has this name.
-        TypeError: `model` can't be called, or an argument is of another type.
+        TypeError: `model` is a class or can't be called, or an argument is of another type.
+        ValueError: no mode has this name.
     """
     _check_arguments(fullgraph=(fullgraph, bool), dynamic=(dynamic, bool | None), mode=(mode, str | None),
                      options=(options, Mapping | None), disable=(disable, bool))
@@ -348,6 +349,13 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         fn: the function; None makes a decorator.
         recursive: False captures again what the function calls.
         reason: shown where the graph breaks.
+
+    Returns:
+        with `recursive` a function to call in place of `fn`, else `fn` itself, marked; a module itself, whose forward
+        has been replaced.
+
+    Raises:
+        TypeError: `fn` can't be called.
     """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
@@ -383,7 +391,17 @@ def _mark(fn: Any, decision: Decision) -> None:
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Puts calls of a function into the graph as they are; it is then the user's business that it can stand there."""
+    """Puts calls of a function into the graph as they are; it is then the user's business that it can stand there.
+
+    Args:
+        fn: the function, or a list or tuple of functions.
+
+    Returns:
+        what was given, so that it can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(f) for f in fn]
     _mark(fn, Decision(Rule.GRAPH))
@@ -391,7 +409,17 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def disallow_in_graph(fn: Any) -> Any:
-    """Breaks the graph at calls of a function, torch's functions included."""
+    """Breaks the graph at calls of a function, torch's functions included.
+
+    Args:
+        fn: the function, or a list or tuple of functions.
+
+    Returns:
+        what was given, so that it can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
     if isinstance(fn, (list, tuple)):
         return [disallow_in_graph(f) for f in fn]
     _mark(fn, Decision(Rule.SKIP, "disallowed_function"))
@@ -399,13 +427,27 @@ def disallow_in_graph(fn: Any) -> Any:
 
 
 def assume_constant_result(fn: Any) -> Any:
-    """Calls a function once, while compiling, and takes its result for a constant ever after."""
+    """Calls a function once, while compiling, and takes its result for a constant ever after.
+
+    Args:
+        fn: the function, whose arguments have to be known while compiling.
+
+    Returns:
+        the function, so that this can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
     _mark(fn, Decision(Rule.CONSTANT))
     return fn
 
 
 def graph_break(msg: str = "") -> None:
-    """Breaks the graph here. Does nothing in plain Python."""
+    """Breaks the graph here. Does nothing in plain Python.
+
+    Args:
+        msg: shown as the break's reason.
+    """
 
 
 def is_compiling() -> bool:

@@ -169,6 +169,13 @@ def set_logs(settings: str | None = None, /, **levels: bool | int | str) -> None
     """Say which artifacts are logged from now on; the others show warnings only.
 
     `set_logs("graph_breaks,+bytecode")`, `set_logs(graph_breaks=True, bytecode=logging.DEBUG)`, `set_logs()` for none.
+
+    Args:
+        settings: names with commas between them, as in DYNAMO_LITE_LOGS; "+name" shows more of one.
+        levels: by name, True or False, a level of the logging module, or its name.
+
+    Raises:
+        UnknownArtifact: nothing that is logged has this name.
     """
     wanted, unknown = parse_settings(settings or "")
     unknown += [name for name in levels if name not in ARTIFACTS and name != "all"]

@@ -71,6 +71,9 @@ def explain(fn: Callable[..., Any]) -> Callable[..., ExplainOutput]:
 
     Returns:
         a callable that takes the function's arguments and gives an :class:`ExplainOutput`.
+
+    Raises:
+        TypeError: `fn` can't be called.
     """
     fn = innermost(fn)
     if not callable(fn):
