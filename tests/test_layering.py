@@ -59,7 +59,7 @@ BACKEND_LAYERS = [
     "__init__",
 ]
 # What the back end may import of the front end.
-FOR_BACKENDS = {"config", "exc", "log", "break_kinds"}
+FOR_BACKENDS = {"config", "exc", "log"}
 # What the front end may import of the back end.
 FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that `import dynamo_lite` may take.
