@@ -195,6 +195,8 @@ class TensorVariable(VariableTracker):
         if name == "grad" and self._may_have_grad(value):
             tx.output.effects.store_attr(self, name, value)
             return
+        if name == "data" and isinstance(value, TensorVariable) and value.fake is self.fake:
+            return  # what Module.to() does where there is nothing to convert
         if name in ("data", "requires_grad", "grad", "names") or isinstance(tx.class_lookup(self.cls, name), _GETSETS):
             unsupported("input_mutation", f"setting Tensor.{name}")
         tx.output.effects.store_attr(self, name, value)

@@ -241,7 +241,7 @@ _answers_now(
     torch.cuda.is_available, torch.backends.mkldnn.is_available,
     torch._C._is_any_autocast_enabled, torch._C._get_privateuse1_backend_name,
     torch.amp.autocast_mode.is_autocast_available, torch.get_default_device,
-    torch.cuda.device_count, torch._C._accelerator_getAccelerator,
+    torch.cuda.device_count, torch._C._accelerator_getAccelerator, torch._C._nn._parse_to,
 )
 # ... and these read state that no guard on torch's state fixes: their answer is guarded by itself.
 _answers_now(
