@@ -149,7 +149,7 @@ def layer(name: str, layers: list[str], prefix: str) -> str:
     for entry in layers:
         if inner == entry or inner.startswith(entry + "."):
             return entry
-    raise AssertionError(f"{name} is in no layer: name it in {pathlib.Path(__file__).name}, where design.md puts it")
+    raise AssertionError(f"{name} is in no layer: name it in {pathlib.Path(__file__).name} and docs/design/layers.md")
 
 
 def own_imports(m: Module):
