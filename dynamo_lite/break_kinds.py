@@ -174,8 +174,8 @@ _kind("torch_state", "a change of torch's global state",
       "the call changes a setting of torch that the graph can't hold",
       "change the setting outside the compiled function")
 _kind("rng_state", "the state of a random number generator",
-      "seeds and generator objects are read or set while the program runs",
-      "seed outside the compiled function, or draw from the default generator")
+      "seeds and generator objects are read or set while the program runs, or Python decides by a number that it draws",
+      "seed outside the compiled function, draw from the default generator, and choose with torch.where")
 _kind("unsupported_torch_call", "a torch function that is not captured",
       "the function has effects on Python or on torch that a graph can't hold, or arguments that a graph can't hold",
       "call it outside the compiled function")

@@ -151,6 +151,8 @@ def compile_frame(
             measured = frozenset(LocalSource(name, i).key for i, name in names if name in resumed.numbers)
         fits_all = len(known) == config.recompile_limit - 1 and not settings.fullgraph
         compiler = _FrameCompiler(settings, code, globals, builtins, closure, args, changing | measured, fits_all)
+        if all(entry.extra.graph is None for entry in known):
+            compiler.barren = len(known)
         if not settings.fullgraph and len(known) >= config.recompile_limit // 2:
             compiler.kept = changing | measured
         elif not settings.fullgraph and (known or config.capture_scalar_outputs):
@@ -186,6 +188,7 @@ class _FrameCompiler:
         self.readers: dict[Any, frozenset[types.CodeType]] = {}
         self.kept: frozenset[Any] = frozenset()  # floats that are not to be guarded by value whatever is done with them
         self.kept_locals: frozenset[str] = frozenset()
+        self.barren = 0  # compiles of this code that have given no graph, if none has given one
         self._faults = 0
 
     def compile(self) -> Any:
@@ -198,7 +201,7 @@ class _FrameCompiler:
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
             for value in self.args:
                 output.effects.watch.add(value)
-            tx.budget = Budget(self.settings.fullgraph)
+            tx.budget = Budget(self.settings.fullgraph, self.barren)
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None
             state = current_global_state()
@@ -370,6 +373,8 @@ class _FrameCompiler:
             if not output.operations:
                 # All that it calls has been evaluated with it, so there is nothing to look up.
                 return self._run_original(tx, state, hooked=False)
+        elif returned is not None and output.generators and not (output.operations or self.settings.fullgraph):
+            return self._run_original(tx, state, hooked=False)  # no more than numbers are drawn
         graph, inputs = finished if finished is not None else (None, [])
         compiled = self._call_backend(graph, inputs) if graph is not None else None
         put_back = self._to_put_back(output, inputs, compiled)
@@ -435,7 +440,7 @@ class _FrameCompiler:
                 restore = functools.partial(set_state, tx.output.state_at_entry)
                 random = tx.output.fake_mode.random_seen
                 rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, tx.output.changes_autocast,
-                              put_back)
+                              put_back, tuple(tx.output.generators.values()))
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
             emitter.call_prepare()

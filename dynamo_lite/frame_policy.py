@@ -232,8 +232,8 @@ _STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that 
 
 
 def changing_values(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> frozenset[Any]:
-    """The paths of the numbers, lists, objects and tensors' elements whose change kept these entries of a function from fitting,
-    now or before."""
+    """The paths of the numbers, lists, objects and tensors' elements whose change kept these entries of a function from
+    fitting, now or before."""
     found: set[Any] = set()
     for entry in known:
         found |= entry.extra.changing

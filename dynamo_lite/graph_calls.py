@@ -1,14 +1,16 @@
-"""Callables that a graph holds for the user's own: functions that were traced to graphs of their own.
+"""Callables that a graph holds for the user's own: functions that were traced to graphs of their own, and draws of
+Python's random numbers.
 
 A node calls such an object like any function of torch, so a backend that runs the graph as it is gets eager's
 behaviour, and one that records what the graph does on fake tensors, autograd included, sees the user's formulas.
 
-Invariant: a call reads nothing but its arguments; what else the user's code has read is guarded, for a backward pass
-again when it runs.
+Invariant: a call reads nothing but its arguments, or the generator that it draws from; what else the user's code has
+read is guarded, for a backward pass again when it runs.
 """
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +38,23 @@ class GraphCall:
     def checks(self) -> list[Callable[[], None]]:
         """To be called before the backward pass by whoever runs it in another form than this object's."""
         return []
+
+
+class Draw(GraphCall):
+    """A method of a ``random.Random`` that draws a number, or seeds the generator.
+
+    Args:
+        function: the method, unbound.
+        generator: what it is called on.
+    """
+
+    def __init__(self, function: Callable[..., Any], generator: random.Random) -> None:
+        super().__init__(f"random_{function.__name__}")
+        self._function = function
+        self.generator = generator
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(self.generator, *args, **kwargs)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

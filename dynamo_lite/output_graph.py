@@ -10,6 +10,7 @@ import linecache
 import logging
 import math
 import operator
+import random
 import threading
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -71,6 +72,7 @@ class OutputGraph:
         self.guards = GuardSet()
         self.effects = SideEffects()
         self.scalars = Scalars()
+        self.generators: dict[int, random.Random] = {}  # that the graph draws Python's numbers from, by id
         self.inputs: list[TensorVariable | ScalarVariable] = []
         self._numbers: dict[Any, ScalarVariable] = {}
         self._tensors: dict[int, TensorVariable] = {}
@@ -394,7 +396,7 @@ def _does_something(node: fx.Node) -> bool:
     """Whether a node is worth a call of the graph by itself; setting and restoring torch's state is not."""
     if node.op in ("placeholder", "output"):
         return False
-    return node.meta.get("example_value") is not None or bool(node.all_input_nodes)
+    return node.meta.get("example_value") is not None or bool(node.all_input_nodes) or "draws" in node.meta
 
 
 def _is_buffer(source: Source) -> bool:

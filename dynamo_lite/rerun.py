@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
 from typing import Any
 
 import torch
@@ -67,20 +68,22 @@ class Rerun:
         code: the code of the frame.
         arguments: the frame's parameters, in order.
         restore: brings back torch's state at the frame's entry.
-        random: whether the graph draws random numbers.
+        random: whether the graph draws torch's random numbers.
         casts: whether it enters autocast contexts, or leaves them.
         changed: places among the inputs of what the graph may have changed by the time it raises.
+        generators: of Python's random numbers that it draws.
     """
 
     def __init__(
         self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool,
-        casts: bool, changed: Sequence[int] = (),
+        casts: bool, changed: Sequence[int] = (), generators: tuple[Random, ...] = (),
     ) -> None:
         self.emit = emit
         self.code = code
         self.arguments = arguments
         self.restore = restore
-        self.random = random
+        self.random = random or bool(generators)
+        self._state_of = random, generators
         self.casts = casts
         self.changed = tuple(changed)
         self.label: Label = emit.label()
@@ -97,7 +100,9 @@ class Rerun:
         if self.random:
             self.emit.call_prepare()
             self.emit.load_const(random_state)
-            self.emit.call(0)
+            for argument in self._state_of:
+                self.emit.load_const(argument)
+            self.emit.call(2)
             self.emit.store_fast(_RANDOM)
         if self.casts:
             self.emit.call_prepare()
@@ -180,15 +185,20 @@ def put_back(saved: Saved) -> None:
             tensor.copy_(value)
 
 
-def random_state() -> list[tuple[Any, torch.Tensor]]:
-    """Where torch's random number generators stand."""
-    state: list[tuple[Any, torch.Tensor]] = [(torch.default_generator, torch.default_generator.get_state())]
-    if torch.cuda.is_initialized():
-        state += [(generator, generator.get_state()) for generator in torch.cuda.default_generators]
+_State = list[tuple[Callable[[Any], Any], Any]]
+
+
+def random_state(of_torch: bool = True, generators: Iterable[Random] = ()) -> _State:
+    """Where random number generators stand, those of torch and Python's: how to set each, and to what."""
+    state: _State = [(generator.setstate, generator.getstate()) for generator in generators]
+    if of_torch:
+        state.append((torch.default_generator.set_state, torch.default_generator.get_state()))
+        if torch.cuda.is_initialized():
+            state += [(generator.set_state, generator.get_state()) for generator in torch.cuda.default_generators]
     return state
 
 
-def set_random_state(state: list[tuple[Any, torch.Tensor]]) -> None:
+def set_random_state(state: _State) -> None:
     """Brings back what :func:`random_state` gave."""
-    for generator, value in state:
-        generator.set_state(value)
+    for set_to, value in state:
+        set_to(value)

@@ -685,7 +685,7 @@ def typing_helpers(x):
         int | str), typing.TYPE_CHECKING
 
 
-@program.breaks("rng_state")
+@program
 def random_module(x):
     random.seed(3)
     return x + random.random(), random.randint(0, 9), random.choice([1, 2])

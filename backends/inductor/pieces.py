@@ -1,4 +1,4 @@
-"""Graphs in which Python numbers come out of tensors (``.item()``), or go in: compiled piece by piece.
+"""Graphs in which Python numbers come out of tensors (``.item()``), are drawn, or go in: compiled piece by piece.
 
 A number is known only once what comes before it has run. So the graph is cut there: the tensor operations between two
 numbers are a piece, compiled as a graph of its own; what makes a number or computes with numbers runs in Python as it
@@ -48,7 +48,7 @@ class CannotCut(Exception):
 
 def has_numbers(gm: GraphModule) -> bool:
     """Whether some node of the graph is a Python number that only the running program knows."""
-    return any(_is_number(node) for node in gm.graph.nodes)
+    return any(_is_number(node) or _draws(node) for node in gm.graph.nodes)
 
 
 def compile_pieces(gm: GraphModule, compile_piece: CompilePiece) -> Callable[..., tuple[Any, ...]]:
@@ -102,7 +102,14 @@ def _is_number(node: Node) -> bool:
 
 def _of_numbers(node: Node) -> bool:
     """Whether it computes a number from numbers alone, so that nothing else has to have run before."""
-    return _is_number(node) and all(map(_is_number, node.all_input_nodes)) and not node.meta.get("impure")
+    if not all(map(_is_number, node.all_input_nodes)):
+        return False
+    return _draws(node) or (_is_number(node) and not node.meta.get("impure"))
+
+
+def _draws(node: Node) -> bool:
+    """Whether it draws from a generator of Python's, or seeds one: nothing but other draws has to come before."""
+    return "draws" in node.meta
 
 
 def _check(gm: GraphModule, cut: bool) -> None:
@@ -110,7 +117,7 @@ def _check(gm: GraphModule, cut: bool) -> None:
     for node in gm.graph.nodes:
         if node.op in ("get_attr", "call_module"):
             raise CannotCut("it holds modules or constant tensors")
-        if not cut:
+        if not cut or _draws(node):
             continue
         if node.op == "call_method" and node.target in _CHANGE_LAYOUT:
             raise CannotCut(f"{node.target} changes what a tensor looks like")
@@ -147,7 +154,7 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
             continue
         numbers = [n for n in node.all_input_nodes if _is_number(n)]
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
-        if not part and not _is_number(node) and (not numbers or _number_type(node) is not None):
+        if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
             piece.append(node)
             continue
         if _of_numbers(node):

@@ -18,6 +18,7 @@ from .. import _eval_frame, exc
 from ..convert_frame import Settings
 from ..eval_frame import innermost, make_hook
 from ..frame_policy import Artifact
+from ..graph_calls import Draw
 from ..rerun import copies, put_back, random_state, set_random_state
 from ..variables.constant import is_constant_value
 
@@ -83,7 +84,8 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
 @contextlib.contextmanager
 def _unchanged(graph: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Iterator[None]:
     """Runs a graph to see what it gives, and takes back what it did to its inputs and to random number generators."""
-    random = random_state()
+    drawn_from = [node.target.generator for node in graph.graph.nodes if isinstance(node.target, Draw)]
+    random = random_state(generators=drawn_from)
     writes = any(node.meta.get("impure") and node.all_input_nodes for node in graph.graph.nodes)
     saved = copies(tensors, [i for i, t in enumerate(tensors) if isinstance(t, torch.Tensor)] if writes else [])
     try:

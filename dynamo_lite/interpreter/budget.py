@@ -2,8 +2,9 @@
 
 Loops are unrolled while they are captured, at some microseconds an instruction. So a trace ends after
 ``config.max_trace_instructions``, and sooner where it is plain Python that goes round and nothing reaches the graph:
-after ``config.max_plain_instructions`` without an operation. Invariant: counted in instructions, not in seconds, so
-that the same program breaks at the same place each time.
+after ``config.max_plain_instructions`` without an operation, and after fewer where the code has been compiled before
+and nothing came of it. Invariant: counted in instructions, not in seconds, so that the same program breaks at the same
+place each time.
 """
 from __future__ import annotations
 
@@ -12,17 +13,23 @@ from typing import Any
 from .. import config
 from ..variables.base import unsupported
 
+_FEWER = 16  # times fewer plain instructions for each compile of the same code in vain, but not fewer than
+_LEAST_PLAIN = 1000
+
 
 class Budget:
     """What the root and all that it calls have evaluated so far.
 
     Args:
         fullgraph: whether a break is an error, which plain Python that ends at some time is no reason for.
+        barren: how many compiles of the same code have given no graph.
     """
 
-    def __init__(self, fullgraph: bool = False) -> None:
+    def __init__(self, fullgraph: bool = False, barren: int = 0) -> None:
         self.most = config.max_trace_instructions
         self.most_plain = self.most if fullgraph else config.max_plain_instructions
+        if barren and not fullgraph:
+            self.most_plain = min(self.most_plain, max(_LEAST_PLAIN, self.most_plain // _FEWER**barren))
         self.evaluated = 0
         self.look_at = min(self.most, self.most_plain)
         self.operations = 0  # in the graph, when that was asked last

@@ -40,6 +40,7 @@ from ..variables.classes import (
 from ..variables.constant import ConstantVariable
 from ..variables.contents import VALUE_TYPES
 from ..variables.deques import DequeVariable
+from ..variables.drawn import draw, is_draw
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
 from ..variables.inference import InferenceModeVariable
 from ..variables.iterators import (
@@ -226,6 +227,8 @@ class Construction:
                 return self._exception_method(owner, name, args)
         if name in ("__reduce__", "__reduce_ex__"):
             return tx.checked_call(_OBJECT_METHODS[name], tx, owner, *args)
+        if content is None and is_draw(function):
+            return draw(tx, function, owner, args, kwargs)
         if content is None:
             unsupported("unsupported_method", f"{owner.describe()}.{name}(), written in C")
         if name == "__init__":

@@ -21,6 +21,7 @@ from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable
 from ..variables.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
+from ..variables.drawn import is_draw
 from ..variables.functions import (
     CellVariable,
     FunctionVariable,
@@ -131,7 +132,7 @@ class Wrapping:
         optimizer_step = stand_in(self, value, source)
         if optimizer_step is not None:
             return optimizer_step
-        if decision.rule is Rule.INLINE and has_handler(value):
+        if decision.rule is Rule.INLINE and has_handler(value) or decision.kind == "rng_state" and is_draw(value):
             if not trusted:
                 self.guard(source, "is", value)
             return BuiltinVariable(value, source)

@@ -26,6 +26,7 @@ from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
+from .drawn import draw, draw_from, is_draw
 from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable, standing_for
 from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
 from .objects import ObjectVariable, TracebackVariable
@@ -99,11 +100,15 @@ class BuiltinVariable(RealObjectVariable):
             plain = [tx.as_plain(a) for a in args]
             named = {k: tx.as_plain(v) for k, v in kwargs.items()}
             return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())
+        if is_draw(self.value) and args:
+            return draw(tx, self.value, args[0], args[1:], kwargs)
         if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
             return tx.call_unbound(self.value, args, kwargs)
         bound = getattr(self.value, "__self__", None)
         if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
             return tx.new_object(args[0], args[1:], kwargs)
+        if type(bound) is random.Random and is_draw(unbound := getattr(random.Random, self.value.__name__, None)):
+            return draw_from(tx, unbound, bound, args, kwargs)
         if isinstance(bound, random.Random):
             unsupported("rng_state", f"random.{self.value.__name__}(), Python's random numbers")
         if bound is not None and not isinstance(bound, (types.ModuleType, type)):

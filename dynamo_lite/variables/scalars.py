@@ -221,6 +221,8 @@ class ScalarVariable(VariableTracker):
         """Breaks the graph: the program wants the value itself."""
         if self.origins is not None:
             raise NumberNeeded(f"{use} of a {self.cls.__name__} that changes from call to call", self.origins, self.cls)
+        if _is_drawn(self.node):
+            unsupported("rng_state", f"{use} of a {self.cls.__name__} that hangs on a random number")
         unsupported(kind, f"{use} of a {self.cls.__name__} that came out of a tensor")
 
     def constant(self) -> Any:
@@ -280,6 +282,19 @@ class ScalarVariable(VariableTracker):
         return scalar_node(tx, UNARY[op], [self], int if self.cls is bool else self.cls)
 
 
+def _is_drawn(node: fx.Node) -> bool:
+    """Whether a random number is among those that a node is computed from."""
+    todo, seen = [node], {node}
+    while todo:
+        node = todo.pop()
+        if "draws" in node.meta:
+            return True
+        new = [n for n in node.all_input_nodes if n not in seen and is_unknown(n.meta.get("example_value"))]
+        seen.update(new)
+        todo += new
+    return False
+
+
 def is_number(value: VariableTracker) -> bool:
     """Whether it is a number, known or not."""
     return isinstance(value, ScalarVariable) or (
@@ -292,7 +307,9 @@ def scalar_node(tx: Any, target: Any, args: list[VariableTracker], cls: type) ->
     for argument in args:
         if isinstance(argument, ScalarVariable):
             origins = None if origins is None or argument.origins is None else origins | argument.origins
-    return scalar_of(tx, "call_function", target, tuple(a.as_argument(tx) for a in args), cls, origins)
+    number = scalar_of(tx, "call_function", target, tuple(a.as_argument(tx) for a in args), cls, origins)
+    tx.output.operations -= 1  # none on tensors
+    return number
 
 
 def scalar_of(

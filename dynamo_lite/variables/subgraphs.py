@@ -16,7 +16,7 @@ from torch import fx
 
 from ..guards import Guard, GuardSet
 from ..source import ClosureCellSource, LocalSource, Source
-from .base import VariableTracker
+from .base import VariableTracker, unsupported
 from .mappings import DictVariable
 from .sequences import ListVariable, TupleVariable
 from .sets import SetVariable
@@ -51,6 +51,8 @@ class Part:
             if node.op != "placeholder":
                 self.nodes.append(node)
         self.nodes.reverse()
+        if any("draws" in node.meta for node in self.nodes):
+            unsupported("rng_state", "Python's random numbers in a function that torch calls by itself")
         return self.nodes
 
 

@@ -1,8 +1,10 @@
 """A trace of too many instructions is given up: the loop runs in Python, what is around it is captured."""
+import pytest
 import torch
 
 import dynamo_lite
 from dynamo_lite import config
+from dynamo_lite.interpreter import budget
 
 
 def counting():
@@ -134,3 +136,30 @@ def test_a_long_plain_loop_in_try_and_with():
             expected_log, log = [], []
             assert torch.equal(compiled(torch.ones(2), n, log), program(torch.ones(2), n, expected_log))
             assert log == expected_log
+
+
+def test_code_of_which_nothing_came_is_traced_shorter_each_time():
+    def program(x, numbers):
+        y = x.sin()
+        dynamo_lite.graph_break()
+        total = 0.0
+        for number in numbers:  # floats that decide, other ones at each call
+            if number > 0.5:
+                total += 1
+        dynamo_lite.graph_break()
+        return y + total
+
+    evaluated = []
+    original = budget.Budget.look
+
+    def look(self, root):
+        evaluated.append(self.evaluated)
+        original(self, root)
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget.Budget, "look", look)
+        for turn in range(6):
+            numbers = [((i * 7 + turn) % 10) / 10 for i in range(1500)]
+            assert torch.equal(compiled(torch.ones(2), numbers), program(torch.ones(2), numbers))
+    assert evaluated and max(evaluated) <= 20_000
