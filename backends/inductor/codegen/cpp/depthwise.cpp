@@ -87,6 +87,7 @@ struct Lanes {
 };
 INLINE fvec load_within(const float* p, u32 lanes) {
 #if defined(__AVX512VL__) && !defined(__clang__)
+    if (lanes != 0) reads(p + __builtin_ctz(lanes), 32 - __builtin_clz(lanes) - __builtin_ctz(lanes));
     return bits<fvec>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, CL>{}, (u16)lanes));
 #else
     if (lanes == (1u << CL) - 1) return load<CL>(p, full());

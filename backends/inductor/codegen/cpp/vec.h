@@ -160,12 +160,23 @@ INLINE float round_f16(float x) { return (float)(_Float16)x; }
 template <class V, int L = LANES(V)> INLINE V round_f16(V x) { return unpack_f16<L>(pack_f16<L>(x)); }
 
 // ------------------------------------------------------------------ memory
+// A sanitizer sees no masked load or store of x86, so these tell it what they touch.
+#ifdef __SANITIZE_ADDRESS__
+extern "C" void __asan_loadN(const void* p, u64 bytes);
+extern "C" void __asan_storeN(const void* p, u64 bytes);
+template <class T> INLINE void reads(const T* p, int n) { __asan_loadN(p, n * sizeof(T)); }
+template <class T> INLINE void writes(const T* p, int n) { __asan_storeN(p, n * sizeof(T)); }
+#else
+template <class T> INLINE void reads(const T*, int) {}
+template <class T> INLINE void writes(const T*, int) {}
+#endif
 template <int L, class T> INLINE vec<T, L> load(const T* p, full) {
     vec<T, L> v;
     __builtin_memcpy(&v, p, sizeof v);
     return v;
 }
 template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
+    reads(p, n);
 #if defined(__AVX512VL__) && !defined(__clang__)
     typedef vec<T, L> V;
     if constexpr (sizeof(T) == 4 && L == 16) return bits<V>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, 16>{}, (u16)((1u << n) - 1)));
@@ -180,6 +191,7 @@ template <int L, class T> INLINE vec<T, L> load(const T* p, int n) {
 }
 template <int L, class T> INLINE void store(T* p, vec<T, L> v, full) { __builtin_memcpy(p, &v, sizeof v); }
 template <int L, class T> INLINE void store(T* p, vec<T, L> v, int n) {
+    writes(p, n);
 #if defined(__AVX512VL__) && !defined(__clang__)
     if constexpr (sizeof(T) == 4 && L == 16)
         return __builtin_ia32_storedqusi512_mask((i32*)p, bits<vec<i32, 16>>(v), (u16)((1u << n) - 1));
