@@ -12,7 +12,15 @@ import torch
 from torch.fx import Graph, Node
 
 from dynamo_lite.backends.aot import ops, passes
-from dynamo_lite.backends.aot.functional import CannotFunctionalize, Emit, Memory, Tracked, chain_to_root, offset_in
+from dynamo_lite.backends.aot.functional import (
+    CannotFunctionalize,
+    Emit,
+    Memory,
+    Tracked,
+    ViewStep,
+    chain_to_root,
+    offset_in,
+)
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput
 
 aten = torch.ops.aten
@@ -89,9 +97,16 @@ def recipe(result: Any, memory: Memory, inputs: list[Tracked | None], values: Va
         return base
     fake, origin = tracked.fake, root.fake
     plain = fake.dtype == origin.dtype and fake.is_conj() == origin.is_conj() and fake.is_neg() == origin.is_neg()
-    chain = None if plain else tuple((s.target, s.args, s.kwargs, s.item) for s in chain_to_root(tracked))
+    steps = chain_to_root(tracked)
+    chain = None if plain else tuple((s.target, s.args, s.kwargs, s.item) for s in steps)
     offset = offset_in(tracked, root) if plain else 0
-    return OutputAlias(base, tuple(fake.shape), tuple(fake.stride()), offset, chain)
+    return OutputAlias(base, tuple(fake.shape), tuple(fake.stride()), offset, chain, _detached(steps))
+
+
+def _detached(steps: list[ViewStep]) -> str:
+    """Where a result that shares a tensor's memory was taken from autograd's knowledge of that tensor."""
+    cut = [step.target is aten.detach.default for step in steps]
+    return "after" if cut[-1:] == [True] else "before" if any(cut) else ""
 
 
 def write_back(

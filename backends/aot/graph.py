@@ -57,6 +57,7 @@ class OutputAlias:
         offset: in elements, from the first element of the base.
         chain: view operations (target, args after the tensor, kwargs, item) to replay on the base in place of
             ``as_strided``; used where dtype or conjugation differ.
+        detach: where autograd loses the base: "before" the view is taken, "after" it, or nowhere ("").
     """
 
     base: Union[ValueOutput, InputOutput]
@@ -64,6 +65,7 @@ class OutputAlias:
     stride: tuple[Any, ...]
     offset: Any
     chain: tuple[tuple[Any, tuple[Any, ...], dict[str, Any], int | None], ...] | None = None
+    detach: str = ""
 
 
 OutputRecipe = Union[ValueOutput, InputOutput, LiteralOutput, OutputAlias]

@@ -104,6 +104,8 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
         CannotFunctionalize: the graph does something to memory that has no functional form, or makes a tensor whose
             size depends on values.
     """
+    if any(map(_is_new_leaf, gm.graph.output_node().all_input_nodes)):
+        raise CannotFunctionalize("a result that is a new leaf of autograd")
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     recorder.add_inputs(gm, example_inputs)
@@ -118,6 +120,12 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
         torch.is_inference_mode_enabled())
     passes.clean(graph)
     return graph
+
+
+def _is_new_leaf(node: Node) -> bool:
+    """Whether gradients begin at what a node makes."""
+    value = node.meta.get("example_value")
+    return node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
 
 
 @contextlib.contextmanager

@@ -81,15 +81,16 @@ class _Results:
 
 def _view(recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool) -> torch.Tensor:
     base = (values if isinstance(recipe.base, ValueOutput) else inputs)[recipe.base.index]
-    with torch.set_grad_enabled(not detached):
-        if detached:
+    # What is no part of autograd's graph, but a view to it, was taken with grad mode off.
+    with torch.set_grad_enabled(not detached or bool(recipe.detach)):
+        if recipe.detach == "before":
             base = base.detach()
         if recipe.chain is None:
-            return base.as_strided(recipe.size, recipe.stride, base.storage_offset() + recipe.offset)
-        for target, args, kwargs, item in recipe.chain:
+            base = base.as_strided(recipe.size, recipe.stride, base.storage_offset() + recipe.offset)
+        for target, args, kwargs, item in recipe.chain or ():
             base = target(base, *args, **kwargs)
             base = base if item is None else base[item]
-        return base
+        return base.detach() if recipe.detach == "after" else base
 
 
 def _without_autograd(forward: Call) -> Call:

@@ -172,21 +172,24 @@ class _Writer:
                 self._line(f"{self._tensor(step.dst)}.copy_({self._tensor(step.src)})")
             self._drop(index, index + 1)
             index += 1
+        before = len(self._lines)
         self._results()
-        self._lines[:0] = self._sizes()
-        return WrapperSource(self._source(no_grad, no_autocast, inference), "\n".join(self._entries), self._specs,
-                             self._namespace, self._direct and not (no_grad or no_autocast or inference or self._boxed),
+        self._lines, results = self._lines[:before], self._lines[before:]
+        sizes = self._sizes([*self._lines, *results])
+        text = self._source(sizes, results, no_grad, no_autocast, inference)
+        return WrapperSource(text, "\n".join(self._entries), self._specs, self._namespace,
+                             self._direct and not (no_grad or no_autocast or inference or self._boxed),
                              self._targets)
 
-    def _sizes(self) -> list[str]:
-        """Definitions of the symbols that the body reads: inputs themselves, or sizes of inputs."""
+    def _sizes(self, lines: list[str]) -> list[str]:
+        """Definitions of the symbols that these lines read: inputs themselves, or sizes of inputs."""
         places = {str(symbol): self._variable(name) for name, symbol in self._program.symbols.items()}
         for name in self._program.inputs:
             spec = self._program.buffers.get(name)
             for i, n in enumerate(spec.size if spec is not None else ()):
                 if not isinstance(n, int) and n.is_Symbol:
                     places.setdefault(str(n), f"{self._variable(name)}.shape[{i}]")
-        words = set(re.findall(r"\w+", "\n".join(self._lines)))
+        words = set(re.findall(r"\w+", "\n".join(lines)))
         return [f"{symbol} = {place}" for symbol, place in places.items() if symbol in words and symbol != place]
 
     # ------------------------------------------------------------ names
@@ -440,15 +443,15 @@ class _Writer:
             out = self._program.outputs[recipe.index]
             return self._value(out.value) if isinstance(out, Literal) else self._tensor(out)
         base = self._result(recipe.base)
-        if self._detach and isinstance(recipe.base, InputOutput):
+        if recipe.detach == "before" or self._detach and isinstance(recipe.base, InputOutput):
             base += ".detach()"
         if recipe.chain is None:
-            return self._strided(base, recipe.size, recipe.stride, recipe.offset)
-        for target, args, kwargs, item in recipe.chain:
+            base = self._strided(base, recipe.size, recipe.stride, recipe.offset)
+        for target, args, kwargs, item in recipe.chain or ():
             name, function = callable_of(target)
             rest = [self._value(a) for a in args] + [f"{k}={self._value(v)}" for k, v in kwargs.items()]
             base = f"{self._bind(name, function)}({', '.join([base, *rest])})" + ("" if item is None else f"[{item}]")
-        return base
+        return base + ".detach()" if recipe.detach == "after" else base
 
     def _strided(self, base: str, size: Any, stride: Any, offset: Expr) -> str:
         origin = base.removesuffix(".detach()")
@@ -483,7 +486,10 @@ class _Writer:
         return self._bind("constant", value)
 
     # ------------------------------------------------------------ the whole
-    def _source(self, no_grad: bool, no_autocast: bool, inference: bool) -> str:
+    def _source(
+        self, sizes: list[str], results: list[str], no_grad: bool, no_autocast: bool, inference: bool
+    ) -> str:
+        """The whole function; its results, where these are views, are taken in the caller's grad mode."""
         parameters = ", ".join(self._variable(name) for name in self._program.inputs)
         scopes = []
         if inference:
@@ -502,10 +508,16 @@ class _Writer:
             if parameters:
                 lines += [f"{indent}{parameters}{',' * (len(self._program.inputs) == 1)} = {box}",
                           f"{indent}{box}.clear()"]
-        if scopes:
+        lines += [indent + line for line in sizes]
+        body = [*self._lines, *results] if inference else self._lines
+        if scopes and body:
             lines.append(f"{indent}with {', '.join(scopes)}:")
-            indent *= 2
-        return "\n".join([*lines, *(indent + line for line in self._lines), ""])
+            lines += [2 * indent + line for line in body]
+        else:
+            lines += [indent + line for line in body]
+        if not inference:
+            lines += [indent + line for line in results]
+        return "\n".join([*lines, ""])
 
 
 def _static_layout(spec: BufferSpec) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
