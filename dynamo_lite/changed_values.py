@@ -8,6 +8,7 @@ answer.
 """
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
 from types import CodeType
@@ -19,6 +20,8 @@ ANY_NAME = "*"
 
 _changed: CodeMap[frozenset[str]] = CodeMap()
 _lock = threading.Lock()
+# A fork may happen while another thread, which the child does not have, holds it.
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def note(code: CodeType, name: str, readers: Iterable[CodeType]) -> None:

@@ -14,6 +14,7 @@ import functools
 import inspect
 import itertools
 import logging
+import os
 import threading
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -93,6 +94,8 @@ class Settings:
 _frame_numbers: dict[types.CodeType, int] = {}
 _compile_numbers: dict[types.CodeType, Iterator[int]] = {}
 _numbers_lock = threading.Lock()
+# A fork may happen while another thread, which the child does not have, holds it.
+os.register_at_fork(after_in_child=_numbers_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def _frame_id(code: types.CodeType) -> str:

@@ -36,6 +36,15 @@ _lock = threading.Lock()
 _workers: ThreadPoolExecutor | None = None
 
 
+def _after_fork() -> None:
+    """A child has neither the threads that its parent built with, nor who may have held the lock."""
+    global _workers, _lock
+    _workers, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 # ---------------------------------------------------------------- the processor and the compiler
 @functools.cache
 def cpu_features() -> frozenset[str]:
