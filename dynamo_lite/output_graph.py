@@ -27,7 +27,7 @@ from .guards import GuardSet
 from .guards.memory import overlap_on_device
 from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
-from .variables import size_tables
+from .variables import masks, size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.failures import describe_failure, raised_in_eager
@@ -251,6 +251,8 @@ class OutputGraph:
         node.stack_trace = tx.stack_text()
         self.operations += 1
         self.effects.epoch += 1
+        if self.fixed_tables:
+            masks.fix(self, node)
         return node
 
     def item_node(self, tx: Any, node: fx.Node, index: int, value: Any) -> fx.Node:

@@ -9,6 +9,7 @@ Invariant: a path reads only what CPython itself would read without running user
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -410,6 +411,24 @@ class MethodPartSource(ChildSource):
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
         return ("load_method_part", dst, parents[0], self.part)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class ComputedSource(ChildSource):
+    """What a function of ours makes of a value; `words` tell the function from others, and are its text."""
+
+    function: Callable[[Any], Any]
+    words: str
+
+    def path(self) -> tuple[Any, ...]:
+        return ("computed", self.words, self.base.key)
+
+    @property
+    def name(self) -> str:
+        return self.words
+
+    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
+        return ("load_call", dst, parents[0], self.function)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

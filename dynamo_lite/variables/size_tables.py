@@ -24,6 +24,7 @@ from ..exc import Unsupported
 from ..guards.memory import overlap_on_device
 from ..rerun import is_of_torch
 from ..source import Source
+from . import masks
 from .base import VariableTracker
 
 if TYPE_CHECKING:
@@ -247,8 +248,8 @@ def needed(tx: Any, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported
 
 
 def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, tuple[Source, torch.Tensor]]:
-    """The inputs that this was computed from, and whose elements have not been asked for; empty if it was computed
-    from something else too whose elements can't be known."""
+    """The inputs, and masks from inputs, that this was computed from, and whose elements have not been asked for; empty
+    if it was computed from something else too whose elements can't be known."""
     inputs = {t.node: t for t in output.inputs}
     found: dict[Any, tuple[Source, torch.Tensor]] = {}
     pending, seen = list(nodes), set()
@@ -258,6 +259,10 @@ def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, t
             continue
         seen.add(node)
         name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        computed = masks.masks_behind(output, node)
+        if computed is not None:
+            found.update({key: pair for key, pair in computed.items() if key not in output.fixed_tables})
+            continue
         if node.op == "placeholder":
             tensor = inputs.get(node)
             source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
