@@ -338,6 +338,11 @@ class _Break:
                 e.call(1)
             else:
                 e.load_fast(name)
+        # A traceback may hold this frame, which is over: with that exception among its locals it would hold itself, and
+        # all of its callers' locals, until the garbage collector comes. In a handler any local may be the exception.
+        for name in parameters:
+            if name != _FIRST_ARGUMENT and (PREV_EXC in stack or name not in carried):
+                e.unbind_fast(name)
         e.call(1 + len(parameters))
         e.ret()
 

@@ -303,3 +303,45 @@ def test_a_fault_of_the_compiler_does_not_pass_by_the_users_handlers(monkeypatch
         assert len is real and builtins.len is real
     finally:
         builtins.len = real
+
+
+@dynamo_lite.disable
+def fails():
+    raise ValueError
+
+
+def caught(x):
+    try:
+        fails()
+    except ValueError:
+        x = x + 1
+    return x
+
+
+def caught_by_name(x):
+    try:
+        fails()
+    except ValueError as error:
+        dynamo_lite.graph_break()
+        x = x + len(error.args)
+    return x
+
+
+@pytest.mark.parametrize("program", [caught, caught_by_name])
+def test_exceptions_that_are_caught_hold_no_frame(program):
+    compiled = dynamo_lite.compile(program, backend="eager")
+
+    def calls(function):
+        thing = Thing()
+        function(torch.ones(2))
+        return weakref.ref(thing)
+
+    for _ in range(2):
+        calls(compiled)
+    gc.collect()
+    gc.disable()
+    try:
+        assert calls(program)() is None
+        assert calls(compiled)() is None
+    finally:
+        gc.enable()
