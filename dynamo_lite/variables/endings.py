@@ -281,6 +281,10 @@ def frame_values(frame: Any) -> list[VariableTracker]:
     return [*frame.stack, *frame.locals.values(), *frame.cells.values(), *handled]
 
 
+# Attributes of trackers under which they keep real objects, whose containers hold no trackers and may be large.
+_REAL = ("value", "_value", "_globals")
+
+
 def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
     """The trackers that a tracker holds, but for its attributes."""
     if isinstance(tracker, GeneratorVariable):
@@ -289,18 +293,20 @@ def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
         own = frame_values(tracker.frame) if tracker.started else list(tracker.arguments.values())
         return [tracker.function, *own, *tracker.frame.free_cells]
     found: list[VariableTracker] = []
-    # Not the real object that it stands for, whose containers hold no trackers and may be large.
-    pending: list[Any] = [part for name, part in vars(tracker).items() if name != "value"]
+    pending: list[Any] = [part for name, part in vars(tracker).items() if name not in _REAL]
+    seen: set[int] = set()
     while pending:
         value = pending.pop()
         cls = type(value)  # not isinstance, which asks objects of the user's for their __class__
         if issubclass(cls, VariableTracker):
             found.append(value)
-        elif issubclass(cls, dict):
-            pending += value.values()
+        elif id(value) in seen:
+            continue  # a real container that holds itself
+        elif issubclass(cls, (dict, list, tuple, set, frozenset, collections.deque)):
+            seen.add(id(value))
             pending += value
-        elif issubclass(cls, (list, tuple, set, frozenset, collections.deque)):
-            pending += value
+            if issubclass(cls, dict):
+                pending += value.values()
     return found
 
 

@@ -345,3 +345,21 @@ def test_exceptions_that_are_caught_hold_no_frame(program):
         assert calls(compiled)() is None
     finally:
         gc.enable()
+
+
+ITSELF = globals()  # a module's names that hold themselves
+
+
+def test_a_function_made_inside_a_module_that_holds_its_own_names():
+    def program(x):
+        def scaled(y):
+            return y * len(ITSELF["__name__"])
+
+        y = scaled(x)
+        dynamo_lite.graph_break()
+        held = [scaled]
+        dynamo_lite.graph_break()
+        return y + held[0](x)
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), program(torch.ones(2)))
