@@ -314,6 +314,8 @@ _HANDLERS[id(torch.compiler.is_exporting)] = _constant_answer(False)
 for _question in (torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing, torch._C._is_tracing):
     _HANDLERS[id(_question)] = _constant_answer(False)
 _HANDLERS[id(torch._C._get_tracing_state)] = _constant_answer(None)
+# Frames under a dispatch mode are left alone; the one that is there while tracing is the trace's own.
+_HANDLERS[id(torch._C._len_torch_dispatch_stack)] = _constant_answer(0)
 _HANDLERS[id(torch._C._log_api_usage_once)] = _constant_answer(None)
 _HANDLERS[id(torch._assert_async)] = lambda tx, *a, **k: record(tx, "call_function", torch._assert_async, list(a), k)
 
