@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena
-from dynamo_lite.backends.inductor.codegen.wrapper.python import _Writer
-
 PASSED = pytest.StashKey[set[str]]()
 LIST = Path(os.environ["SANITIZED_PASSED"])
 # They are about the memory that buffers share.
@@ -52,5 +49,9 @@ def pytest_runtest_logreport(report: pytest.TestReport):  # type: ignore[no-unty
 @pytest.fixture(autouse=True)
 def _no_shared_memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """AddressSanitizer knows where an allocation ends, not where a buffer does."""
+    # Not at the head: the tests set the environment before anything of dynamo_lite is imported.
+    from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena
+    from dynamo_lite.backends.inductor.codegen.wrapper.python import _Writer
+
     if request.path.name not in SHARES_MEMORY:
         monkeypatch.setattr(_Writer, "_arena", lambda self, calls, end: Arena({}, 0))
