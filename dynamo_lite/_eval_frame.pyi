@@ -45,8 +45,8 @@ class GuardedCode:
     `code` takes the frame's arguments, all positional, and as the last one the tuple that the program collects; its
     free variables are those of the frame's code. It returns the result, or a `Continuation`. None: run the frame as
     it is. `needs_hook`: whether what the code calls is to be looked up (after a graph break), or runs without the hook.
-    Entries are tried in the order of their last use, but those of smaller `breadth` (0 to 2) first, until these have not
-    fitted too often: what fits more calls is slower, and once it were the first it would stand for theirs too.
+    Entries are tried in the order of their last use, but those of smaller `breadth` (0 to 2) first, until these have
+    not fitted too often: what fits more calls is slower, and once it were the first it would stand for theirs too.
     """
 
     program: GuardProgram

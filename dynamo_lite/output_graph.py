@@ -31,9 +31,9 @@ from .variables import masks, size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.failures import describe_failure, raised_in_eager
-from .variables.inference import InferenceModeVariable
-from .variables.modes import DeviceScopeVariable, device_of_scope
-from .variables.overrides import DisabledOverridesVariable, FunctionMode, Overrides
+from .variables.modes import device_of_scope
+from .variables.open_mode import OpenMode
+from .variables.overrides import Overrides
 from .variables.scalars import Scalars, ScalarVariable, new_number
 from .variables.tensor import TensorVariable
 from .variables.torch_functions import changes_between, set_state, state_now
@@ -43,9 +43,6 @@ _FREE_OF_IDENTITY = (
     int, float, bool, complex, str, bytes, type(None), type, torch.dtype, torch.device, torch.Size, tuple, range, slice,
     types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
 )
-
-
-OpenMode = InferenceModeVariable | DeviceScopeVariable | DisabledOverridesVariable | FunctionMode
 
 
 class OutputGraph:
@@ -419,6 +416,3 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
 
 def _name(target: Any) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
-
-
-CompiledGraph = Callable[..., Any]

@@ -32,7 +32,7 @@ from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
 from .objects import ObjectVariable, TracebackVariable
 from .real_object import RealObjectVariable
 from .scalars import call_on_scalars
-from .sequences import ListVariable, RangeVariable, SequenceVariable, TupleVariable, sort_items
+from .sequences import ListVariable, SequenceVariable, TupleVariable, sort_items
 from .sets import SetVariable
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
@@ -594,8 +594,3 @@ def _tee(tx: Any, items: VariableTracker, n: VariableTracker | None = None, /) -
         unsupported("unsupported_builtin", f"itertools.tee() of {iterator.describe()}, which has a __copy__")
     first = iterator if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
     return tx.new_tuple([first, *(first.copied() for _ in range(number - 1))])
-
-
-def constant_range(tx: Any, *args: VariableTracker) -> VariableTracker:
-    """range(...) of known bounds."""
-    return RangeVariable(tx.run_python(range, *(tx.as_index(a) for a in args)))

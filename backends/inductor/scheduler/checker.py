@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.checker import MalformedIR, check_nodes
+from dynamo_lite.backends.inductor.ir.checker import MalformedIR, check_nodes, require
 from dynamo_lite.backends.inductor.ir.interpreter import Memory, evaluate, iteration_space, reduce, run_update
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import walk
@@ -32,36 +32,31 @@ def _check(kernel: Kernel) -> None:
     filled: dict[str, tuple[ix.Var, ...]] = {}
     for stage in kernel.stages:
         loops = (*kernel.outer, *stage.inner)
-        _require(len(set(loops)) == len(loops), "a loop variable stands twice")
+        require(len(set(loops)) == len(loops), "a loop variable stands twice")
         nodes = walk([s.value for s in stage.statements])
         check_nodes([n for n in nodes if n.op != "acc"], set(loops))
         if stage.scan:
             made.update(s.acc for s in stage.statements if isinstance(s, Accumulate))
         for n in nodes:
-            _require(n.op != "inside", f"a guard is left: {n}")
-            _require(n.op != "acc" or n.attr in made, f"{n} is read in the stage that makes it, or before")
+            require(n.op != "inside", f"a guard is left: {n}")
+            require(n.op != "acc" or n.attr in made, f"{n} is read in the stage that makes it, or before")
             if n.op == "load":
                 name = n.attr[0]
-                _require(name in kernel.buffers or name in kernel.scratch, f"{name} is no buffer of the kernel")
-                _require(name not in kernel.scratch or name in filled, f"{name} is read before it is written")
+                require(name in kernel.buffers or name in kernel.scratch, f"{name} is no buffer of the kernel")
+                require(name not in kernel.scratch or name in filled, f"{name} is read before it is written")
         for s in stage.statements:
             if stage.check:
                 continue
             if isinstance(s, Accumulate):
                 made.add(s.acc)
                 continue
-            _require(ix.free_vars(s.index) <= set(loops), f"the index of {s.buffer} names a variable of no loop")
-            _require(s.buffer in kernel.scratch or s.buffer in kernel.outputs, f"{s.buffer} is written, but no output")
+            require(ix.free_vars(s.index) <= set(loops), f"the index of {s.buffer} names a variable of no loop")
+            require(s.buffer in kernel.scratch or s.buffer in kernel.outputs, f"{s.buffer} is written, but no output")
             if s.buffer in kernel.scratch:
                 filled[s.buffer] = stage.inner
     written = {s.buffer for s in kernel.statements() if isinstance(s, Store)}
-    _require(set(kernel.outputs) <= written | ({kernel.tiles.workspace} if kernel.tiles else set()),
+    require(set(kernel.outputs) <= written | ({kernel.tiles.workspace} if kernel.tiles else set()),
              "an output that nothing writes")
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise MalformedIR(message)
 
 
 # ---------------------------------------------------------------- meaning
