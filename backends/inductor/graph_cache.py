@@ -54,7 +54,7 @@ def find(key: str | None) -> Any:
             return None
         try:
             found = pickle.loads(body)
-        except Exception as error:
+        except Exception as error:  # whatever unpickling makes of a file that is damaged or of another version
             log.artifact("cache").warning("a kept graph (%s) can't be read, and is compiled again: %s: %s", key,
                                           type(error).__name__, error)
             return None
