@@ -102,6 +102,8 @@ MODULES: dict[str, Decision] = {
     "torch.nn.parallel": _skip("distributed", "it acts on several devices"),
     "torch.nn.parameter": _skip("unsupported_torch_call", "it makes parameters"),
     "torch.nn.utils.parametrize": _INLINE,
+    # Captured, each turn of its search would be a graph of its own. What it calls is captured.
+    "torch.optim.lbfgs": _skip("call_skipped", "it computes with numbers that are others each time"),
     # The standard library is Python like any other, except for what reaches beyond the program.
     "logging": _skip("print_or_log", "logging"),
     "warnings": _skip("print_or_log", "a warning"),

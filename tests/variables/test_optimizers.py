@@ -236,3 +236,28 @@ def test_torchs_own_functions_are_captured_where_they_are_asked_for():
     before = dynamo_lite.metrics()["graphs"]
     assert [t.shape for t in compiled(torch.ones(3), torch.ones(2, 1))] == [(2, 3), (2, 3)]
     assert dynamo_lite.metrics()["graphs"] == before + 1
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_a_line_search_runs_in_python_and_its_closure_compiled(search):
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model, x, y = nn.Linear(4, 1), torch.randn(20, 4), torch.randn(20, 1)
+        optimizer = optim.LBFGS(model.parameters(), lr=0.5, max_iter=5, line_search_fn=search)
+
+        def closure(optimizer=optimizer, model=model, x=x, y=y):
+            optimizer.zero_grad()
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            return loss
+
+        def step(optimizer=optimizer, closure=closure):
+            return optimizer.step(closure)
+
+        run = dynamo_lite.compile(step, backend="eager") if compiled else step
+        before = dynamo_lite.metrics()["graphs"]
+        losses = [run().item() for _ in range(4)]
+        results.append([*losses, *(p.tolist() for p in model.parameters())])
+    assert results[0] == results[1]
+    assert dynamo_lite.metrics()["graphs"] - before == 2  # the closure without gradients, and with them
