@@ -45,6 +45,7 @@ BACKEND_LAYERS = [
     "inductor.program",
     "inductor.prebuilt",
     "inductor.ir",
+    "inductor.lowerings",
     "inductor.lowering",
     "inductor.scheduler",
     "inductor.codecache",
@@ -62,8 +63,11 @@ BACKEND_LAYERS = [
 FOR_BACKENDS = {"config", "exc", "log"}
 # What the front end may import of the back end.
 FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
-# (importer, imported): imports made when first needed, each for the time that `import dynamo_lite` may take.
-LAZY: set[tuple[str, str]] = set()
+# (importer, imported): imports made when first needed, each for the time that an import or a first call may take.
+LAZY: set[tuple[str, str]] = {
+    ("dynamo_lite.backends.inductor", "dynamo_lite.backends.inductor.lowering"),
+    ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.pipeline"),
+}
 
 FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.compilers",
              "functorch.compile")

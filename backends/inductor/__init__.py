@@ -2,9 +2,25 @@
 
 ``register_lowering`` and ``register_decomposition`` teach it operators: docs/custom_operators.md.
 """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from dynamo_lite.backends.aot.decompositions import register_decomposition
 from dynamo_lite.backends.inductor.compile import inductor_lite
-from dynamo_lite.backends.inductor.lowering import register_lowering
-from dynamo_lite.backends.inductor.lowering.activations import formula
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering import register_lowering
+    from dynamo_lite.backends.inductor.lowering.activations import formula
 
 __all__ = ["formula", "inductor_lite", "register_decomposition", "register_lowering"]
+
+
+def __getattr__(name: str) -> Any:
+    """What users teach operators with, when it is first asked for (PEP 562): our own lowerings are registered then,
+    and the user's come after them."""
+    if name not in ("formula", "register_lowering"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dynamo_lite.backends.inductor import lowering
+
+    return lowering.register_lowering if name == "register_lowering" else lowering.activations.formula

@@ -25,7 +25,7 @@ from dynamo_lite import log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.inductor import _runtime, codecache
-from dynamo_lite.backends.inductor.codegen.cpp import header, without_comments
+from dynamo_lite.backends.inductor.codegen.cpp.text import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes

@@ -36,7 +36,6 @@ from dynamo_lite.backends.inductor import codecache, graph_cache
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
-from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
 
 OPTIONS = {"lowering": ("native", "library")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
@@ -109,6 +108,9 @@ def _start_kept(artifact: Artifact | None) -> Call | None:
 def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> tuple[Call, Artifact | None]:
     """A compiled aten graph: by kernels if it can be, then with the artifact; otherwise by library calls."""
     if native:
+        # Imported when first needed: a program whose graphs are all kept does without lowering, 0.1 s.
+        from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
+
         try:
             artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, codecache.simd()), scopes)
             return start(artifact), artifact

@@ -8,7 +8,7 @@ import torch
 
 from dynamo_lite import log
 from dynamo_lite.backends.inductor import program as prog
-from dynamo_lite.backends.inductor.codegen.cpp import write_libraries, write_source
+from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower

@@ -19,9 +19,9 @@ from dynamo_lite.backends.inductor.ir.contraction import MAX_KERNEL_WIDTH, Contr
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 

@@ -10,8 +10,8 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.ops import ANY
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, dim_var, expanded
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 

@@ -17,10 +17,10 @@ from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
 from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.joining import cat, select_scatter, slice_scatter
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.special import _loss
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue
 from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 _MEAN = 1

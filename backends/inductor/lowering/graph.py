@@ -27,7 +27,6 @@ from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
-from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
@@ -38,6 +37,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     reindexed,
     shape_vars,
 )
+from dynamo_lite.backends.inductor.lowerings import LOWERINGS
 
 Operation = Union[LoopNest, prog.ExternCall, prog.View, prog.CopyInto]
 

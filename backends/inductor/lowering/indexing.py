@@ -16,7 +16,6 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import (
     TensorValue,
     broadcast_shapes,
@@ -26,6 +25,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     shape_vars,
 )
 from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 

@@ -19,10 +19,10 @@ from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.indexing import place_of
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.scattering import written
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.windows import divided_by_count, pair
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 

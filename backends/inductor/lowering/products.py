@@ -18,7 +18,6 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.pointwise import like
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import (
     Number,
     Shape,
@@ -27,6 +26,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     loop_vars,
     shape_vars,
 )
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 

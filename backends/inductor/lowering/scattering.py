@@ -20,7 +20,6 @@ from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.indexing import INDEX_DTYPES, indexed_places, place_of
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import (
     Number,
     TensorValue,
@@ -32,6 +31,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     shape_vars,
 )
 from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 

@@ -14,9 +14,9 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.pointwise import is_nan, like
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, result_type, to_float
 from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, mean_of, sum_of
-from dynamo_lite.backends.inductor.lowering.registry import register_lowering
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
 from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
+from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 

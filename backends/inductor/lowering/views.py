@@ -14,7 +14,6 @@ import torch
 from dynamo_lite.backends.aot import ops as recorded
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.registry import LOWERINGS, register_lowering
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
     TensorValue,
@@ -24,6 +23,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     reindexed,
     shape_vars,
 )
+from dynamo_lite.backends.inductor.lowerings import LOWERINGS, register_lowering
 
 aten = torch.ops.aten
 

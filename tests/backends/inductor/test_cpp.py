@@ -10,7 +10,8 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor import codecache
-from dynamo_lite.backends.inductor.codegen.cpp import header, write_source
+from dynamo_lite.backends.inductor.codegen.cpp.source import write_source
+from dynamo_lite.backends.inductor.codegen.cpp.text import header
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder

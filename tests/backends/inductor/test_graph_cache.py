@@ -386,7 +386,7 @@ def test_the_switch():
 
 
 PROCESS = textwrap.dedent("""
-    import json, torch, dynamo_lite
+    import json, sys, torch, dynamo_lite
     from dynamo_lite import log
     def fn(x, w):
         return torch.nn.functional.gelu(x @ w).softmax(1).sum(), torch.tensor([2.0]) * x
@@ -399,7 +399,8 @@ PROCESS = textwrap.dedent("""
         (values[0] * 2).backward()
         values += (w.grad,)
     torch.testing.assert_close(got, want)
-    print(json.dumps([log.counters(), log.phase_times(), str(dynamo_lite.generated_code(compiled))[-400:]]))
+    print(json.dumps([log.counters(), log.phase_times(), str(dynamo_lite.generated_code(compiled))[-400:],
+                      "dynamo_lite.backends.inductor.lowering" in sys.modules]))
 """)
 
 
@@ -418,4 +419,5 @@ def test_the_next_process_records_nothing_and_starts_no_compiler(tmp_path):
     assert second[0]["graph_cache_hits"] == 1 and "cache_misses" not in second[0]
     assert "aot" in first[1] and not {"aot", "lowering", "scheduling", "cpp_codegen", "cpp_compile"} & set(second[1])
     assert first[2] == second[2] != ""
+    assert first[3] and not second[3]
     assert first[0]["kernels"] == second[0]["kernels"]

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from dynamo_lite.backends.inductor import codecache
-from dynamo_lite.backends.inductor.codegen.cpp import header
+from dynamo_lite.backends.inductor.codegen.cpp.text import header
 
 # As in generated code, neither the sizes nor the accesses are known to the compiler.
 PROGRAM = """

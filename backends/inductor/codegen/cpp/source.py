@@ -1,0 +1,65 @@
+"""C++ for kernels: one source file for all kernels of a graph, each distinct kernel once, those that
+differ in sizes alone too.
+
+``write_source`` is the door. ``vec.h`` (vectors, tails, casts, loops over lanes) is put at the head of every file, so
+that a file is compiled by itself.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, library_of
+from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
+from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_header, library_source
+from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
+from dynamo_lite.backends.inductor.codegen.cpp.text import MARK, header
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+
+_SYMBOL = "KERNEL_NAME"
+
+
+def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...] = ()) -> tuple[str, list[str]]:
+    """``(source, symbols)``: the file, and the function's name of each kernel."""
+    names: dict[str, str] = {}
+    comments: dict[str, dict[str, None]] = {}
+    functions: set[str] = set()
+    symbols = []
+    for kernel in kernels:
+        writer = (CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, simd)
+        text = writer.write()
+        functions |= writer.functions
+        name = names.setdefault(text, f"kernel{len(names)}")
+        symbols.append(name)
+        comments.setdefault(name, {}).update(dict.fromkeys(kernel.origin))
+    if not kernels:
+        return "", []
+    parts = [header()]
+    if any(kernel.tiles is not None for kernel in kernels):
+        parts.append(library_header(simd))
+    parts.append(declarations(functions, simd))
+    for text, name in zip(share(list(names)), names.values()):
+        parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
+    return "".join(parts), symbols
+
+
+def write_libraries(kernels: Sequence[Kernel], simd: str) -> tuple[str, ...]:
+    """Sources of the libraries that the file of these kernels calls into: the same for all graphs, so built once."""
+    called = dict.fromkeys(library_of(kernel.tiles.contraction) for kernel in kernels if kernel.tiles is not None)
+    return tuple(library_source(name, simd) for name in called)
+
+
+def _comment(origin: Sequence[str]) -> str:
+    """The operations that a kernel computes, and the user's lines that asked for them."""
+    by_line: dict[str, list[str]] = {}
+    for o in origin:
+        name, _, line = o.partition(" <- ")
+        by_line.setdefault(line, []).append(name)
+    out = []
+    for line, names in by_line.items():
+        text = ", ".join(names) + (f": {line}" if line else "")
+        # A line that ends with a backslash would go on.
+        out += [MARK + part.rstrip("\\") for part in textwrap.wrap(text.replace("\n", " "), 115) or [""]]
+    return "".join(f"{o}\n" for o in out)

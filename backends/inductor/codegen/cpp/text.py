@@ -1,0 +1,20 @@
+"""A C++ file of kernels as text: what stands at its head, and its comments."""
+from __future__ import annotations
+
+import re
+
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import text
+
+MARK = "//: "
+"""Begins the comments that name the user's lines."""
+
+
+def header() -> str:
+    """``vec.h``: vectors, tails, casts, loops over lanes."""
+    return text("vec.h")
+
+
+def without_comments(source: str) -> str:
+    """The source as it is compiled: kernels that differ in what asked for them alone are equal, wherever the user's
+    lines are now."""
+    return re.sub(rf"^{MARK}.*\n", "", source, flags=re.MULTILINE)
