@@ -37,21 +37,31 @@ class ClassVariable(RealObjectVariable):
         cg.load_class(self.value)
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op in ("==", "!=") and other.is_constant():
+        made = super().compare(tx, op, other)
+        if made is None and op in ("==", "!=") and other.is_constant():
             return ConstantVariable((self.value == other.constant()) == (op == "=="))
-        return None
+        return made
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        if op == "|" and other.is_constant():
+        made = super().binary(tx, op, other, reflected)
+        if made is None and op == "|" and other.is_constant():
             union = (other.constant() | self.value) if reflected else (self.value | other.constant())
             return tx.from_result(union, "type union")
-        return None
+        return made
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         return tx.read_class_attribute(self, name)
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
-        unsupported("side_effect_unsupported", f"setting {name!r} of the class {self.value.__qualname__}")
+        cls, meta = self.value, type(self.value)
+        special = name.startswith("__") and name.endswith("__")
+        if special or is_stand_in(cls) or not is_made_by_python(cls) or is_library(cls.__module__):
+            unsupported("side_effect_unsupported", f"setting {name!r} of the class {cls.__qualname__}")
+        if tx.class_lookup(meta, "__setattr__") is not type.__setattr__ or tx.class_lookup(meta, name) is not None:
+            unsupported("side_effect_unsupported", f"setting {name!r} of {cls.__qualname__}, which its metaclass decides about")
+        if tx.class_lookup(value.python_type(), "__get__") is not None:
+            unsupported("side_effect_unsupported", f"setting {name!r} of the class {cls.__qualname__} to {value.describe()}")
+        tx.output.effects.store_class_attribute(cls, name, value, lambda: ClassVariable(cls, class_source(cls)))
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.construct(self, args, kwargs)
@@ -181,6 +191,18 @@ def is_stand_in(cls: type) -> bool:
 def class_source(cls: type) -> Source:
     """Where a class is found; the cache entry holds it."""
     return (FrozenSource if is_stand_in(cls) else ConstSource)(cls, cls.__qualname__)
+
+
+# Types of attributes that are nothing but values, so that where they are found does not matter.
+_DATA = frozenset({int, float, bool, str, type(None), list, dict, tuple, set})
+
+
+def is_changing_data(tx: Any, cls: type, name: str, value: Any) -> bool:
+    """Whether what a class defines under a name is a plain value that has been seen to change: guarded as a value of
+    that place, and not as a part of the class."""
+    if not tx.output.changing or type(value) not in _DATA or is_stand_in(cls) or not is_made_by_python(cls):
+        return False
+    return class_attribute_source(cls, name).key in tx.output.changing
 
 
 def class_attribute_source(cls: type, name: str) -> Source:

@@ -4,10 +4,13 @@ Invariant: the object is known while tracing and is guarded by its identity, so 
 """
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from ..source import Source
-from .base import VariableTracker
+from .base import VariableTracker, unsupported
+from .bound import BINARY_METHODS, COMPARE_METHODS
+from .constant import ConstantVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 
 class RealObjectVariable(VariableTracker):
     """A real object, itself a constant: `is` and hashing go by the object, and generated code holds it.
+
+    What its class defines in Python, as a metaclass or a subclass of modules may, is evaluated like any other code.
 
     Args:
         value: the object.
@@ -43,7 +48,36 @@ class RealObjectVariable(VariableTracker):
         return other.is_constant() and other.constant() is self.value
 
     def truth(self, tx: Any) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = tx.class_lookup(type(self.value), name)
+            if isinstance(method, types.FunctionType):
+                return tx.truth(self._call_own(tx, name, method, []))  # type: ignore[no-any-return]
+            if method is not None:
+                unsupported("unsupported_value", f"truth of {self.describe()}")
         return True
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        made = self._operator(tx, COMPARE_METHODS[op], other)
+        if made is None and op == "!=":
+            equal = self._operator(tx, "__eq__", other)
+            return None if equal is None else ConstantVariable(not tx.truth(equal))
+        return made
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        return self._operator(tx, BINARY_METHODS[op][reflected], other)
+
+    def _operator(self, tx: Any, name: str, other: VariableTracker) -> VariableTracker | None:
+        """What a method of an operator gives that the class defines in Python; None if there is none."""
+        method = tx.class_lookup(type(self.value), name)
+        if not isinstance(method, types.FunctionType):
+            return None
+        made = self._call_own(tx, name, method, [other])
+        return None if made.is_constant() and made.constant() is NotImplemented else made
+
+    def _call_own(
+        self, tx: Any, name: str, method: types.FunctionType, args: list[VariableTracker]
+    ) -> VariableTracker:
+        return tx.call_class_attribute(self, type(self.value), name, method, args, {})  # type: ignore[no-any-return]
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         return tx.from_result(  # type: ignore[no-any-return]

@@ -304,6 +304,18 @@ def metaclass_attribute() -> Case:
 
 
 @case
+def metaclass_gets_a_truth() -> Case:
+    meta, cls = of_a_metaclass()
+    return lambda x: x * (1 if cls else 2), (X,), lambda: setattr(meta, "__bool__", lambda cls: False)
+
+
+@case
+def metaclass_gets_an_equality() -> Case:
+    meta, cls = of_a_metaclass()
+    return lambda x: x * (1 if cls == 3 else 2), (X,), lambda: setattr(meta, "__eq__", lambda cls, other: True)
+
+
+@case
 def metaclass_shadowed() -> Case:
     _, cls = of_a_metaclass()
     return lambda x: x * cls.k, (X,), lambda: setattr(cls, "k", 5)

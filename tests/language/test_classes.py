@@ -5,6 +5,8 @@ PYTEST_DONT_REWRITE: asserts are programs here.
 from __future__ import annotations
 
 import abc
+import math
+import types
 
 import pytest
 import torch
@@ -341,6 +343,72 @@ class Meta(type):
 
 class WithMeta(metaclass=Meta):
     pass
+
+
+class FalseMeta(type):
+    def __bool__(cls):
+        return False
+
+
+class EmptyMeta(type):
+    def __len__(cls):
+        return len(cls.members)
+
+
+class ComparingMeta(type):
+    def __eq__(cls, other):
+        return cls.__name__ == getattr(other, "__name__", other)
+
+    __hash__ = type.__hash__
+
+    def __or__(cls, other):
+        return [cls.__name__, other]
+
+    def __ror__(cls, other):
+        return [other, cls.__name__]
+
+    def __lt__(cls, other):
+        return True
+
+
+class False_(metaclass=FalseMeta):
+    pass
+
+
+class Empty(metaclass=EmptyMeta):
+    members: list = []
+
+
+class Compared(metaclass=ComparingMeta):
+    pass
+
+
+@program
+def metaclasses_decide_what_is_true(x):
+    return x + 1, bool(False_), not False_, 1 if Empty else 2, len(Empty), bool(Compared)
+
+
+@program
+def metaclasses_have_operators(x):
+    return x + 1, Compared == "Compared", Compared != 3, Compared == Empty, Compared | 1, 2 | Compared, Compared < 3
+
+
+class Module(types.ModuleType):
+    def __bool__(self):
+        return False
+
+    def __eq__(self, other):
+        return other == 3
+
+    __hash__ = types.ModuleType.__hash__
+
+
+a_module = Module("a_module")
+
+
+@program
+def modules_of_a_class_of_its_own(x):
+    return x + 1, bool(a_module), a_module == 3, a_module != 3, a_module == math, bool(math)
 
 
 @program
