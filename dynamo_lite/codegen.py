@@ -108,8 +108,14 @@ class Codegen:
         self._subscript(INPUTS, self.graph_inputs + self.plan.extra_index(source))
 
     def load_output(self, value: TensorVariable | ScalarVariable) -> None:
-        """Pushes a tensor or number that the graph computes."""
-        self._subscript(OUTPUTS, self.plan.output_index(value))
+        """Pushes a tensor or number that the graph computes, with the attributes that the program has given it."""
+        def load() -> None:
+            self._subscript(OUTPUTS, self.plan.output_index(value))
+
+        if self.attributes_of(value):
+            self.build_new(value, load, lambda: self.store_attributes(value))
+        else:
+            load()
 
     def _subscript(self, local: str, index: int) -> None:
         self.emit.load_fast(local)
