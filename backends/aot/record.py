@@ -125,7 +125,9 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
 def _is_new_leaf(node: Node) -> bool:
     """Whether gradients begin at what a node makes."""
     value = node.meta.get("example_value")
-    return node.op != "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
+    if node.op == "placeholder" or not isinstance(value, torch.Tensor) or not (value.requires_grad and value.is_leaf):
+        return False
+    return value._base is None or not value._base.requires_grad  # views taken without gradients say what their base says
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.formulas import clamp_max, clamp_min, like, sigmoid
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.pointwise import clamp_max, clamp_min, like, sigmoid
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue
 from dynamo_lite.backends.inductor.lowerings import register_lowering

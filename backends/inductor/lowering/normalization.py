@@ -13,8 +13,8 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.formulas import like, rsqrt
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.pointwise import like, rsqrt
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.reduction import cast_to, count, divided_by, mean_of, moments
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size

@@ -14,6 +14,19 @@ import torch
 
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.formulas import (
+    clamp_max,
+    clamp_min,
+    floor_divide,
+    is_nan,
+    like,
+    power,
+    reciprocal,
+    remainder,
+    rsqrt,
+    sigmoid,
+    sign,
+)
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import Operand, elementwise, result_type, to_float
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
@@ -21,103 +34,6 @@ from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
 Make = Callable[..., Node]
-
-
-# ---------------------------------------------------------------- building blocks on nodes
-def like(ops: Builder, x: Node, value: Number) -> Node:
-    return ops.const(value, x.dtype)
-
-
-def reciprocal(ops: Builder, x: Node) -> Node:
-    return ops.op("div", like(ops, x, 1), x)
-
-
-def rsqrt(ops: Builder, x: Node) -> Node:
-    return reciprocal(ops, ops.op("sqrt", x))
-
-
-def sigmoid(ops: Builder, x: Node) -> Node:
-    one = like(ops, x, 1)
-    return ops.op("div", one, ops.op("add", one, ops.op("exp", ops.op("neg", x))))
-
-
-def clamp_min(ops: Builder, x: Node, low: Node) -> Node:
-    """``max`` that keeps x's NaN, and x itself (its -0.0) when equal."""
-    return ops.op("where", ops.op("gt", low, x), low, x)
-
-
-def clamp_max(ops: Builder, x: Node, high: Node) -> Node:
-    return ops.op("where", ops.op("lt", high, x), high, x)
-
-
-def is_nan(ops: Builder, x: Node) -> Node:
-    return ops.op("ne", x, x)
-
-
-def sign(ops: Builder, x: Node) -> Node:
-    zero, one = like(ops, x, 0), like(ops, x, 1)
-    up = ops.op("where", ops.op("lt", zero, x), one, zero)
-    return ops.op("sub", up, ops.op("where", ops.op("lt", x, zero), one, zero))
-
-
-def remainder(ops: Builder, a: Node, b: Node) -> Node:
-    """Python's ``%``: the sign of the divisor."""
-    zero = like(ops, a, 0)
-    m = ops.op("fmod" if a.dtype.is_floating_point else "tmod", a, b)
-    wrong = ops.op("and", ops.op("ne", m, zero), ops.op("xor", ops.op("lt", b, zero), ops.op("lt", m, zero)))
-    return ops.op("where", wrong, ops.op("add", m, b), m)
-
-
-def floor_divide(ops: Builder, a: Node, b: Node, rounded: Callable[[Node], Node] = lambda x: x) -> Node:
-    """Python's ``//``. ``rounded`` is applied to each intermediate result: eager has 16-bit ones of 16-bit operands."""
-    zero = like(ops, a, 0)
-    if not a.dtype.is_floating_point:
-        q = ops.op("tdiv", a, b)
-        if not a.dtype.is_signed:
-            return q
-        inexact = ops.op("ne", ops.op("tmod", a, b), zero)
-        down = ops.op("and", inexact, ops.op("xor", ops.op("lt", a, zero), ops.op("lt", b, zero)))
-        return ops.op("where", down, ops.op("sub", q, like(ops, q, 1)), q)
-    quotient = rounded(ops.op("div", a, b))
-    m = rounded(ops.op("fmod", a, b))
-    div = rounded(ops.op("div", rounded(ops.op("sub", a, m)), b))
-    wrong = ops.op("and", ops.op("ne", m, zero), ops.op("xor", ops.op("lt", b, zero), ops.op("lt", m, zero)))
-    div = ops.op("where", wrong, rounded(ops.op("sub", div, like(ops, a, 1))), div)
-    low = ops.op("floor", div)
-    far = ops.op("gt", rounded(ops.op("sub", div, low)), like(ops, a, 0.5))
-    low = ops.op("where", far, rounded(ops.op("add", low, like(ops, a, 1))), low)
-    result = ops.op("where", ops.op("ne", div, zero), low, ops.op("copysign", zero, quotient))
-    return ops.op("where", ops.op("eq", b, zero), quotient, result)
-
-
-def power(ops: Builder, x: Node, exponent: Number) -> Node:
-    """``pow(x, number)``; small exponents as eager special-cases them."""
-    if not x.dtype.is_floating_point:
-        result = like(ops, x, 1)
-        base, n = x, int(exponent)
-        while n:
-            if n & 1:
-                result = base if result.op == "const" else ops.op("mul", result, base)
-            n >>= 1
-            if n:
-                base = ops.op("mul", base, base)
-        return result
-    if exponent == 0.5:
-        return ops.op("sqrt", x)
-    if exponent == -0.5:
-        return rsqrt(ops, x)
-    if exponent == 1:
-        return x
-    if exponent == 0:
-        return like(ops, x, 1)
-    if exponent == -1:
-        return reciprocal(ops, x)
-    if exponent in (2, -2):
-        square = ops.op("mul", x, x)
-        return square if exponent == 2 else reciprocal(ops, square)
-    if exponent == 3:
-        return ops.op("mul", ops.op("mul", x, x), x)
-    return ops.op("pow", x, like(ops, x, exponent))
 
 
 # ---------------------------------------------------------------- unary

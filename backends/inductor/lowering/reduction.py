@@ -17,8 +17,8 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.formulas import like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.pointwise import like
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
 from dynamo_lite.backends.inductor.lowering.views import wrap

@@ -10,8 +10,8 @@ import torch
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
 from dynamo_lite.backends.inductor.ir.ops import FLOAT, HALF
 from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
+from dynamo_lite.backends.inductor.lowering.formulas import is_nan, like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.pointwise import is_nan, like
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, result_type, to_float
 from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, mean_of, sum_of
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
