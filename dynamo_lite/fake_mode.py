@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite import fake_layers, fake_results, fake_strides
+from dynamo_lite import fake_layers, fake_overlap, fake_results, fake_strides
 from dynamo_lite.known_values import KnownValues
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
@@ -159,6 +159,8 @@ class TraceFakeMode(FakeTensorMode):
             self.random_seen = _draws_random(func)
         if not self.effects_seen:
             self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
+        if _is_mutable(func):
+            fake_overlap.check(func, args, kwargs or {})
         func = _SAME_METADATA.get(func, func)
         if func in _COPIES_NOTHING and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
@@ -168,6 +170,8 @@ class TraceFakeMode(FakeTensorMode):
             made = fake_results.remembered(self, key) if key is not None else None
             if made is not None:
                 return made
+        if kwargs and fake_strides.is_written_out(func):
+            return self._dispatch_out(func, types, args, kwargs)
         result = self._dispatch_new(func, types, args, kwargs)
         if key is not None:
             fake_results.remember(key, result, args)
@@ -193,6 +197,19 @@ class TraceFakeMode(FakeTensorMode):
             if rule is not None:
                 result = self._with_strides_of_eager(rule, func, types, args, kwargs or {}, result)
             return result
+
+    def _dispatch_out(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """See ``fake_strides.is_written_out``: where ``out`` is resized, it is laid out as a new result would be."""
+        out = kwargs.get("out")
+        before = out.shape if isinstance(out, FakeTensor) else None
+        result = self._dispatch_new(func, types, args, kwargs)
+        if before is not None and before != out.shape:
+            strides = fake_strides.resized_strides(func, args, kwargs, out)
+            if strides is not None and tuple(strides) != out.stride():
+                place = (out, tuple(out.shape), tuple(strides))
+                with _config_stand_in():
+                    _raw_dispatch(self, torch.ops.aten.as_strided_.default, types, place, {})
+        return result
 
     def _with_places(self, places: list[fake_layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
         """See ``fake_layers``."""
@@ -245,8 +262,13 @@ def saved_tensors_hooks_suspended() -> Iterator[None]:
 
 
 @functools.cache
+def _is_mutable(func: Any) -> bool:
+    return bool(func._schema.is_mutable)
+
+
+@functools.cache
 def _has_effects(func: Any) -> bool:
-    return func._schema.is_mutable or _draws_random(func) or func in _CHECKS
+    return _is_mutable(func) or _draws_random(func) or func in _CHECKS
 
 
 @functools.cache

@@ -27,8 +27,36 @@ def rule_of(func: Any) -> Rule | None:
     """The rule for an operation, if it has one."""
     found = RULES.get(func)
     if found is None and torch.Tag.pointwise in func.tags and func not in _OTHERWISE and not func._schema.is_mutable:
-        return _elementwise
+        return elementwise
     return found
+
+
+@functools.cache
+def is_written_out(func: Any) -> bool:
+    """Whether an operation writes into an ``out`` argument a result whose layout follows its operands'."""
+    if not any(a.is_out and a.name == "out" for a in func._schema.arguments):
+        return False
+    if func is aten.cat.out:
+        return True
+    packet = func.overloadpacket
+    return any(torch.Tag.pointwise in getattr(packet, name).tags for name in packet.overloads())
+
+
+def resized_strides(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: torch.Tensor) -> Strides:
+    """Of an ``out`` argument that such an operation has given another size: as those of a new result."""
+    if func is not aten.cat.out:
+        return elementwise(func, args, kwargs, out) if is_known(args, out) else None
+    parts = args[0]
+    if not is_known((*parts, out), out):
+        return None
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+    return torch.cat([torch.empty_strided(x.shape, x.stride(), device="meta") for x in parts], dim).stride()
+
+
+def is_known(args: tuple[Any, ...], result: torch.Tensor) -> bool:
+    """Whether all sizes are known."""
+    operands = [x for x in args if isinstance(x, torch.Tensor)]
+    return all(type(n) is int for x in (*operands, result) for n in x.shape)
 
 
 def is_concerned(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> bool:
@@ -37,9 +65,9 @@ def is_concerned(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> bool
         return False
     if func in RULES:
         return func in _ALWAYS or any(n < 2 for n in result.shape)
-    operands = [x for x in args if isinstance(x, torch.Tensor)]
-    if not all(type(n) is int for x in operands for n in x.shape):
+    if not is_known(args, result):
         return False
+    operands = [x for x in args if isinstance(x, torch.Tensor)]
     plain = all(x.shape == result.shape and x.is_contiguous() for x in operands)
     return not plain or any(n < 2 for n in result.shape)
 
@@ -107,7 +135,7 @@ def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
     return contiguous(result.shape) if result.is_contiguous() else None
 
 
-def _elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
     """As ``TensorIterator`` does for any operation on operands of this layout: asked of one whose rule is in C++."""
     # Without elements, operands that are broadcast have other strides on a CPU than on "meta".
     empty = 0 in result.shape and all(x.numel() < _MAX_STAND_IN for x in args if isinstance(x, torch.Tensor))
@@ -143,7 +171,23 @@ def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: to
 def _scaled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
     """Elementwise in the first argument and the weight, which is the third."""
     weight = args[2] if len(args) > 2 else kwargs.get("weight")
-    return None if weight is None else _elementwise(aten.mul.Tensor, (args[0], weight), {}, result)
+    return None if weight is None else elementwise(aten.mul.Tensor, (args[0], weight), {}, result)
+
+
+def _rolled(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
+    """Eager joins two parts, for each dimension in turn."""
+    x, shifts = args[:2]
+    dims = args[2] if len(args) > 2 else kwargs.get("dims", ())
+    if not dims:
+        return contiguous(result.shape)
+    if result.numel() == 0:
+        return _preserved(func, args, {}, result)
+    part = torch.empty_strided(x.shape, x.stride(), device="meta")
+    for shift, dim in zip(shifts, dims):
+        n = x.shape[dim]
+        start = (n - shift) % n
+        part = torch.cat((part.narrow(dim, start, n - start), part.narrow(dim, 0, start)), dim)
+    return part.stride()
 
 
 def _rearranged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
@@ -182,6 +226,8 @@ RULES: dict[Any, Rule] = {
     aten._fused_rms_norm.default: _scaled,
     aten.pixel_unshuffle.default: _rearranged,
     aten.pow.Scalar: _copied,
+    aten.roll.default: _rolled,
+    aten.rrelu_with_noise.default: _copied,
     aten.masked_fill.Scalar: _copied,
     aten.masked_fill.Tensor: _copied,
     aten.native_batch_norm.default: _memory_format,
@@ -190,7 +236,8 @@ RULES: dict[Any, Rule] = {
 }
 _ALWAYS = frozenset({
     aten.native_batch_norm.default, aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats,
-    aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.pow.Scalar})
+    aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.pow.Scalar, aten.roll.default,
+    aten.rrelu_with_noise.default})
 """Operations whose rule is wrong without such a dimension, too."""
 EVERY_RESULT = frozenset({aten.sort.default, aten.sort.stable})
 """Operations whose results all have the strides of the first."""

@@ -4,6 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dynamo_lite
 from dynamo_lite import fake_strides
 from dynamo_lite.fake_mode import TraceFakeMode
 
@@ -109,3 +110,53 @@ def test_batch_norm(x):
         with mode:
             got = fn(*map(mode.from_tensor, (x, *stats)))
         assert got.stride() == want.stride()
+
+
+NARROW = [
+    torch.zeros(2, 3, 4, 1).to(memory_format=torch.channels_last), torch.zeros(3, 4, 1).transpose(0, 1),
+    torch.zeros(2, 3, 1, 4).to(memory_format=torch.channels_last), torch.zeros(0, 3).t(), torch.zeros(4, 6)[:, ::2],
+    torch.zeros(2, 1, 4, 4).to(memory_format=torch.channels_last), torch.zeros(3, 4).t(),
+    torch.zeros(2, 3).expand(5, 2, 3),
+]
+
+
+@pytest.mark.parametrize("x", NARROW, ids=lambda x: f"{tuple(x.shape)}/{x.stride()}")
+@pytest.mark.parametrize("shifts, dims", [(1, 0), (0, 0), (1, None), ((1, 1), (0, -1)), ((-1, 2), (1, 0)), (7, 1)])
+def test_roll(x, shifts, dims):
+    want = x.roll(shifts, dims)
+    mode = TraceFakeMode()
+    with mode:
+        got = mode.from_tensor(x).roll(shifts, dims)
+    assert got.stride() == want.stride() and got.shape == want.shape
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, out: torch.add(x, x, out=out), lambda x, out: torch.exp(x, out=out),
+    lambda x, out: torch.mul(x, x[..., :1], out=out), lambda x, out: torch.clamp(x, 0, 1, out=out),
+    lambda x, out: torch.where(x > 0, x, x, out=out), lambda x, out: torch.lerp(x, x, 0.5, out=out),
+    lambda x, out: torch.sub(x, 2, out=out), lambda x, out: torch.cumsum(x, 0, out=out),
+    lambda x, out: torch.cat([x, x], out=out), lambda x, out: torch.sum(x, 0, out=out),
+    lambda x, out: torch.sort(x, 0, out=(out, torch.empty(0, dtype=torch.int64)))[0],
+])
+@pytest.mark.parametrize("x", [x for x in NARROW if x.numel()], ids=lambda x: f"{tuple(x.shape)}/{x.stride()}")
+def test_out_that_is_resized(fn, x):
+    want = torch.empty(0)
+    fn(x, want)
+    mode = TraceFakeMode()
+    with mode:
+        got = torch.empty(0)
+        fn(mode.from_tensor(x), got)
+    assert got.stride() == want.stride() and got.shape == want.shape
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_rrelu(training):
+    def f(x):
+        return torch.nn.functional.rrelu(x.t(), training=training)
+
+    x = torch.randn(3, 4)
+    torch.manual_seed(0)
+    want = f(x)
+    torch.manual_seed(0)
+    got = dynamo_lite.compile(f)(x)
+    assert torch.equal(got, want) and got.stride() == want.stride()

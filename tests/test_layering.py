@@ -12,6 +12,7 @@ LAYERS = [
     "backends",
     "fake_layers",
     "fake_results",
+    "fake_overlap",
     "fake_strides",
     "known_values",
     "fake_mode",

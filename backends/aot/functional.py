@@ -71,6 +71,7 @@ class Memory:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._tracked: dict[int, Tracked] = {}
+        self._renamed: list[torch.Tensor] = []
 
     def find(self, fake: torch.Tensor) -> Tracked | None:
         return self._tracked.get(id(fake))
@@ -82,6 +83,10 @@ class Memory:
         self._tracked[id(fake)] = tracked
         return tracked
 
+    def add_resized(self, fake: torch.Tensor, node: Node) -> None:
+        """A tensor that was given other memory, to hold what ``node`` does, in its own layout."""
+        self.add(fake, self._exact(node, fake))
+
     def add_view(self, fake: torch.Tensor, node: Node, parent: Tracked, step: ViewStep) -> Tracked:
         """A tensor that looks at the memory of ``parent``."""
         tracked = Tracked(fake, node, parent.storage, parent.storage.version, parent, step)
@@ -90,6 +95,12 @@ class Memory:
 
     def replace(self, fake: torch.Tensor, tracked: Tracked) -> None:
         """From now on ``fake`` means ``tracked``: after an operation that changed a tensor's metadata."""
+        self._tracked[id(fake)] = tracked
+
+    def rename(self, tracked: Tracked, fake: torch.Tensor) -> None:
+        """``fake`` means ``tracked``, as the fake tensor that did so far."""
+        self._renamed.append(tracked.fake)  # alive, so that its id is nobody else's
+        tracked.fake = fake
         self._tracked[id(fake)] = tracked
 
     def read(self, t: Tracked) -> Node:

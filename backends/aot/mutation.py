@@ -38,9 +38,11 @@ class Form:
         return self.returned.count(None)
 
 
-_WRONG_ON_FAKES = frozenset({
-    torch.ops.aten._native_batch_norm_legit.default, torch.ops.aten._batch_norm_with_update.default})
-"""Operations whose functional form promises other dtypes on fake tensors than it gives."""
+_OTHERWISE = frozenset({
+    torch.ops.aten._native_batch_norm_legit.default, torch.ops.aten._batch_norm_with_update.default,
+    torch.ops.aten.rrelu_with_noise.default})
+"""Operations whose functional form promises other dtypes on fake tensors than it gives, or lays results out otherwise
+than the operation."""
 
 
 @functools.cache
@@ -58,7 +60,7 @@ def functional_form(op: Any) -> Form:
         for r in schema.returns)
     out_names = frozenset(a.name for a in schema.arguments if a.is_out)
     target = None
-    if op not in _WRONG_ON_FAKES:
+    if op not in _OTHERWISE:
         target = _matching_overload(op, out_names, len(mutated) + returned.count(None))
     if target is None:
         return Form(ops.Functionalized(op, tuple(mutated)), tuple(mutated), returned, frozenset())

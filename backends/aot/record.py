@@ -13,7 +13,9 @@ results of the captured graph in eager, the random stream included.
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -292,6 +294,10 @@ class Recorder(TorchDispatchMode):
         if fake is args[0]:
             return
         parent = self._track(args[0])
+        if func is aten.detach.default and parent.parent is None and self._is_just_made(parent):
+            # So torch's factories end, on fake tensors: nobody has the other one.
+            self.memory.rename(parent, fake)
+            return
         if func is aten.as_strided.default:
             # Its offset counts from the start of the storage, which a value of the graph does not have.
             size, stride = args[1], args[2]
@@ -348,7 +354,7 @@ class Recorder(TorchDispatchMode):
             if self._is_input(target):
                 raise CannotFunctionalize(f"{func} resizes an input")
             func(*args, **kwargs)
-            self.memory.add(target, self._node(value))
+            self.memory.add_resized(target, self._node(value))
             return
         self.memory.write(self._track(target), self._node(value))
 
@@ -397,6 +403,13 @@ class Recorder(TorchDispatchMode):
         after = self.memory.add_view(fake, value, before, ViewStep(functional, tuple(args[1:]), dict(kwargs)))
         self.memory.replace(fake, after)
         return fake
+
+    def _is_just_made(self, t: Tracked) -> bool:
+        """Whether it comes from a factory that the call which runs, one of torch's own functions, has called."""
+        origin = self._origin
+        if origin is None or t.node.meta.get("origin") is not origin:
+            return False
+        return isinstance(origin.target, types.BuiltinFunctionType) and _is_factory(t.node.target)
 
     # ------------------------------------------------------------ nodes
     def emit(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Node:
@@ -492,6 +505,15 @@ def _kind_of(func: Any) -> str:
     if func in UNSAFE_VIEWS or any(a.alias_info is not None for a in schema.arguments):
         return "view"
     return "pure"
+
+
+@functools.cache
+def _is_factory(target: Any) -> bool:
+    """Whether an operation makes a tensor of sizes alone, its own arguments' or those of a tensor."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    name = target._schema.name.removesuffix("_like")
+    return target._schema.name != name or not any("Tensor" in str(a.type) for a in target._schema.arguments)
 
 
 def _is_real(value: Any) -> bool:

@@ -442,9 +442,11 @@ def record(
     else:
         result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
     if output.fake_mode.known.needed:
-        if _fits_in_graph(tx, result):
+        leaves = pytree.tree_leaves((fake_args, fake_kwargs))
+        given = {t.untyped_storage()._cdata for t in leaves if isinstance(t, torch.Tensor)}
+        if _fits_in_graph(tx, result, given):
             return _known_result(tx, result)
-        if type(result) is tuple and all(_fits_in_graph(tx, r) for r in result):
+        if type(result) is tuple and all(_fits_in_graph(tx, r, given) for r in result):
             return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
         if _has_tensor(result):
             node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
@@ -502,30 +504,32 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     known = known_tensor(tx, fake)
     assert known is not None
     output = tx.output
-    transposed = known.dim() == 2 and known.numel() > 0 and known.t().is_contiguous()
-    base = known.t() if transposed else known
-    shape, elements = tuple(base.shape), base.reshape(-1).tolist()
-    kwargs = {"dtype": known.dtype, "device": known.device}
+    shape, strides = tuple(known.shape), known.stride()
+    # As they lie in memory.
+    extent = sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if known.numel() else 0
+    lying = known.as_strided((extent,), (1,))
+    elements, kwargs = lying.tolist(), {"dtype": known.dtype, "device": known.device}
     with output.fake_mode:
-        flat = torch.empty(len(elements), dtype=known.dtype, device=known.device)
-        made = flat.reshape(shape) if transposed or not known.numel() else fake
-    output.fake_mode.known.add(flat, base.reshape(-1))
-    output.fake_mode.known.add(made, base)
+        flat = torch.empty(extent, dtype=known.dtype, device=known.device)
+    output.fake_mode.known.add(flat, lying)
     node = output.create_node(tx, "call_function", torch.tensor, (elements,), kwargs, flat, False)
-    node = output.create_node(tx, "call_method", "reshape", (node, shape), {}, made, False)
-    if transposed:
-        node = output.create_node(tx, "call_method", "t", (node,), {}, fake, False)
-    elif not known.numel() and known.stride() != made.stride():
-        # Of nothing, eager's strides are those of some other layout.
-        layout = (node, shape, tuple(known.stride()))
-        node = output.create_node(tx, "call_method", "as_strided", layout, {}, fake, False)
+    if strides == torch.empty(shape, device="meta").stride():
+        node = output.create_node(tx, "call_method", "reshape", (node, shape), {}, fake, False)
+    else:
+        node = output.create_node(tx, "call_method", "as_strided", (node, shape, strides), {}, fake, False)
     return output.register_tensor(TensorVariable(node, fake))
 
 
-def _fits_in_graph(tx: Any, result: Any) -> bool:
-    """Whether a result's elements are known, and few enough to be a constant of the graph."""
+def _fits_in_graph(tx: Any, result: Any, given: set[int]) -> bool:
+    """Whether a result's elements are known, and few enough to be a constant of the graph, which has memory of its own.
+
+    Args:
+        given: the memory of the operation's arguments.
+    """
     known = known_tensor(tx, result)
-    return known is not None and known.numel() <= MOST_IN_GRAPH
+    if known is None or known.numel() > MOST_IN_GRAPH:
+        return False
+    return result.untyped_storage()._cdata not in given
 
 
 def _with_known_sizes(

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import dynamo_lite
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.record import record
 
@@ -549,3 +550,17 @@ def test_custom_operators(backend_check):
 
         compiled = backend_check.compare(f, [r(2, 3), r(2, 3)], options=LIBRARY)
         assert compiled.mutated_inputs == (0,)
+
+
+@pytest.mark.parametrize("f", [
+    lambda: torch.zeros(3), lambda: torch.rand(3), lambda: torch.rand_like(torch.ones(2)), lambda: torch.arange(3),
+    lambda: torch.empty(3).fill_(2), lambda: torch.eye(2), lambda: torch.randperm(4), lambda: torch.zeros(3).add_(1),
+    lambda: torch.exp(torch.ones(2), out=torch.empty(0)), lambda: torch.rand(3).detach_(),
+])
+def test_what_factories_make_is_no_view(f):
+    torch.manual_seed(0)
+    want = f()
+    torch.manual_seed(0)
+    got = dynamo_lite.compile(f)()
+    assert torch.equal(got, want) and got._is_view() == want._is_view() is False
+    got.detach_()

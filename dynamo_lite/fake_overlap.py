@@ -1,0 +1,152 @@
+"""Writes to memory that the same operation reads elsewhere: what eager refuses, or computes in an order of its own.
+
+A graph computes first and writes then, as if the operand had been cloned. Eager does not: it raises where it sees that
+an operand lies across what is written (``x.copy_(x.t())``), and otherwise the result depends on which element it
+visits first. So an operation of that kind fails on fake tensors, and runs in eager.
+
+Invariant: an operation that passes reads no element that it writes at another place, or in another place of its order.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+# Steps of the search for an element in common, before two tensors are taken to have one.
+_MOST_STEPS = 2000
+_READ = "some elements of the input tensor and the written-to tensor refer to a single memory location"
+_WRITTEN = "more than one element of the written-to tensor refers to a single memory location"
+
+# Where a tensor's elements lie: (bytes from one to the next, how many) by dimension, and the first, in bytes.
+Layout = tuple[tuple[tuple[int, int], ...], int]
+
+
+class MemoryOverlap(RuntimeError):
+    """An operation writes to memory that it also reads elsewhere."""
+
+
+def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Of an operation that writes to arguments.
+
+    Raises:
+        MemoryOverlap: an element is written that is also read elsewhere, or written twice.
+    """
+    names, written, elementwise = _facts(func)
+    values = {**dict(zip(names, args)), **kwargs}
+    targets = [values[name] for name in written if name in values]
+    if any(isinstance(value, (list, tuple)) for value in targets):
+        sources = []  # a call for each tensor of the lists
+    else:
+        sources = list(_tensors(value for name, value in values.items() if name not in written))
+    for target in _tensors(targets):
+        place = layout(target)
+        if place is None:
+            continue
+        if _overlaps_itself(place):
+            raise MemoryOverlap(_WRITTEN)
+        for source in sources:
+            if source.untyped_storage()._cdata != target.untyped_storage()._cdata:
+                continue
+            other = layout(source)
+            if other is None or (elementwise and other == place):
+                continue
+            if have_common_element(place, other):
+                raise MemoryOverlap(_READ)
+
+
+@functools.cache
+def _facts(func: Any) -> tuple[tuple[str, ...], frozenset[str], bool]:
+    """Of an operation: its arguments' names, those that are written, and whether it reads an element before it writes
+    to the element's place.
+    """
+    arguments = func._schema.arguments
+    written = frozenset(a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write)
+    namespace, name = func._schema.name.split("::")
+    packets = [getattr(getattr(torch.ops, namespace), n, None) for n in {name, name.removesuffix("_")}]
+    kin = [getattr(p, overload) for p in packets if p is not None for overload in p.overloads()]
+    elementwise = func in _ELEMENTWISE or any(torch.Tag.pointwise in f.tags for f in kin)
+    return tuple(a.name for a in arguments), written, elementwise
+
+
+def layout(tensor: torch.Tensor) -> Layout | None:
+    """Of a strided tensor; None if it has no elements, or a size that is not known."""
+    if tensor.layout is not torch.strided:
+        return None
+    sizes, strides = [_known(n) for n in tensor.shape], [_known(n) for n in tensor.stride()]
+    start = _known(tensor.storage_offset())
+    if start is None or None in sizes or None in strides or 0 in sizes:
+        return None
+    size = tensor.itemsize
+    dims = [(s * size, n) for s, n in zip(strides, sizes) if n != 1]  # type: ignore[operator]
+    return (*dims, (1, size)), start * size  # type: ignore[return-value]
+
+
+def _known(n: Any) -> int | None:
+    """A size, if it is a symbol the one that the program is traced with."""
+    return n if type(n) is int else n.node.hint
+
+
+def have_common_element(a: Layout, b: Layout) -> bool:
+    """Whether two layouts of one memory share a byte; True also where that takes too long to find out."""
+    (dims_a, start_a), (dims_b, start_b) = a, b
+    # sum(s * i) - sum(t * j) = distance: j counted from the other end makes all terms positive.
+    distance = start_b - start_a + sum(t * (n - 1) for t, n in dims_b)
+    most: dict[int, int] = {}
+    for step, n in (*dims_a, *dims_b):
+        if step:
+            most[step] = most.get(step, 0) + n - 1
+    return _can_sum(sorted(most.items(), reverse=True), distance)
+
+
+def _can_sum(terms: list[tuple[int, int]], total: int) -> bool:
+    """Whether ``total`` is a sum of at most so many of each step."""
+    reach = [0] * (len(terms) + 1)
+    common = [0] * (len(terms) + 1)
+    for k in reversed(range(len(terms))):
+        reach[k] = reach[k + 1] + terms[k][0] * terms[k][1]
+        common[k] = math.gcd(common[k + 1], terms[k][0])
+    steps = 0
+    stack = [(0, total)]
+    while stack:
+        k, left = stack.pop()
+        steps += 1
+        if steps > _MOST_STEPS:
+            return True
+        if left == 0:
+            return True
+        if left < 0 or left > reach[k] or k == len(terms) or left % common[k]:
+            continue
+        step, most = terms[k]
+        # The rest reaches only so far, so that few counts of the largest step come into question.
+        least = max(0, -(-(left - reach[k + 1]) // step))
+        for count in range(least, min(most, left // step) + 1):
+            stack.append((k + 1, left - count * step))
+            if len(stack) > _MOST_STEPS:
+                return True
+    return False
+
+
+def _overlaps_itself(place: Layout) -> bool:
+    """Whether two elements of a layout may share memory."""
+    reached = 0
+    for stride, n in sorted(place[0]):
+        if stride <= reached:
+            return True
+        reached += stride * (n - 1)
+    return False
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+_ELEMENTWISE = frozenset({aten.copy_.default, aten.masked_fill_.Scalar, aten.masked_fill_.Tensor})
+"""Operations, besides those that torch's tags call so, that read an element before they write to its place."""
