@@ -40,10 +40,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_logreport(report: pytest.TestReport):  # type: ignore[no-untyped-def]
     yield
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
     if report.when == "call" and report.passed or report.skipped:
-        if "PYTEST_XDIST_WORKER" not in os.environ:
-            with LIST.open("a") as f:
-                f.write(report.nodeid + "\n")
+        with LIST.open("a") as f:
+            f.write(report.nodeid + "\n")
+    elif report.failed:
+        # At once: the end of the run is far away.
+        with LIST.with_name("failed").open("a") as f:
+            f.write(f"{report.nodeid}\n{report.longreprtext}\n")
 
 
 @pytest.fixture(autouse=True)
