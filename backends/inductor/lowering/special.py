@@ -271,8 +271,10 @@ def hardswish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorV
 
 @register_lowering(aten.hardsigmoid_backward.default)
 def hardsigmoid_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
+    sixth = float.fromhex("0x1.555556p-3")  # eager's is a float, in double precision too
+
     def make(d: _Math, x: _Math) -> _Math:
-        return x._do("and", x > -3, x < 3).select(d * (1.0 / 6), 0)
+        return x._do("and", x > -3, x < 3).select(d * sixth, 0)
 
     return formula(g, make, grad_output, self)
 

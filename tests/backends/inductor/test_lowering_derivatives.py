@@ -24,6 +24,7 @@ def test_activations(check_many, xs, data):
         ("glu_backward", lambda d, x: aten.glu_backward(d, x, 1), [torch.randn(4, 3, 8), grid]),
         ("hardshrink_backward", lambda d, x: aten.hardshrink_backward(d, x, 0.5), [d, x]),
         ("softshrink_backward", lambda d, x: aten.softshrink_backward(d, x, 0.5), [d, x]),
+        ("hardsigmoid_backward of doubles", lambda d, x: aten.hardsigmoid_backward(d, x), [d.double(), x.double()]),
         ("prelu_backward", lambda d, x, w: aten._prelu_kernel_backward(d, x, w), [d, x, torch.randn(56)]),
         ("logit_backward", lambda d, x: aten.logit_backward(d, x), [d, unit]),
         ("logit_backward eps", lambda d, x: aten.logit_backward(d, x, 0.2), [d, unit]),
