@@ -40,12 +40,14 @@ class Plan:
         self.extra_list: list[Source] = []
 
     def output_index(self, value: TensorVariable | ScalarVariable) -> int:
+        """Which of the graph's outputs a value is; it becomes one."""
         if id(value) not in self.outputs:
             self.outputs[id(value)] = len(self.output_list)
             self.output_list.append(value)
         return self.outputs[id(value)]
 
     def extra_index(self, source: Source) -> int:
+        """Which of the values that the guard program collects beyond the graph's inputs is at a source."""
         if source.key not in self.extras:
             self.extras[source.key] = len(self.extra_list)
             self.extra_list.append(source)
@@ -200,14 +202,17 @@ class Codegen:
 
     # -- cells
     def owns_cell(self, cell: CellVariable) -> bool:
+        """Whether a cell is one of the frame's own, which its code makes."""
         return id(cell) in self._own_cells
 
     def store_cell(self, cell: CellVariable, held: str) -> None:
+        """Puts what a local holds into a cell from outside."""
         self.emit.load_fast(held)
         self.load_source(cell.source)
         self.emit.store_attr("cell_contents")
 
     def delete_cell(self, cell: CellVariable) -> None:
+        """Empties a cell from outside."""
         self.load_source(cell.source)
         self.emit.delete_attr("cell_contents")
 

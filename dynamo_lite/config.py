@@ -28,10 +28,12 @@ class Option:
 
     @property
     def type(self) -> Any:
+        """The type of its values."""
         return type(self.default)
 
     @property
     def env(self) -> str:
+        """The environment variable that sets it."""
         return "DYNAMO_LITE_" + self.name.upper()
 
     def parse(self, text: str) -> Any:

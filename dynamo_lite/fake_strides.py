@@ -101,6 +101,7 @@ def view_strides(shape: Sequence[int], stride: Sequence[int], new: Sequence[int]
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor."""
     out = [1] * len(shape)
     for d in reversed(range(len(shape) - 1)):
         out[d] = out[d + 1] * max(shape[d + 1], 1)

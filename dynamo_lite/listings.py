@@ -17,6 +17,7 @@ from .resume import resume_label
 
 
 def side_by_side(before: types.CodeType, after: types.CodeType, whole: bool) -> str:
+    """The instructions of two code objects in two columns; `whole`: with their operands in full."""
     left, right = ([f"{i.offset:5} {i.opname:24} {_arg_text(i, 400 if whole else 40)}" for i in decode(c).instructions]
                    for c in (before, after))
     width = max(70, *map(len, left)) if whole else 70

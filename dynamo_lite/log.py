@@ -88,6 +88,7 @@ def frame(frame_id: str) -> Iterator[None]:
 
 
 def current_frame() -> str:
+    """The id of the compile that this thread is in, such as ``3/1``; empty outside of one."""
     return _state.frame_id
 
 
@@ -223,6 +224,7 @@ def counters() -> dict[str, int]:
 
 
 def reset_counters() -> None:
+    """Forget all counters."""
     with _lock:
         _counters.clear()
 
@@ -262,6 +264,7 @@ def phase_times() -> dict[str, float]:
 
 
 def reset_phase_times() -> None:
+    """Forget the seconds of all phases."""
     with _lock:
         _phase_times.clear()
 

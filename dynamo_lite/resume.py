@@ -97,6 +97,7 @@ class ResumeInfo:
 
     @property
     def label(self) -> str:
+        """Its name in logs."""
         offset = decode(self.original).instructions[self.index].offset
         return f"__resume_at_{offset}_{self.original.co_name}"
 
@@ -108,6 +109,7 @@ _made: CodeMap[dict[_Key, weakref.ref[CodeType]]] = CodeMap()
 
 
 def is_resume_code(code: CodeType) -> ResumeInfo | None:
+    """What a code object was made from, if it is a resume function's."""
     return _infos.get(code)
 
 

@@ -18,10 +18,12 @@ class FlowNetwork:
         self._left: list[float] = []
 
     def vertex(self) -> int:
+        """A new vertex."""
         self._edges.append([])
         return len(self._edges) - 1
 
     def edge(self, start: int, end: int, capacity: float) -> None:
+        """Adds an edge, and its residual edge back."""
         self._edges[start].append(len(self._head))
         self._head.append(end)
         self._left.append(capacity)

@@ -80,6 +80,7 @@ class AssemblyError(Exception):
 
 
 def prologue_length(cellvars: Sequence[str], freevars: Sequence[str]) -> int:
+    """How many instructions set a frame up: a MAKE_CELL per cell, COPY_FREE_VARS for free variables, RESUME."""
     return len(cellvars) + bool(freevars) + 1
 
 

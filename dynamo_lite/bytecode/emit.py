@@ -43,6 +43,14 @@ _MAKE_FUNCTION_CLOSURE = 8
 
 
 class Emitter:
+    """Code in the making: each method appends an instruction, at the line and under the handler that are set.
+
+    Attributes:
+        ops: what has been emitted.
+        positions: the place in the source of what is emitted next.
+        handler: what catches exceptions of what is emitted next, if anything does.
+    """
+
     def __init__(self) -> None:
         self.ops: list[Op] = []
         self.positions: RawPositions = NO_POSITIONS

@@ -124,6 +124,7 @@ _cache: CodeMap[Decoded] = CodeMap()
 
 
 def decode(code: CodeType) -> Decoded:
+    """The instructions of a code object, decoded once."""
     decoded = _cache.get(code)
     if decoded is None:
         decoded = _decode(code)

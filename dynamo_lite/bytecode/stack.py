@@ -21,6 +21,9 @@ from dynamo_lite.bytecode.instructions import Handler, Instruction
 
 
 class StackKind(IntEnum):
+    """What lies in a slot: a value, the NULL of a call, the exception that was being handled before, or the offset at
+    which an exception was raised."""
+
     VALUE = 0
     NULL = 1
     PREV_EXC = 2

@@ -30,6 +30,7 @@ NO_POSITIONS: RawPositions = (None, None, None, None)
 
 
 def parse_exception_table(table: bytes) -> list[ExceptionEntry]:
+    """The ranges of ``co_exceptiontable``, in code units (Objects/exception_handling_notes.txt)."""
     entries: list[ExceptionEntry] = []
     values: list[int] = []
     i, size = 0, len(table)
@@ -61,6 +62,7 @@ def _append_big_endian(out: bytearray, value: int, first_bit: int) -> None:
 
 
 def encode_exception_table(entries: Iterable[ExceptionEntry]) -> bytes:
+    """The reverse of ``parse_exception_table``."""
     out = bytearray()
     for start, end, target, depth, lasti in entries:
         _append_big_endian(out, start, 128)

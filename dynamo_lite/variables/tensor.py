@@ -379,6 +379,7 @@ _GETSETS = (type(torch.Tensor.requires_grad), property)
 
 
 def method_by_name(tensor: torch.Tensor, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Calls a method of a tensor, where a function is wanted that does it."""
     return getattr(tensor, name)(*args, **kwargs)
 
 
