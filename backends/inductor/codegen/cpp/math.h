@@ -1,5 +1,5 @@
 // Functions of float vectors, in line: a call would cost the caller all its vector registers. Polynomials are minimax fits
-// (Lawson's iteration in double, coefficients rounded to float). tests/backends/inductor/test_cpp_math.py measures the errors given here.
+// (Lawson's iteration in double, coefficients rounded to float). tests/backends/inductor/test_cpp.py holds them to 2 ulp.
 #define F(x) bc<L>((float)(x))
 
 // 2**n * x for an integral n.
@@ -13,9 +13,8 @@ template <int L> INLINE vec<float, L> scale_(vec<float, L> x, vec<float, L> n) {
     return x * bits<vec<float, L>>((half + 127) << 23) * bits<vec<float, L>>((i - half + 127) << 23);
 }
 
-// exp for -104 <= x <= 89.
-template <int L> INLINE vec<float, L> bounded_exp(vec<float, L> x) {
-    const vec<float, L> n = round_(x * F(1.44269502f));
+// exp(x - n ln 2) - 1, for the nearest n.
+template <int L> INLINE vec<float, L> reduced_expm1(vec<float, L> x, vec<float, L> n) {
     vec<float, L> r = fma_(n, F(-0x1.62e430p-1), x);
     r = fma_(n, F(0x1.05c610p-29), r);
     vec<float, L> p = F(0x1.6a2256p-10);
@@ -23,8 +22,13 @@ template <int L> INLINE vec<float, L> bounded_exp(vec<float, L> x) {
     p = fma_(p, r, F(0x1.5558f8p-5));
     p = fma_(p, r, F(0x1.555490p-3));
     p = fma_(p, r, F(0x1.fffffcp-2));
-    p = fma_(p * r, r, r) + F(1.0f);
-    return scale_<L>(p, n);
+    return fma_(p * r, r, r);
+}
+
+// exp for -104 <= x <= 89.
+template <int L> INLINE vec<float, L> bounded_exp(vec<float, L> x) {
+    const vec<float, L> n = round_(x * F(1.44269502f));
+    return scale_<L>(reduced_expm1<L>(x, n) + F(1.0f), n);
 }
 
 // 1.02 ulp.
@@ -107,15 +111,7 @@ template <int L> INLINE vec<float, L> fast_log(vec<float, L> x) {
 // 1.44 ulp.
 template <int L> INLINE vec<float, L> fast_expm1(vec<float, L> x) {
     const vec<float, L> y = greater(F(-104.0f), lesser(F(80.0f), x));
-    const vec<float, L> n = round_(y * F(1.44269502f));
-    vec<float, L> r = fma_(n, F(-0x1.62e430p-1), y);
-    r = fma_(n, F(0x1.05c610p-29), r);
-    vec<float, L> p = F(0x1.6a2256p-10);
-    p = fma_(p, r, F(0x1.123b02p-7));
-    p = fma_(p, r, F(0x1.5558f8p-5));
-    p = fma_(p, r, F(0x1.555490p-3));
-    p = fma_(p, r, F(0x1.fffffcp-2));
-    p = fma_(p * r, r, r);
+    const vec<float, L> n = round_(y * F(1.44269502f)), p = reduced_expm1<L>(y, n);
     const vec<float, L> s = scale_<L>(F(1.0f), n);
     const vec<float, L> near = x == F(0.0f) ? x : n == F(0.0f) ? p : fma_(s, p, s - F(1.0f));
     return x > F(80.0f) ? fast_exp<L>(x) : near;
