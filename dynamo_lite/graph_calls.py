@@ -296,6 +296,8 @@ class BranchCall(GraphCall):
         false: the same.
     """
 
+    chooses = True  # says to a backend that records it: gradients of both branches, added, may be wrong
+
     def __init__(self, true: fx.GraphModule, false: fx.GraphModule) -> None:
         super().__init__("cond")
         self.true = true
@@ -305,7 +307,8 @@ class BranchCall(GraphCall):
         return [*checks_in(self.true), *checks_in(self.false)]
 
     def __call__(self, condition: torch.Tensor, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        if _runs_for_real((condition, *args)):
+        batched = torch._C._functorch.is_batchedtensor(condition)  # torch, too, computes both for all of a batch
+        if _runs_for_real((condition, *args)) and not batched:
             return (self.true if bool(condition) else self.false).forward(*args)  # type: ignore[no-any-return]
         # A backend that records computes both, which have no effects, and chooses.
         truth = condition.reshape(()).to(torch.bool)

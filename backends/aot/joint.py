@@ -25,7 +25,7 @@ from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.finish import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
-from dynamo_lite.backends.aot.record import Decompositions, Recorder, fake_mode_of, global_state_kept
+from dynamo_lite.backends.aot.record import Decompositions, Recorder, fake_mode_of, global_state_kept, refuse_chosen_gradients
 
 aten = torch.ops.aten
 
@@ -127,6 +127,7 @@ def record_joint(
         raise CannotFunctionalize("gradients of a graph with symbolic sizes")
     if any(_makes_a_leaf(node) for node in gm.graph.nodes):
         raise CannotFunctionalize("a new leaf of autograd")
+    refuse_chosen_gradients(gm)
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     with global_state_kept(), mode:

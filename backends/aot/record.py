@@ -108,6 +108,7 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     """
     if any(map(_is_new_leaf, gm.graph.output_node().all_input_nodes)):
         raise CannotFunctionalize("a result that is a new leaf of autograd")
+    refuse_chosen_gradients(gm)
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     recorder.add_inputs(gm, example_inputs)
@@ -124,12 +125,27 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     return graph
 
 
+def refuse_chosen_gradients(gm: GraphModule) -> None:
+    """Refuses gradients through one of several graphs. Computed through all, zeros for those that did not run could
+    meet infinities on their way.
+    """
+    for node in gm.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if isinstance(getattr(node.target, "body", None), GraphModule):
+            refuse_chosen_gradients(node.target.body)
+        values = node.meta.get("example_value", (None,))
+        if getattr(node.target, "chooses", False) and any(getattr(v, "requires_grad", True) for v in values):
+            raise CannotFunctionalize("gradients of the one branch that ran")
+
+
 def _is_new_leaf(node: Node) -> bool:
     """Whether gradients begin at what a node makes."""
     value = node.meta.get("example_value")
     if node.op == "placeholder" or not isinstance(value, torch.Tensor) or not (value.requires_grad and value.is_leaf):
         return False
-    return value._base is None or not value._base.requires_grad  # views taken without gradients say what their base says
+    # A view that was taken without gradients says what its base says.
+    return value._base is None or not value._base.requires_grad
 
 
 @contextlib.contextmanager

@@ -64,8 +64,6 @@ class _Branch:
         self.tensors, self.spec = pytree.tree_flatten(returned)
         if not self.tensors or not all(isinstance(t, torch.Tensor) for t in self.tensors):
             unsupported(_KIND, "a branch of torch.cond returns something that is no tensor")
-        if any(t.requires_grad for t in self.tensors):
-            unsupported(_KIND, "torch.cond under autograd")
         own = set(self.nodes)
         if any(node not in own for node in self.results()):
             unsupported(_KIND, "a branch of torch.cond returns a tensor that it has not made")
@@ -83,3 +81,5 @@ def _check_alike(first: _Branch, second: _Branch) -> None:
     for a, b in zip(first.tensors, second.tensors):
         if (a.shape, a.dtype, a.device, a.stride()) != (b.shape, b.dtype, b.device, b.stride()):
             unsupported(_KIND, "the branches of torch.cond return tensors of different shapes, types or layouts")
+        if a.requires_grad is not b.requires_grad:
+            unsupported(_KIND, "one branch of torch.cond returns a tensor that requires grad, the other does not")

@@ -54,6 +54,10 @@ def under_autograd(x, cond):
     return cond(x.sum() > 3, lambda t: t @ LINEAR.weight, lambda t: t @ LINEAR.weight * 2, (x,))
 
 
+def one_with_gradients(x, cond):
+    return cond(x.sum() > 3, lambda t: t @ LINEAR.weight, lambda t: t * 2, (x,))
+
+
 def other_shapes(x, cond):
     return cond(x.sum() > 3, lambda t: t.sum(0), lambda t: t.sum(), (x,))
 
@@ -71,8 +75,8 @@ def effects(x, cond):
     return cond(x.sum() > 3, lambda t: seen.append(1) or t.sin(), lambda t: t.cos(), (x,)), seen
 
 
-ONE_GRAPH = [one_operand, closures, structures, nested, known, modules]
-BROKEN = [under_autograd, other_shapes, identity, random, effects]
+ONE_GRAPH = [one_operand, closures, structures, nested, known, modules, under_autograd]
+BROKEN = [one_with_gradients, other_shapes, identity, random, effects]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -95,6 +99,35 @@ def test_cond(function, backend):
     compiled = dynamo_lite.compile(call, backend=backend, fullgraph=function in ONE_GRAPH)
     with dynamo_lite.config.patch(error_on_recompile=function in ONE_GRAPH):
         check(compiled)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_are_those_of_the_branch_that_ran(backend):
+    """The other one is not run: its gradient may be infinite there."""
+    def function(x, w, cond):
+        a, b = cond(x.sum() > 0, lambda t: (t * w, t.detach() * 2), lambda t: ((-t).sqrt(), t.detach() - 1), (x,))
+        return (a * b).sum()
+
+    def gradients(run, cond, start):
+        x, w = torch.tensor([start, 0.0], requires_grad=True), torch.tensor([3.0, 4.0], requires_grad=True)
+        loss = run(x, w, cond) if cond is plain_cond else run(x, w)
+        loss.backward()
+        return loss.item(), x.grad.tolist(), w.grad if w.grad is None else w.grad.tolist()
+
+    compiled = dynamo_lite.compile(lambda x, w: function(x, w, torch.cond), backend=backend, fullgraph=True)
+    with dynamo_lite.config.patch(error_on_recompile=True):
+        for start in (2.0, -1.0, 3.0):
+            assert gradients(compiled, torch.cond, start) == gradients(function, plain_cond, start)
+
+
+def test_a_condition_for_each_of_a_batch():
+    def function(x):
+        return torch.vmap(lambda t: torch.cond(t.sum() > 0, torch.sin, torch.cos, (t,)))(x)
+
+    x = torch.tensor([[1.0], [-1.0], [2.0]])
+    for backend in BACKENDS:
+        got = dynamo_lite.compile(function, backend=backend, fullgraph=True)(x)
+        torch.testing.assert_close(got, torch.where(x > 0, x.sin(), x.cos()))
 
 
 def pairs(x):

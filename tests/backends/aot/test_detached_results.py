@@ -68,3 +68,11 @@ def test_later_changes_reach_no_gradient(name, mode, change):
         want = use(function, mode, requires_grad, change)
         assert str(use(compiled, mode, requires_grad, change)) == str(want)
     assert log.counters()["graphs"] - before == 2
+
+
+def test_a_view_taken_without_gradients_is_no_new_leaf():
+    before = dynamo_lite.metrics()["fallbacks"]
+    x = torch.ones(2, 3, requires_grad=True)
+    with torch.no_grad():
+        y = dynamo_lite.compile(lambda x: x.view(-1))(x)
+    assert y._base is not None and dynamo_lite.metrics()["fallbacks"] == before
