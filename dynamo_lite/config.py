@@ -85,7 +85,7 @@ default_backend: str = _option("inductor_lite", "the backend that compile() uses
 recompile_limit: int = _option(8, "cache entries per code object before it runs uncompiled, with a warning", minimum=1)
 error_on_recompile: bool = _option(False, "raise instead of compiling a code object a second time")
 suppress_errors: bool = _option(
-    False, "on an internal error or a failing backend: warn once and run the frame in plain Python")
+    False, "when a backend fails: warn, and run the frame in plain Python, as is done for faults of dynamo_lite itself")
 raise_internal_errors: bool = _option(
     False, "raise on a fault of dynamo_lite's own while it captures, not a warning and a graph break: for tests")
 capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph while nothing branches on its value")
