@@ -23,6 +23,7 @@ from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
 from .resume import is_resume_code
 from .source import LocalSource
+from .variables.classes import class_attribute_source
 
 
 def place(code: types.CodeType) -> str:
@@ -237,6 +238,7 @@ def changing_values(code: types.CodeType, known: list[GuardedCode], frame: Frame
     found: set[Any] = set()
     for entry in known:
         found |= entry.extra.changing
+        found |= _changed_class_data(entry.extra.guards)
         changed = list(_changed_values(entry, frame))
         by_text = _by_text(entry.extra.guards) if changed else {}
         for text in changed:
@@ -245,6 +247,19 @@ def changing_values(code: types.CodeType, known: list[GuardedCode], frame: Frame
                 if guard.kind == "tensor_data":
                     changed_values.note(code, guard.source.name, entry.extra.readers.get(guard.source.key, ()))
     return frozenset(found)
+
+
+def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
+    """The paths of attributes of classes that are others than when these guards were made."""
+    found: set[Any] = set()
+    for guard in guards:
+        if guard.kind == "class_version":
+            cls = guard.source.value  # type: ignore[attr-defined]
+            now = {name: next((b.__dict__[name] for b in cls.__mro__ if name in b.__dict__), None)
+                   for name, _ in guard.expected[0]}
+            found.update(class_attribute_source(cls, name).key for name, before in guard.expected[0]
+                         if now[name] is not before)
+    return found
 
 
 def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .exc import Unsupported
@@ -17,7 +17,7 @@ from .guards import GuardSet
 from .source import LocalSource, Source
 from .variables.base import MISSING, VariableTracker, realized
 from .variables.classes import instance_dict
-from .variables.endings import Watch, parts_of
+from .variables.endings import Watch, endings_in, parts_of
 from .variables.functions import CellVariable, GeneratorVariable
 from .variables.later import LaterCall
 from .variables.mappings import DictVariable
@@ -42,8 +42,11 @@ class SideEffects:
         self._touched: list[VariableTracker | None] = []
         self.calls: list[LaterCall] = []
         self._generators: list[tuple[GeneratorVariable, int]] = []
+        self._classes: dict[int, VariableTracker] = {}  # those with attributes that were set, by id
+        self._class_names: set[str] = set()  # of these attributes
         self.watch = Watch()
         self._proxied: list[Any] = []
+        self.cells: list[CellVariable] = []  # of functions that the trace evaluates
         self.epoch = 0
 
     # -- identity
@@ -140,6 +143,34 @@ class SideEffects:
             written.pop(name, None)  # set anew, it comes last; set again, it keeps its place
         if value is not MISSING or tracker.source is not None:
             written[name] = value
+
+    # -- attributes of classes
+    def store_class_attribute(
+        self, cls: type, name: str, value: VariableTracker, make: Callable[[], VariableTracker]
+    ) -> None:
+        """Announces that an attribute of a class from outside is set; `make` gives its tracker, of which there may be
+        several, where none holds such changes yet.
+
+        Raises:
+            Unsupported: the end of what stood there would be felt.
+        """
+        holder = self._classes.get(id(cls)) or self._classes.setdefault(id(cls), make())
+        if name not in self.attributes_of(holder) and endings_in(cls.__dict__.get(name)):
+            raise Unsupported("end_of_life", f"what {cls.__qualname__}.{name} has been")
+        self._class_names.add(name)
+        self.store_attr(holder, name, value)
+
+    def class_attribute(self, cls: type, name: str) -> VariableTracker | None:
+        """What a class finds under a name that was set in this trace; None if it finds what stood there before."""
+        if name not in self._class_names:
+            return None
+        for base in type.__dict__["__mro__"].__get__(cls):
+            holder = self._classes.get(id(base))
+            if holder is not None and name in self.attributes_of(holder):
+                return self.attributes_of(holder)[name]  # type: ignore[no-any-return]
+            if name in type.__dict__["__dict__"].__get__(base):
+                return None
+        return None
 
     def add_call(self, call: LaterCall) -> None:
         """Announces a call that generated code makes after the graph."""

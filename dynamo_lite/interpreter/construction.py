@@ -328,7 +328,10 @@ class Construction:
             elif _is_user_class(value):
                 tx.class_lookup(value, name)
             return tx.from_result(getattr(value, name), f"{value.__qualname__}.{name}")
-        attribute = tx.class_lookup(value, name, _ABSENT)
+        set_before = tx.output.effects.class_attribute(value, name)
+        if set_before is not None:
+            return set_before
+        attribute = tx.class_lookup(value, name, _ABSENT, data=True)
         source = class_attribute_source(value, name)
         if attribute is not _ABSENT:
             return self._unbound_attribute(cls, name, attribute, source)

@@ -21,7 +21,7 @@ from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
-from ..variables.classes import is_stand_in
+from ..variables.classes import class_attribute_source, is_changing_data, is_stand_in
 from ..variables.constant import ConstantVariable, is_unique
 from ..variables.endings import SUSPENDED, frame_values, held_by
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
@@ -169,12 +169,23 @@ class Protocols(Wrapping, Errors, Construction):
             raise
         return True
 
-    def class_lookup(self, cls: type, name: str, default: Any = None) -> Any:
-        """What `cls` or a base of it defines under a name, guarded; `default` if none does."""
+    def class_lookup(self, cls: type, name: str, default: Any = None, data: bool = False) -> Any:
+        """What `cls` or a base of it defines under a name, guarded; `default` if none does.
+
+        Args:
+            data: whether the caller guards a plain value by itself (``is_changing_data``) if it reads it, and has asked
+                for what the trace has set.
+        """
+        if not data and self.output.effects.class_attribute(cls, name) is not None:
+            what = f"{cls.__qualname__}.{name} is set, and then looked up by the interpreter"
+            unsupported("side_effect_unsupported", what)
         for base in cls.__mro__:
             if name in base.__dict__:
                 value = base.__dict__[name]
-                self._guard_class(cls, name, value)
+                if data and is_changing_data(self, cls, name, value):
+                    self.guard(class_attribute_source(cls, name), "type_is", type(value))
+                else:
+                    self._guard_class(cls, name, value)
                 return value
         self._guard_class(cls, name, MISSING)
         return default

@@ -11,7 +11,10 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from ..source import ConstSource, FrozenSource, Source, TypeAttrSource
+from ..trace_rules import is_library
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
 from .real_object import RealObjectVariable
@@ -53,14 +56,14 @@ class ClassVariable(RealObjectVariable):
         return tx.read_class_attribute(self, name)
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
-        cls, meta = self.value, type(self.value)
+        cls, meta, what = self.value, type(self.value), f"setting {name!r} of the class {self.value.__qualname__}"
         special = name.startswith("__") and name.endswith("__")
         if special or is_stand_in(cls) or not is_made_by_python(cls) or is_library(cls.__module__):
-            unsupported("side_effect_unsupported", f"setting {name!r} of the class {cls.__qualname__}")
+            unsupported("side_effect_unsupported", what)
         if tx.class_lookup(meta, "__setattr__") is not type.__setattr__ or tx.class_lookup(meta, name) is not None:
-            unsupported("side_effect_unsupported", f"setting {name!r} of {cls.__qualname__}, which its metaclass decides about")
+            unsupported("side_effect_unsupported", f"{what}, about which its metaclass decides")
         if tx.class_lookup(value.python_type(), "__get__") is not None:
-            unsupported("side_effect_unsupported", f"setting {name!r} of the class {cls.__qualname__} to {value.describe()}")
+            unsupported("side_effect_unsupported", f"{what} to {value.describe()}")
         tx.output.effects.store_class_attribute(cls, name, value, lambda: ClassVariable(cls, class_source(cls)))
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
@@ -194,7 +197,7 @@ def class_source(cls: type) -> Source:
 
 
 # Types of attributes that are nothing but values, so that where they are found does not matter.
-_DATA = frozenset({int, float, bool, str, type(None), list, dict, tuple, set})
+_DATA = frozenset({int, float, bool, str, type(None), list, dict, tuple, set, torch.Tensor, torch.nn.Parameter})
 
 
 def is_changing_data(tx: Any, cls: type, name: str, value: Any) -> bool:

@@ -163,7 +163,11 @@ class ObjectVariable(VariableTracker):
             attribute = tx.class_lookup(self.cls, name)
             if attribute is None or isinstance(attribute, types.GetSetDescriptorType):
                 return tx.from_result(self.cls, "class") if name == "__class__" else self._dict_variable(tx)
-        attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE)
+        written = tx.output.effects.class_attribute(self.cls, name)
+        if written is not None:
+            own = self.own_attribute(tx, name)
+            return own if own is not None else written
+        attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE, data=True)
         if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and hasattr(type(attribute), "__get__"):
             return self._read_descriptor(tx, name, attribute)
         own = self.own_attribute(tx, name)
@@ -253,7 +257,8 @@ class ObjectVariable(VariableTracker):
 
     def generic_setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         """object.__setattr__(self, name, value)."""
-        attribute = tx.class_lookup(self.cls, name)
+        set_on_class = tx.output.effects.class_attribute(self.cls, name) is not None  # to a plain value
+        attribute = None if set_on_class else tx.class_lookup(self.cls, name, data=True)
         if isinstance(attribute, property):
             if attribute.fset is None:
                 tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter")

@@ -532,7 +532,7 @@ def class_attribute_written(x):
     return x + 1, hasattr(Base, "nothing")
 
 
-@program.breaks("side_effect_unsupported")
+@program
 def class_attribute_assignment(x):
     Base.count += 1
     y = x * Base.count
