@@ -161,3 +161,8 @@ def test_outputs_that_a_graph_has_no_structure_for(fn):
     with pytest.raises(exc.Unsupported, match="an output of type") as error:
         dynamo_lite.export(fn)(torch.ones(2))
     assert "register_dataclass" in str(error.value)
+
+
+def test_what_is_no_function():
+    with pytest.raises(TypeError, match="export takes a function or an nn.Module, not 3"):
+        dynamo_lite.export(3)

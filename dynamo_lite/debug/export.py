@@ -48,9 +48,12 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
         a callable that takes example arguments and gives an :class:`ExportResult`.
 
     Raises:
+        TypeError: `fn` can't be called.
         exc.Unsupported: when called, if the function can't be captured whole.
     """
     fn = innermost(fn)
+    if not callable(fn):
+        raise TypeError(f"export takes a function or an nn.Module, not {fn!r}")
 
     def run(*args: Any, **kwargs: Any) -> ExportResult:
         captured: list[tuple[torch.fx.GraphModule, Any, Any]] = []
