@@ -169,8 +169,9 @@ class _Loss(torch.nn.Module):
 class _Trained:
     """Builds one of transformers' models, whose labels are part of its inputs, for training."""
 
-    def __init__(self, build: Callable[[], Program], picks: Callable[[Any], torch.Tensor], labels: Callable[[],
-                 torch.Tensor]) -> None:
+    def __init__(
+        self, build: Callable[[], Program], picks: Callable[[Any], torch.Tensor], labels: Callable[[], torch.Tensor]
+    ) -> None:
         self._build, self._picks, self._labels = build, picks, labels
 
     def __call__(self) -> Program:

@@ -140,8 +140,8 @@ class VariableTracker:
     ) -> VariableTracker:
         """value.name(*args, **kwargs)."""
         found = self.getattr(tx, name)
-        if getattr(found, "method", None) == name and getattr(found, "owner",
-            None) is self and name not in tx.special_methods:
+        bound_here = getattr(found, "method", None) == name and getattr(found, "owner", None) is self
+        if bound_here and name not in tx.special_methods:  # it would only call this again
             unsupported("unsupported_method", f"{self.describe()}.{name}()")
         return found.call(tx, args, kwargs)
 

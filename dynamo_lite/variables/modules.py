@@ -9,6 +9,7 @@ import collections
 import operator
 import re
 import types
+import typing
 from typing import Any
 
 import torch
@@ -224,11 +225,11 @@ class ConstantCallVariable(SkippedFunctionVariable):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         plain = [tx.as_real(a) for a in args]
-        return tx.from_result(tx.run_python(self.value, *plain, **{k: tx.as_real(v) for k, v in kwargs.items()}),
-            "result")
+        named = {k: tx.as_real(v) for k, v in kwargs.items()}
+        return tx.from_result(tx.run_python(self.value, *plain, **named), "result")
 
 
-@wraps_type(types.GenericAlias, type(list[int] | None), type(__import__("typing").Optional[int]), type(property()),
+@wraps_type(types.GenericAlias, type(list[int] | None), type(typing.Optional[int]), type(property()),
             types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern, re.Match)
 def _wrap_opaque_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)

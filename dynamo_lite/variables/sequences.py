@@ -511,8 +511,8 @@ class SequenceIteratorVariable(IteratorVariable):
             cg.call_constant(iter, lambda: cg.push(self.sequence))
 
         if self.sequence.base_type not in (list, tuple):
-            steps = [self.sequence, ConstantVariable(min(self.index, len(self.sequence.items))),
-                ConstantVariable(False)]
+            taken = ConstantVariable(min(self.index, len(self.sequence.items)))
+            steps = [self.sequence, taken, ConstantVariable(False)]
             cg.build_new(self, lambda: cg.call_function(started_iterator, steps, {}), lambda: None)
             return
 

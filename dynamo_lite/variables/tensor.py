@@ -605,8 +605,8 @@ def _has_tensor(result: Any) -> bool:
 def _is_metadata(result: Any) -> bool:
     if isinstance(result, (tuple, list)):
         return all(_is_metadata(r) for r in result)
-    return isinstance(result, (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout,
-        torch.memory_format))
+    return isinstance(result, (
+        bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format))
 
 
 def fake_of(node: fx.Node) -> Any:

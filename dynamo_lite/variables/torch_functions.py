@@ -167,8 +167,9 @@ def state_now() -> dict[Any, tuple[Any, ...]]:
     return state
 
 
-def changes_between(before: dict[Any, tuple[Any, ...]], after: dict[Any, tuple[Any, ...]]) -> list[tuple[Any, tuple[Any,
-    ...]]]:
+def changes_between(
+    before: dict[Any, tuple[Any, ...]], after: dict[Any, tuple[Any, ...]]
+) -> list[tuple[Any, tuple[Any, ...]]]:
     """The calls (function, arguments) that lead from state `before` to state `after`."""
     return [(key[0], (*key[1], *value)) for key, value in after.items() if before[key] != value]
 
@@ -389,8 +390,7 @@ forbid("autograd_in_graph", torch.autograd.grad, torch.autograd.backward)
 forbid("torch_state", torch.set_num_threads, torch.use_deterministic_algorithms, torch.set_default_device,
        torch.set_float32_matmul_precision, torch.set_default_tensor_type, torch.set_printoptions)
 forbid("dynamic_output_shape", torch.nonzero, torch.unique, torch.unique_consecutive, torch.masked_select,
-    torch.bincount,
-       torch.argwhere, torch.combinations)
+       torch.bincount, torch.argwhere, torch.combinations)
 forbid("tensor_to_python", torch.equal, torch.allclose, torch.is_nonzero)
 forbid("input_output", torch.save, torch.load)
 forbid("numpy_conversion", torch.from_numpy, torch.frombuffer, torch.asarray)
