@@ -4,6 +4,7 @@ Invariant: a value from outside gets its tracker, and its guards, at the moment 
 """
 from __future__ import annotations
 
+import collections
 import functools
 import re
 import types
@@ -242,9 +243,13 @@ class Wrapping:
         if isinstance(value, (ListVariable, TupleVariable)):
             return value.cls([self.as_plain(item) for item in value.iterate(self)])
         if isinstance(value, DictVariable):
-            return {self.as_plain(k): self.as_plain(v) for k, v in zip(value.keys(), value.values(self))}
+            plain = {self.as_plain(k): self.as_plain(v) for k, v in zip(value.keys(), value.values(self))}
+            if value.cls is collections.defaultdict:
+                factory = None if value.default_factory is None else self.as_plain(value.default_factory)
+                return collections.defaultdict(factory, plain)
+            return plain if value.cls is dict else value.cls(plain)
         if isinstance(value, SetVariable):
-            return {self.as_plain(m) for m in value.members.values()}
+            return value.python_type()(self.as_plain(member) for member in value.members.values())
         if isinstance(value, ScalarVariable):
             value.refuse("the value")
         unsupported("unsupported_builtin", f"a builtin function on {value.describe()}")

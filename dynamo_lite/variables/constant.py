@@ -35,6 +35,12 @@ UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 _MAX_FOLDED_BITS = 1 << 20
 
 
+def _check_changes_nothing(mapping: VariableTracker) -> None:
+    """Text made of a mapping looks up its keys, and a defaultdict adds those that it lacks."""
+    if getattr(mapping, "default_factory", None) is not None:
+        unsupported("unsupported_operator", f"text made of the values of {mapping.describe()}")
+
+
 class ConstantVariable(VariableTracker):
     """A known immutable value.
 
@@ -98,6 +104,8 @@ class ConstantVariable(VariableTracker):
         method = tx.run_python(getattr, self.value, name)
         if name == "join" and len(args) == 1 and not kwargs:
             args = [tx.new_list(list(args[0].iterate(tx)))]
+        if name == "format_map":
+            _check_changes_nothing(args[0])
         if name == "format" and isinstance(self.value, str):
             return tx.format_string(self.value, args, kwargs)
         if any(not a.is_constant() for a in [*args, *kwargs.values()]):
@@ -125,6 +133,7 @@ class ConstantVariable(VariableTracker):
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "%" and isinstance(self.value, (str, bytes)) and not reflected:
+            _check_changes_nothing(other)
             return ConstantVariable(tx.run_python(operator.mod, self.value, tx.as_plain(other)))
         if not isinstance(other, ConstantVariable):
             return None

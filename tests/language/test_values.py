@@ -21,6 +21,25 @@ from language_support import Programs
 program = Programs()
 
 
+@program
+def texts_of_kinds_of_dicts(x):
+    ordered = collections.OrderedDict(a=1)
+    counts = collections.defaultdict(int, b=2)
+    texts = ["%s" % ordered, "%s %s" % (ordered, 1), "{}".format(ordered), f"{ordered!r}", repr([ordered])]
+    return x + 1, texts, str(counts), repr(collections.defaultdict(None)), str(types.MappingProxyType({"c": 3}))
+
+
+@program
+def texts_of_frozen_sets(x):
+    return x + 1, str(frozenset({1})), "%s" % frozenset({int}), repr([frozenset()])
+
+
+@program.breaks("unsupported_operator")
+def text_of_a_missing_key(x):
+    counts = collections.defaultdict(int)
+    return x + 1, "%(a)s" % counts, "{b}".format_map(counts), dict(counts)
+
+
 class Meters(float):
     def half(self):
         return self / 2
