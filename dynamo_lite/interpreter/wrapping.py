@@ -22,6 +22,7 @@ from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable
 from ..variables.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
+from ..variables.deques import DequeVariable
 from ..variables.drawn import is_draw
 from ..variables.functions import (
     CellVariable,
@@ -240,6 +241,8 @@ class Wrapping:
             return value.constant()
         if isinstance(value, NamedTupleVariable) and hasattr(value.cls, "_fields"):
             return tuple.__new__(value.cls, [self.as_plain(item) for item in value.iterate(self)])
+        if isinstance(value, DequeVariable):
+            return collections.deque((self.as_plain(item) for item in value.iterate(self)), value.maxlen)
         if isinstance(value, (ListVariable, TupleVariable)):
             return value.cls([self.as_plain(item) for item in value.iterate(self)])
         if isinstance(value, DictVariable):

@@ -30,6 +30,11 @@ def texts_of_kinds_of_dicts(x):
 
 
 @program
+def texts_of_bounded_deques(x):
+    return x + 1, str(collections.deque([1, 2, 3], maxlen=2)), f"{collections.deque('ab')}"
+
+
+@program
 def texts_of_frozen_sets(x):
     return x + 1, str(frozenset({1})), "%s" % frozenset({int}), repr([frozenset()])
 
