@@ -1,21 +1,22 @@
 """How many of transformers' models are one graph, and equal eager.
 
     python benchmarks/coverage.py [--every N] [--only TYPE ...] [--sample] [--systems dynamo_lite torch.compile]
-                                  [--backend NAME] [--train] [--json FILE] [--again | --doubtful] [--write]
+                                  [--backend NAME] [--train] [--json FILE] [--again | --doubtful | --drawn N] [--write]
 
 Every model class of transformers' AutoModel table is built small, with random weights (`coverage_build.py`), and called
 in eager. Those that run are tried compiled (`coverage_try.py`): with ``fullgraph=True`` and without, a second time and
 with inputs of another length. The report counts and ranks the reasons. Models are tried in worker processes, a few in
 each, with limits on time and memory; one that crashes or hangs counts as such. Rows go to the file of --json as they
-come, and what stands there already is not tried again, but with --again, and with --doubtful: what was not one graph or
-not equal, and every tenth of the others; these rows remember what they were before. --write puts all rows of the file
-into docs/coverage.md.
+come, and what stands there already is not tried again, but with --again, with --doubtful: what was not one graph or not
+equal, or was compiled twice, and every tenth of the others, and with --drawn: N of those that were well, drawn by lot,
+always the same; these rows remember what they were before. --write puts all rows of the file into docs/coverage.md.
 """
 import argparse
 import collections
 import json
 import multiprocessing as mp
 import pathlib
+import random
 import re
 import resource
 import statistics
@@ -132,7 +133,7 @@ def report(rows: list[Row]) -> list[str]:
 
 
 def _is_doubtful(row: Row) -> bool:
-    return bool(row["built"] and why(row)) or "more than" in row.get("why_not_built", "")
+    return bool(row["built"] and (why(row) or row.get("second_graphs"))) or "more than" in row.get("why_not_built", "")
 
 
 def doubtful(rows: list[Row]) -> list[str]:
@@ -140,6 +141,12 @@ def doubtful(rows: list[Row]) -> list[str]:
     wrong = [r["type"] for r in rows if _is_doubtful(r)]
     rest = [r["type"] for r in rows if r["built"] and not _is_doubtful(r)]
     return wrong + rest[::10]
+
+
+def drawn(rows: list[Row], n: int) -> list[str]:
+    """Types to see that nothing has become worse by: of those that were well, by lot."""
+    well = sorted(r["type"] for r in rows if r["built"] and not _is_doubtful(r))
+    return random.Random(0).sample(well, min(n, len(well)))
 
 
 def history(group: list[Row]) -> list[str]:
@@ -156,10 +163,15 @@ def history(group: list[Row]) -> list[str]:
         built = [r for r in first if r["built"]]
         whole, equal = (sum(bool(r.get(k)) for r in built) for k in ("one_graph", "equal"))
         worse = [r["type"] for r in again if any(r["before"].get(k) and not r.get(k) for k in ("one_graph", "equal"))]
+        by_lot = [r for r in again if r.get("drawn")]
         lines += ["", f"That run gave {whole} in one graph and {equal} equal of {len(built)} built. What was not one "
-                  f"graph or not equal, and a tenth of the others or more, was tried again at commit {commits(again)}: "
-                  f"these rows stand in the table in place of the first. Worse than before: "
-                  f"{', '.join(worse) or 'none'}."]
+                  f"graph or not equal, and a tenth of the others or more, was tried again at commit "
+                  f"{commits([r for r in again if not r.get('drawn')])}: these rows stand in the table in place of "
+                  f"the first."]
+        if by_lot:
+            lines += ["", f"Of those that were well, {len(by_lot)} were drawn by lot (`--drawn`, seed 0) and tried "
+                      f"again at commit {commits(by_lot)}, to see that nothing has become worse."]
+        lines += ["", f"Worse than before: {', '.join(worse) or 'none'}."]
     return lines
 
 
@@ -232,15 +244,19 @@ def main() -> None:
     parser.add_argument("--sample", action="store_true", help="the sample of well-known types")
     parser.add_argument("--write", action="store_true", help="put all rows of the file into docs/coverage.md")
     parser.add_argument("--again", action="store_true", help="try those again that stand in the file")
+    parser.add_argument("--drawn", type=int, default=0, help="try so many again of what was well, drawn by lot")
     parser.add_argument("--doubtful", action="store_true", help="try again what was not well, and a tenth of the rest")
     options = parser.parse_args()
     types = options.only or (SAMPLE if options.sample else list(MODEL_MAPPING_NAMES)[options.offset :: options.every])
     rows = merge(options.json)
+    stand = [r for r in rows if r["backend"] == options.backend and r["system"] in options.systems]
     if options.doubtful:
-        types = doubtful([r for r in rows if r["backend"] == options.backend and r["system"] in options.systems])
+        types = doubtful(stand)
+    elif options.drawn:
+        types = drawn(stand, options.drawn)
     tasks = [(t, s) for s in options.systems for t in types]
     before: dict[tuple[str, str], Row] = {}
-    if options.again or options.doubtful:
+    if options.again or options.doubtful or options.drawn:
         chosen = {id(r) for r in rows if r["backend"] == options.backend and (r["type"], r["system"]) in set(tasks)}
         before = {(r["type"], r["system"]): r.get("before", r) for r in rows if id(r) in chosen}
         rows = [r for r in rows if id(r) not in chosen]
@@ -250,6 +266,7 @@ def main() -> None:
         row["commit"] = now
         if (was := before.get((row["type"], row["system"]))) is not None:
             row["before"] = {k: was.get(k) for k in ("commit", "built", "one_graph", "equal")}
+            row["drawn"] = bool(options.drawn)
         rows.append(row)
         if row["built"] and why(row):
             print(f"{row['type']}: {why(row)}", flush=True)

@@ -375,8 +375,11 @@ def inputs_for(model: Any, model_type: str) -> Iterator[dict[str, Any]]:
 
 def build(model_type: str) -> tuple[Any, dict[str, Any], str]:
     """The model of a type, small, in eval mode; inputs; which way led there."""
-    cls = model_class(model_type)
     errors: list[str] = []
+    try:
+        cls = model_class(model_type)
+    except AttributeError as error:
+        raise NotBuilt([str(error)]) from error
     for way, config in configs(model_type):
         if config is None:
             errors.append(way)

@@ -208,7 +208,7 @@ class _FrameCompiler:
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None
             state = current_global_state()
-            with _restoring(output):
+            with _restoring(tx, output):
                 try:
                     result, visit = self._attempt(tx, state)
                 except ValuesNeeded as values:
@@ -271,6 +271,7 @@ class _FrameCompiler:
                 return self._finish_break(tx, state, tx.current.index)
             return None, error.visit if error.visit is not None else tx.visits - 1
         except ObservedException as error:
+            error.__traceback__ = None
             self._note(tx, self._uncaught(tx, error))
             return None, tx.visits - 1
 
@@ -341,6 +342,8 @@ class _FrameCompiler:
             error.user_stack = tx.user_stack()
         if self.settings.fullgraph and error.kind != "python_exception_in_trace":
             raise error
+        # What it was raised from or in the middle of, and its traceback, hold frames, those of the program too.
+        error.__cause__ = error.__context__ = error.__traceback__ = None
         self.error = error
 
     def _note_rebuild(self, tx: Translator, error: exc.Unsupported) -> None:
@@ -652,13 +655,17 @@ def _original(code: types.CodeType, index: int) -> tuple[types.CodeType, int]:
 
 
 @contextlib.contextmanager
-def _restoring(output: OutputGraph) -> Iterator[None]:
+def _restoring(tx: Translator, output: OutputGraph) -> Iterator[None]:
+    """At the end, torch's state is as before, and nothing of the trace holds the program's objects: trackers know each
+    other, so until the next collection of garbage they would keep alive what the program lets go of."""
     try:
         yield
     finally:
         output.restore_state()
         output.fake_mode.forget_inputs()
         forget_stand_ins(output.effects)
+        tx.forget()
+        output.forget()
 
 
 def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -185,6 +185,15 @@ class OutputGraph:
         """All tensors that the trace knows."""
         return list(self._tensors.values())
 
+    def forget(self) -> None:
+        """Lets go of the program's objects. To be called when the trace has ended."""
+        self.may_rely_on = lambda source, value: False
+        self.effects.forget()
+        self._tensors.clear()
+        self._numbers.clear()
+        self.inputs.clear()
+        self.fixed_inputs.clear()
+
     # -- operations
     def run_fake(
         self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

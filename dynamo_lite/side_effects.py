@@ -69,6 +69,17 @@ class SideEffects:
         known = self._trackers.get(id(value))
         return known is not None and id(known[1]) in self._mutated
 
+    def forget(self) -> None:
+        """Lets go of all objects and trackers. To be called when the trace has ended."""
+        # A function and its cell know each other.
+        self.cells += (tracker for _, tracker in self._trackers.values() if isinstance(tracker, CellVariable))
+        for cell in self.cells:
+            cell.contents = MISSING
+        for known in vars(self).values():
+            if isinstance(known, (dict, list)):
+                known.clear()
+        self.watch = Watch()
+
     # -- parts of a trace
     def forget_trackers(self) -> dict[int, tuple[Any, VariableTracker]]:
         """From now on every object from outside is met, and guarded, anew; gives what to call

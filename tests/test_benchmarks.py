@@ -113,7 +113,12 @@ def test_rows_that_were_tried_again():
            {**base, "type": "c", "commit": "y", "equal": False, "before": rows[-1]}]
     text = "\n".join(coverage.history(now))
     assert "21 in one graph and 21 equal of 22 built" in text and "commit y (2 types)" in text
-    assert text.endswith("Worse than before: c.")
+    assert text.endswith("Worse than before: c.") and "by lot" not in text
+    lot = coverage.drawn(rows, 5)
+    assert lot == coverage.drawn(list(reversed(rows)), 5) and len(set(lot)) == 5 and not {"b", "c"} & set(lot)
+    now[0] = {**now[0], "commit": "z", "drawn": True, "before": rows[0]}
+    text = "\n".join(coverage.history(now))
+    assert "1 were drawn by lot" in text and "again at commit z (1 types)" in text and "commit y (2 types)" in text
 
 
 def test_a_small_model_of_a_type():

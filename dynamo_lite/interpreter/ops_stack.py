@@ -88,7 +88,8 @@ def _delete_fast(tx: Translator, i: Any) -> None:
 @opcode("MAKE_CELL")
 def _make_cell(tx: Translator, i: Any) -> None:
     contents = tx.locals.pop(i.argval, MISSING)
-    tx.cells[i.argval] = CellVariable(contents, local=i.argval if tx.parent is None else None)
+    cell = tx.cells[i.argval] = CellVariable(contents, local=i.argval if tx.parent is None else None)
+    tx.output.effects.cells.append(cell)
 
 
 @opcode("LOAD_CLOSURE")

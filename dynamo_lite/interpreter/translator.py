@@ -182,6 +182,14 @@ class Translator(Protocols):
         del self.stack[-n:]
         return [realized(self, v) for v in values]
 
+    def forget(self) -> None:
+        """Lets go of the frame's values. To be called when the trace has ended."""
+        for values in (self.stack, self.locals, self.cells, self.free_cells, self.exceptions):
+            values.clear()
+        self._before = ([], 0, 0)
+        self.returned = ConstantVariable(None)
+        self.break_at = None
+
     # -- running
     def run(self) -> VariableTracker:
         """Evaluates the frame to its return.
@@ -214,6 +222,7 @@ class Translator(Protocols):
                 unsupported("unsupported_opcode", f"{instruction.opname}: {REFUSED.get(instruction.opname, 'no rule')}")
             target = handler(self, instruction)
         except ObservedException as error:
+            error.__traceback__ = None  # it holds the evaluator's frames, and one of these the error
             self.unwind(error, instruction)
         except Unsupported as error:
             if not error.user_stack:
