@@ -204,7 +204,7 @@ def flaky(x, attempt):
 
 
 @program
-def retry(x):
+def retried(x):
     return flaky(x), flaky.__name__
 
 

@@ -147,7 +147,7 @@ def of_another_dtype(c, k):
     return c[0]
 
 
-def through_a_view(c, k):
+def through_a_view_of_it(c, k):
     view = c[0]
     view[:, 3:4] = k[0]
     return view.sum(), c[0, 0, 3]
@@ -156,7 +156,7 @@ def through_a_view(c, k):
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", [(1, 4, 16, 8), (2, 3, 9, 5)])
 @pytest.mark.parametrize("fn", [one_place, two_places, what_was_there, from_itself, added, of_another_dtype,
-                                through_a_view])
+                                through_a_view_of_it])
 def test_caches(fn, shape, transposed):
     cache = torch.randn(shape)
     if transposed:
