@@ -24,6 +24,7 @@ from .base import ObservedException, VariableTracker, realized, unsupported
 from .classes import ClassVariable
 from .constant import ConstantVariable
 from .functions import BaseFunctionVariable
+from .scalars import ScalarVariable
 from .sequences import TupleVariable
 from .subgraphs import (
     NodeVariable,
@@ -36,6 +37,7 @@ from .subgraphs import (
     read_from_outside,
     remove,
     torch_state,
+    without_numbers,
 )
 from .tensor import TensorVariable, record
 from .torch_functions import handles, state_now
@@ -151,7 +153,9 @@ _METHODS = {"save_for_backward": "saved", "mark_dirty": "dirty", "mark_non_diffe
 def _refuse_changeable(value: VariableTracker, what: str) -> None:
     """A list or object from outside may be another by the time the backward pass looks at it."""
     for part in reachable([value]).values():
-        if part.source is not None and not part.is_constant() and not isinstance(part, TensorVariable):
+        if isinstance(part, (TensorVariable, ScalarVariable)):
+            continue
+        if part.source is not None and not part.is_constant():
             if not (isinstance(part, TupleVariable) and is_of_the_frame(part.source)):
                 unsupported(_KIND, f"the backward pass reads {what}, {part.describe()}, which may have changed by then")
 
@@ -206,7 +210,7 @@ class _Capture:
         output = self.tx.output
         part = Part(output)
         returned = self._run_forward()
-        nodes = part.close()
+        nodes = without_numbers(part.close())
         items = list(returned.items) if isinstance(returned, TupleVariable) else [returned]
         items = [realized(self.tx, item) for item in items]
         results = [item for item in items if isinstance(item, TensorVariable)]

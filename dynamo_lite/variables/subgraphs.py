@@ -18,6 +18,7 @@ from ..guards import Guard, GuardSet
 from ..source import ClosureCellSource, LocalSource, Source
 from .base import VariableTracker, unsupported
 from .mappings import DictVariable
+from .scalars import is_unknown
 from .sequences import ListVariable, TupleVariable
 from .sets import SetVariable
 from .tensor import TensorVariable
@@ -54,6 +55,18 @@ class Part:
         if any("draws" in node.meta for node in self.nodes):
             unsupported("rng_state", "Python's random numbers in a function that torch calls by itself")
         return self.nodes
+
+
+def without_numbers(nodes: Sequence[fx.Node]) -> list[fx.Node]:
+    """The nodes but for those that compute numbers of numbers alone: these stay in the whole graph, for the part to
+    read them."""
+    kept: dict[fx.Node, None] = {}
+    for node in nodes:
+        read = node.all_input_nodes
+        of_numbers = bool(read) and all(n not in kept and is_unknown(n.meta["example_value"]) for n in read)
+        if not (of_numbers and is_unknown(node.meta["example_value"])):
+            kept[node] = None
+    return list(kept)
 
 
 def read_from_outside(nodes: Sequence[fx.Node], results: Iterable[Any] = ()) -> list[fx.Node]:

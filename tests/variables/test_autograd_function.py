@@ -485,3 +485,38 @@ def test_a_saved_input_that_is_written_is_reported(backend):
     x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor, power):
+        ctx.factor, ctx.twice, ctx.power = factor, factor * 2, power
+        return x.view_as(x) if power else x * factor
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad * ctx.factor + ctx.twice**2, None, None
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_a_number_that_changes_goes_to_the_backward_pass(backend):
+    """The strength of a gradient reversal changes with every step."""
+    def function(x, factor, power):
+        return Reversed.apply(x.sin(), factor, power).square().sum()
+
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    graphs = []
+    for power in (1, 0):
+        pending = []
+        for step in range(12):
+            x = torch.randn(3)
+            pair = [x.clone().requires_grad_() for _ in range(2)]
+            before = dynamo_lite.metrics()["graphs"]
+            pending.append((function(pair[0], 0.1 * step, power), compiled(pair[1], 0.1 * step, power), *pair))
+            graphs.append(dynamo_lite.metrics()["graphs"] - before)
+        for want, got, x, y in pending:  # each with the number of its own call
+            want.backward()
+            got.backward()
+            torch.testing.assert_close(got, want)
+            torch.testing.assert_close(y.grad, x.grad)
+    assert sum(graphs) <= 4 and not any(graphs[2:12])
