@@ -127,7 +127,7 @@ def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> tuple[Call
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Pair:
-    """What is kept of a graph that takes part in autograd, once its backward pass has run.
+    """What is kept of a graph that takes part in autograd; its backward pass once that has run.
 
     ``names`` stands for the names of the forward pass's nodes: another recording has to have the same.
     """
@@ -136,7 +136,7 @@ class _Pair:
     saved: Saved
     names: str
     forward: Artifact
-    backward: Artifact
+    backward: Artifact | None
 
 
 def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, key: str | None) -> Call:
@@ -144,12 +144,10 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, 
     record_again = functools.partial(record_joint, gm, example_inputs, FOR_KERNELS if native else REQUIRED)
     pair: _Pair | None = graph_cache.find(key)
     call = _start_kept(pair.forward) if pair is not None else None
-    forward_artifact: Artifact | None = None
     backward: AtenGraph | None = None
     if pair is not None and call is not None:
         face, saved, names = pair.face, pair.saved, pair.names
     else:
-        pair = None
         try:
             with log.phase("aot"):
                 joint = record_again()
@@ -164,7 +162,10 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, 
             text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
             log.artifact("aot_graphs").info("%s", text)
         face, names = joint.interface(), joint.forward_names()
-        call, forward_artifact = _build(forward, native, {"no_autocast": torch.is_autocast_enabled("cpu")})
+        call, artifact = _build(forward, native, {"no_autocast": torch.is_autocast_enabled("cpu")})
+        pair = None if artifact is None else _Pair(face, saved, names, artifact, None)
+        if pair is not None:
+            graph_cache.keep(key, pair)
     grad = torch.is_grad_enabled()
     autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
@@ -183,8 +184,8 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, 
                     raise exc.InternalError("a second recording of a graph differs from the first")
                 graph = backward_graph(joint, saved)
         made, artifact = _build(graph, native, {"boxed": True})
-        if everything and artifact is not None and forward_artifact is not None:
-            graph_cache.keep(key, _Pair(face, saved, names, forward_artifact, artifact))
+        if everything and artifact is not None and pair is not None:
+            graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
         return made
 
     run = training_function(face, call, saved, compile_backward, backward_checks(gm), second_run(gm, face, saved))

@@ -170,12 +170,33 @@ def test_gradients_of_gradients_of_what_is_found():
     assert hits() == 1
 
 
-def test_a_forward_pass_whose_gradients_were_never_asked_for_is_compiled_again():
-    x = torch.randn(4, requires_grad=True)
-    for _ in range(2):
+def test_a_forward_pass_is_kept_without_its_gradients_too():
+    x, w = torch.randn(4, requires_grad=True), torch.randn(4)
+    for turn in range(4):
         dynamo_lite.reset()
-        dynamo_lite.compile(both)(x, x.detach())
-    assert hits() == 0
+        got, want = dynamo_lite.compile(both)(x, w), both(x, w)
+        torch.testing.assert_close(got, want)
+        assert hits() == turn
+        if turn in (1, 2):  # in the first of these it is compiled, and kept with the rest
+            found, expected = (torch.autograd.grad(sum(v.sum() for v in values), x) for values in (got, want))
+            torch.testing.assert_close(found, expected)
+
+
+def test_an_optimizers_step_is_kept():
+    steps = []
+    for turn in range(3):
+        dynamo_lite.reset()
+        torch.manual_seed(0)
+        parameters = [torch.randn(3, 4, requires_grad=True), torch.randn(5, requires_grad=True)]
+        optimizer = torch.optim.AdamW(parameters, foreach=True)
+        step = dynamo_lite.compile(optimizer.step) if turn else optimizer.step
+        for p in parameters:
+            p.grad = torch.randn_like(p)
+        step()
+        steps.append([p.detach() for p in parameters])
+    assert hits() == 1
+    torch.testing.assert_close(steps[1], steps[0])
+    assert all(map(torch.equal, steps[1], steps[2]))
 
 
 # ---------------------------------------------------------------- keys
