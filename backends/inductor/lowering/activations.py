@@ -242,7 +242,7 @@ def elu_backward(
 
     def make(d: _Math, x: _Math) -> _Math:
         if is_result:
-            return (x <= 0).select(d * input_scale * (x + neg), d * pos)
-        return (x <= 0).select(d * input_scale * neg * (x * input_scale).f("exp"), d * pos)
+            return (x > 0).select(d * pos, d * input_scale * (x + neg))
+        return (x > 0).select(d * pos, d * input_scale * neg * (x * input_scale).f("exp"))
 
     return formula(g, make, grad_output, self_or_result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fractions
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -99,13 +101,30 @@ def arange(
     device: Any = None,
     pin_memory: bool | None = None,
 ) -> Any:
-    if not all(isinstance(x, int) for x in (start, end, step)) or dtype not in (None, torch.int64, torch.int32):
-        return NotImplemented  # eager's way of rounding floats is its own
-    if not _plain(device, layout):
+    if not _plain(device, layout) or not all(isinstance(x, (int, float)) for x in (start, end, step)):
         return NotImplemented
-    length = max(0, -(-(int(end) - int(start)) // int(step)))
-    index = ix.add(ix.mul(dim_var(0, length), int(step)), int(start)) if length else 0
-    return TensorValue((length,), dtype or torch.int64, g.ops.index(index, dtype or torch.int64))
+    (dtype,), (length,) = g.result_dtypes(), g.results()[0].shape
+    first, by = fractions.Fraction(start), fractions.Fraction(step)
+    parts = math.lcm(first.denominator, by.denominator)
+    if not isinstance(length, int) or not _is_exact(first * parts, by * parts, length, parts, dtype):
+        return NotImplemented
+    index = ix.add(ix.mul(dim_var(0, length), int(by * parts)), int(first * parts)) if length else 0
+    whole = g.ops.index(index, dtype if dtype in (torch.int64, torch.int32) else torch.int64)
+    node = g.ops.cast(whole, dtype)
+    return TensorValue((length,), dtype, node if parts == 1 else g.ops.op("mul", node, g.ops.const(1 / parts, dtype)))
+
+
+def _is_exact(
+    first: fractions.Fraction, by: fractions.Fraction, length: int, parts: int, dtype: torch.dtype
+) -> bool:
+    """Whether every number of a range, ``parts`` times as large here, is one of the dtype: then it does not matter in
+    which order eager adds, multiplies and rounds."""
+    largest = max(abs(first), abs(first + by * max(length - 1, 0)))
+    if not dtype.is_floating_point:
+        return parts == 1 and dtype in (torch.int64, torch.int32)
+    # Also what is `by` times a place, and a place itself.
+    most = max(largest, abs(by) * length, length)
+    return most * torch.finfo(dtype).eps <= 2 and parts <= 1024
 
 
 @register_lowering(aten.arange.default)
@@ -131,6 +150,36 @@ def arange_start(
     pin_memory: bool | None = None,
 ) -> Any:
     return arange(g, start, end, 1, dtype, layout, device)
+
+
+@register_lowering(aten.eye.m)
+def eye_of(
+    g: GraphLowering,
+    n: int,
+    m: int,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+) -> Any:
+    if not _plain(device, layout) or not (isinstance(n, int) and isinstance(m, int)):
+        return NotImplemented
+    (dtype,) = g.result_dtypes()
+    row, column = (g.ops.index(dim_var(d, k)) for d, k in enumerate((n, m)))
+    diagonal = g.ops.op("eq", row, column)
+    return TensorValue((n, m), dtype, g.ops.op("where", diagonal, g.ops.const(1, dtype), g.ops.const(0, dtype)))
+
+
+@register_lowering(aten.eye.default)
+def eye(
+    g: GraphLowering,
+    n: int,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool | None = None,
+) -> Any:
+    return eye_of(g, n, n, dtype, layout, device)
 
 
 def _triangle(g: GraphLowering, x: TensorValue, diagonal: int, keep: str) -> Any:

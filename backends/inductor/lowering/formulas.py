@@ -5,6 +5,7 @@ Each takes the builder and nodes of one dtype, and gives a node of that dtype (`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
@@ -74,7 +75,10 @@ def floor_divide(ops: Builder, a: Node, b: Node, rounded: Callable[[Node], Node]
         return ops.op("where", down, ops.op("sub", q, like(ops, q, 1)), q)
     quotient = rounded(ops.op("div", a, b))
     m = rounded(ops.op("fmod", a, b))
-    div = rounded(ops.op("div", rounded(ops.op("sub", a, m)), b))
+    # Of a quotient beyond all numbers eager's fmod is NaN.
+    infinite = like(ops, a, math.inf)
+    beyond = ops.op("and", ops.op("eq", ops.op("abs", quotient), infinite), ops.op("ne", ops.op("abs", a), infinite))
+    div = rounded(ops.op("div", ops.op("where", beyond, a, rounded(ops.op("sub", a, m))), b))
     wrong = ops.op("and", ops.op("ne", m, zero), ops.op("xor", ops.op("lt", b, zero), ops.op("lt", m, zero)))
     div = ops.op("where", wrong, rounded(ops.op("sub", div, like(ops, a, 1))), div)
     low = ops.op("floor", div)

@@ -264,7 +264,7 @@ def glu(g: GraphLowering, self: TensorValue, dim: int = -1) -> Any:
 @register_lowering(aten.hardswish_backward.default)
 def hardswish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
     def make(d: _Math, x: _Math) -> _Math:
-        return (x <= -3).select(0, (x < 3).select(d * (x / 3 + 0.5), d))
+        return (x <= -3).select(0, (x >= 3).select(d, d * (x / 3 + 0.5)))
 
     return formula(g, make, grad_output, self)
 

@@ -1,10 +1,13 @@
 """Elementwise operators against eager: dtypes, promotion, rounding, special values, tails, layouts."""
 
 import itertools
+import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+
+import dynamo_lite
 
 aten = torch.ops.aten
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -164,6 +167,29 @@ def test_integer_division_by_zero_is_left_to_the_library(build, data):
     built = build(lambda a, b: torch.div(a, b, rounding_mode="floor"), [x, y])
     with pytest.raises(RuntimeError, match="Zero"):
         built.call(x, y)
+
+
+def test_floor_division_whose_quotient_is_beyond_all_numbers(check_many):
+    x = torch.tensor([3.4e38, 1e30, -3e38, 1e20, 7.5, math.inf, -math.inf, 0.0, -0.0, math.nan, 3e38] * 4)
+    y = torch.tensor([1e-40, -1e-9, 1e-3, 3e-45, -2, 3, 0, 0, -1, 1, 1.5] * 4)
+    check_many([(f"{d}", lambda x, y: x // y, [x.to(d), y.to(d)])
+                for d in (torch.float32, torch.float64, torch.bfloat16, torch.float16)])
+
+
+@pytest.mark.parametrize("f", [
+    F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu, F.mish, F.softplus, F.logsigmoid, F.hardswish, F.elu,
+    F.selu, F.celu, torch.sigmoid, torch.erf, torch.erfc, F.softsign,
+])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_activations_of_large_numbers_and_of_none(f, dtype):
+    # As many as eager's vectors hold: of the rest its scalar code makes something else of NaN.
+    x = torch.tensor([-1e12, -3e38, -1e5, -100, -10, -7.2, -7.07, -7.0, -5, -3, 0, 8, 1e30, math.nan, -math.inf, 1])
+    x = x.repeat(4).to(dtype).requires_grad_()
+    want, got = f(x), dynamo_lite.compile(lambda x: f(x))(x)
+    grads = [torch.autograd.grad(y.sum(), x)[0] for y in (want, got)]
+    rtol = {torch.bfloat16: 1e-2, torch.float32: 1e-5, torch.float64: 1e-9}[dtype]
+    torch.testing.assert_close(got, want, rtol=rtol, atol=1e-6, equal_nan=True)
+    torch.testing.assert_close(*grads[::-1], rtol=rtol, atol=1e-6, equal_nan=True)
 
 
 ACTIVATIONS = {

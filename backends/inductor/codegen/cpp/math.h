@@ -82,7 +82,8 @@ template <int L> INLINE vec<float, L> fast_erf_plus_one(vec<float, L> x) {
     q = fma_(q, t, F(0x1.45ed96p-1));
     q = fma_(q, t, F(0x1.20dda0p+0));
     const vec<float, L> e = bounded_exp<L>(-(q * t));  // erfc(t)
-    return x < F(0.0f) ? e : F(2.0f) - e;
+    const vec<float, L> low = x > F(-5.0f) ? e : vec<float, L>{};  // not to be multiplied by a large number
+    return x < F(0.0f) ? low : F(2.0f) - e;
 }
 
 // 0.89 ulp.

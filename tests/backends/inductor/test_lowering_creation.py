@@ -1,0 +1,49 @@
+"""Ranges and identity matrices: eager's numbers, generated where every one of them is exact."""
+import pytest
+import torch
+
+import dynamo_lite
+
+RANGES = [(0, 10, 1), (0, 100, 2), (5, -7, -3), (0.5, 10, 0.25), (0, 1, 0.1), (-3.0, 3.0, 1.5), (0, 0, 1), (0, 300, 1),
+          (0, 3000, 1), (0.0, 64, 2), (1e9, 1e9 + 100, 7), (0, 16777216 + 40000000, 8000000), (-0.0, 3, 1)]
+DTYPES = [None, torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8]
+
+
+def library_calls(f, *args):
+    dynamo_lite.reset_metrics()
+    want, got = f(*args), dynamo_lite.compile(f)(*args)
+    for a, b in zip(want, got, strict=True):
+        assert a.dtype is b.dtype and a.stride() == b.stride() and torch.equal(a, b)
+        assert not a.is_floating_point() or torch.equal(a.signbit(), b.signbit())
+    return list(dynamo_lite.metrics()["library_calls"])
+
+
+@pytest.mark.parametrize("given, dtype", [
+    (given, dtype) for given in RANGES for dtype in DTYPES
+    if all(isinstance(n, int) for n in given) or dtype is None or dtype.is_floating_point])
+def test_arange(given, dtype):
+    def f(x):
+        made = torch.arange(*given, dtype=dtype)
+        return made, made * x
+
+    library_calls(f, torch.tensor(3))
+
+
+@pytest.mark.parametrize("given, dtype, generated", [
+    ((0, 64, 2), torch.float32, True), ((1000,), torch.float32, True), ((0, 4, 0.5), torch.float32, True),
+    ((300,), torch.bfloat16, False), ((256,), torch.bfloat16, True), ((0, 1, 0.1), torch.float32, False),
+])
+def test_arange_in_its_user(given, dtype, generated):
+    def f(x):
+        return (torch.arange(*given, dtype=dtype) * x,)
+
+    assert library_calls(f, torch.tensor(3.0)) == [] or not generated
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bool, torch.int32, torch.bfloat16])
+@pytest.mark.parametrize("size", [(3,), (3, 5), (5, 3), (0,), (1, 1)])
+def test_eye(size, dtype):
+    def f(x):
+        return torch.eye(*size, dtype=dtype), torch.eye(*size) * x
+
+    assert library_calls(f, torch.tensor(2.0)) == []
