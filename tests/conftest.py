@@ -1,5 +1,4 @@
 """Each run of the tests has a kernel cache of its own; each test starts with nothing compiled."""
-import concurrent.futures
 import gc
 import itertools
 import os
@@ -37,27 +36,3 @@ def _nothing_compiled():
     yield
     if reset is not None:
         reset()
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "own_thread: runs in a thread of its own, whose state of torch ends with it")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem):
-    """Such tests get a thread each: in one thread, compiles of the zoo's programs have been seen to leave functorch's
-    dispatch keys excluded or a torch function mode on, and tests of transforms that come later in it then fail or
-    crash. The cause is not found; none of the programs changes that state when it runs in plain Python."""
-    if pyfuncitem.get_closest_marker("own_thread") is None:
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-
-    def run():
-        try:
-            pyfuncitem.obj(**arguments)
-        finally:
-            gc.collect()  # generators that are left end here, not in the thread of another test
-
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        thread.submit(run).result()
-    return True

@@ -27,7 +27,7 @@ from dynamo_lite.convert_frame import Settings
 from dynamo_lite.eval_frame import make_hook
 
 ALL = os.environ.get("DYNAMO_LITE_ZOO") == "all"
-pytestmark = [pytest.mark.own_thread, *([pytest.mark.timeout(3600)] if ALL else [])]
+pytestmark = [pytest.mark.timeout(3600)] if ALL else []
 
 
 def lift(value: Any) -> Any:

@@ -13,8 +13,6 @@ torch.manual_seed(0)
 NET = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3))
 W = torch.randn(3, requires_grad=True)
 
-pytestmark = pytest.mark.own_thread
-
 
 @torch.vmap
 def decorated(v):
