@@ -10,7 +10,6 @@ read is guarded, for a backward pass again when it runs.
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -41,14 +40,14 @@ class GraphCall:
 
 
 class Draw(GraphCall):
-    """A method of a ``random.Random`` that draws a number, or seeds the generator.
+    """A method of a ``random.Random`` that draws a number, or seeds the generator; or one of NumPy's RandomState.
 
     Args:
         function: the method, unbound.
         generator: what it is called on.
     """
 
-    def __init__(self, function: Callable[..., Any], generator: random.Random) -> None:
+    def __init__(self, function: Callable[..., Any], generator: Any) -> None:
         super().__init__(f"random_{function.__name__}")
         self._function = function
         self.generator = generator

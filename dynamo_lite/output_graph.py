@@ -10,7 +10,6 @@ import linecache
 import logging
 import math
 import operator
-import random
 import threading
 import types
 from collections.abc import Callable, Collection, Iterator
@@ -69,7 +68,7 @@ class OutputGraph:
         self.guards = GuardSet()
         self.effects = SideEffects()
         self.scalars = Scalars()
-        self.generators: dict[int, random.Random] = {}  # that the graph draws Python's numbers from, by id
+        self.generators: dict[int, Any] = {}  # that the graph draws Python's and NumPy's random numbers from, by id
         self.inputs: list[TensorVariable | ScalarVariable] = []
         self._numbers: dict[Any, ScalarVariable] = {}
         self._tensors: dict[int, TensorVariable] = {}

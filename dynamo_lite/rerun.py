@@ -71,12 +71,12 @@ class Rerun:
         random: whether the graph draws torch's random numbers.
         casts: whether it enters autocast contexts, or leaves them.
         changed: places among the inputs of what the graph may have changed by the time it raises.
-        generators: of Python's random numbers that it draws.
+        generators: of Python's random numbers that it draws, and of NumPy's.
     """
 
     def __init__(
         self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool,
-        casts: bool, changed: Sequence[int] = (), generators: tuple[Random, ...] = (),
+        casts: bool, changed: Sequence[int] = (), generators: tuple[Any, ...] = (),
     ) -> None:
         self.emit = emit
         self.code = code
@@ -188,9 +188,12 @@ def put_back(saved: Saved) -> None:
 _State = list[tuple[Callable[[Any], Any], Any]]
 
 
-def random_state(of_torch: bool = True, generators: Iterable[Random] = ()) -> _State:
+def random_state(of_torch: bool = True, generators: Iterable[Any] = ()) -> _State:
     """Where random number generators stand, those of torch and Python's: how to set each, and to what."""
-    state: _State = [(generator.setstate, generator.getstate()) for generator in generators]
+    state: _State = [
+        (g.setstate, g.getstate()) if isinstance(g, Random) else (g.set_state, g.get_state())  # NumPy's
+        for g in generators
+    ]
     if of_torch:
         state.append((torch.default_generator.set_state, torch.default_generator.get_state()))
         if torch.cuda.is_initialized():

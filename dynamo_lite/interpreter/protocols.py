@@ -23,6 +23,7 @@ from ..variables.base import MISSING, ObservedException, VariableTracker, realiz
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
 from ..variables.classes import class_attribute_source, is_changing_data, is_stand_in
 from ..variables.constant import ConstantVariable, is_unique
+from ..variables.drawn import draw_by_numpy
 from ..variables.endings import SUSPENDED, frame_values, held_by
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.identity import IdentityVariable
@@ -117,6 +118,9 @@ class Protocols(Wrapping, Errors, Construction):
             parts = [self.from_result(g, "part") for g in given]
             keywords = {k: self.from_result(v, "part") for k, v in named.items()}
             return self.call(self.call(self.library_function(REPLACEMENTS[cls]), parts, keywords), args, kwargs)
+        drawn = draw_by_numpy(self, owner, args, kwargs)
+        if drawn is not None:
+            return drawn
         unsupported("call_skipped", f"calling {owner.describe()}, an object written in C")
 
     def call_unbound(

@@ -1,4 +1,5 @@
-"""Numbers that Python's generators draw, ``random.random()``, ``rng.uniform(0, 1)``: drawn each time the graph runs.
+"""Numbers that Python's generators draw, ``random.random()``, ``rng.uniform(0, 1)``, and NumPy's older ones: drawn each
+time the graph runs.
 
 Such a call is a node of the graph, and what it gives a number that only the running graph knows (``scalars``); seeding
 is a node without a result. Invariant: draws are made in the program's order, each as often as the program makes it, and
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import _random
 import random
+import sys
 from typing import Any
 
 from ..graph_calls import Draw
@@ -23,6 +25,11 @@ _FLOATS = frozenset({
 })
 _INTS = frozenset({_random.Random.getrandbits, random.Random.randrange, random.Random.randint})
 _CHOICE, _SEED = random.Random.choice, random.Random.seed
+# Methods of NumPy's RandomState, which are numpy.random's functions, that give one of Python's numbers; what they take.
+_OF_NUMPY: dict[str, tuple[type, tuple[str, ...]]] = {
+    **dict.fromkeys(("rand", "randn", "random", "random_sample", "standard_normal"), (float, ())),
+    "uniform": (float, ("low", "high")), "normal": (float, ("loc", "scale")), "randint": (int, ("low", "high")),
+}
 _DRAWS: frozenset[Any] = _FLOATS | _INTS | {_CHOICE, _SEED}
 
 
@@ -54,8 +61,45 @@ def draw_from(
     cls = _type_of_result(function, given)
     if cls is None:
         unsupported("rng_state", f"random.{function.__name__}({', '.join(a.describe() for a in given)})")
-    if cls is not type(None):
-        _try(function, args, kwargs)
+    error = None if cls is type(None) else _error(function, random.Random(0), args, kwargs)
+    if error is not None:
+        unsupported("rng_state", f"random.{function.__name__}() raises {type(error).__name__}")
+    return _node(tx, function, generator, cls, args, kwargs)
+
+
+def is_draw_of_numpy(function: Any) -> bool:
+    """Whether it is a method of NumPy's RandomState that can draw one number."""
+    numpy, name = sys.modules.get("numpy"), getattr(function, "__name__", None)
+    return numpy is not None and name in _OF_NUMPY and vars(numpy.random.RandomState).get(name) is function
+
+
+def draw_by_numpy(
+    tx: Any, called: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """A call of a method of NumPy's RandomState that draws one number; None if it is another function."""
+    function: Any = getattr(called, "value", None)
+    where = args[0].source if args else None
+    if not is_draw_of_numpy(function) or called.source is None or where is None:
+        return None
+    cls, names = _OF_NUMPY[function.__name__]
+    states, owner, given = sys.modules["numpy"].random.RandomState, args[0], args[1:]
+    real = getattr(owner, "value", None)
+    if type(real) is not states:
+        return None
+    if names[: len(given) + len(kwargs)] != (*names[: len(given)], *kwargs) or len(given) > len(names):
+        return None
+    if not all(is_number(a) and (cls is float or a.python_type() is int) for a in (*given, *kwargs.values())):
+        return None
+    if where.key in tx.output.changing or _error(function, states(0), given, kwargs) is not None:
+        return None
+    tx.guard(called.source, "is", function)
+    tx.guard(where, "is", real)
+    return _node(tx, function, real, cls, given, kwargs)
+
+
+def _node(
+    tx: Any, function: Any, generator: Any, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
     output = tx.output
     output.generators[id(generator)] = generator
     fake = None if cls is type(None) else new_number(output, cls, None)
@@ -91,11 +135,14 @@ def _choices(tx: Any, options: VariableTracker) -> VariableTracker:
     return ConstantVariable(tuple(item.constant() for item in items))
 
 
-def _try(function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
-    """Refuses a call that raises whatever is drawn; Python makes it then."""
+def _error(
+    function: Any, generator: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> Exception | None:
+    """What a call raises whatever is drawn, tried on another generator; Python makes such a call."""
     if any(type(a) is not ConstantVariable for a in (*args, *kwargs.values())):
-        return
+        return None
     try:
-        function(random.Random(0), *[a.constant() for a in args], **{k: a.constant() for k, a in kwargs.items()})
+        function(generator, *[a.constant() for a in args], **{k: a.constant() for k, a in kwargs.items()})
     except Exception as error:
-        unsupported("rng_state", f"random.{function.__name__}() raises {type(error).__name__}")
+        return error
+    return None

@@ -31,6 +31,7 @@ from .classes import (
 )
 from .constant import ConstantVariable
 from .contents import content_of_value
+from .drawn import is_draw_of_numpy
 from .functions import MethodVariable
 from .mappings import DictVariable, lazy_entries
 from .sequences import ListVariable, TupleVariable
@@ -221,6 +222,8 @@ class ObjectVariable(VariableTracker):
         getter = tx.class_lookup(type(attribute), "__get__")
         if getter is None:
             return realized(tx, tx.wrap_at(attribute, source))
+        if is_draw_of_numpy(attribute):
+            return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
         if not isinstance(getter, types.FunctionType):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, a {type(attribute).__qualname__}")
         descriptor = realized(tx, tx.wrap_at(attribute, source))

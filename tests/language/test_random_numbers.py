@@ -1,6 +1,7 @@
 """Python's random numbers: drawn each time the graph runs, as often and in the order in which the program does."""
 import random
 
+import numpy
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from tests.language_support import Programs
 
 program = Programs()
 RNG = random.Random(3)
+STATE = numpy.random.RandomState(3)
 
 
 class Augment:
@@ -129,6 +131,21 @@ def as_text(x):
     return x + 1, f"{random.random():.3f}"
 
 
+@program
+def numbers_of_numpy(x):
+    return x * numpy.random.uniform(2, 2) + numpy.random.normal(3.0, scale=0.0) + numpy.random.randint(4, 5)
+
+
+@program
+def a_state_of_numpy(x):
+    return x + STATE.uniform(1, high=1) + STATE.randint(1)
+
+
+@program.breaks("call_skipped")
+def an_array_of_numpy(x):
+    return x + len(numpy.random.rand(3))
+
+
 @program.breaks("the call raises")
 def wrong_arguments(x):
     return x + random.randint(5, 1)
@@ -164,6 +181,40 @@ def test_each_call_draws_anew_without_a_recompile(backend):
         torch.testing.assert_close(got[0], want[0])
         assert got[1:] == want[1:]
     assert log.counters().get("graphs", 0) == 1 and not log.counters().get("recompiles", 0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_numbers_of_numpy_are_drawn_anew(backend):
+    def program(x):
+        y = x * numpy.random.rand() + STATE.randn()
+        if numpy.random.rand() < 0.5:
+            return y.sin()
+        return y + numpy.random.randint(1, 7)
+
+    compiled = dynamo_lite.compile(program, backend=backend)
+    for seed in range(8):
+        behind = []
+        for fn in (program, compiled):
+            numpy.random.seed(seed)
+            STATE.seed(seed)
+            behind.append((fn(torch.arange(4.0)), numpy.random.rand(), STATE.rand()))
+        torch.testing.assert_close(behind[0][0], behind[1][0])
+        assert behind[0][1:] == behind[1][1:]
+    assert not log.counters().get("recompiles", 0)
+
+
+def test_a_graph_that_raises_leaves_numpys_numbers_as_eager_does():
+    def program(x, i):
+        return (x * numpy.random.rand())[i] + STATE.rand()
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    for fn in (program, compiled):
+        numpy.random.seed(1)
+        STATE.seed(1)
+        with pytest.raises(IndexError):
+            fn(torch.ones(2), torch.tensor([9]))
+        assert numpy.random.rand() == numpy.random.RandomState(1).rand(2)[1]
+        assert STATE.rand() == numpy.random.RandomState(1).rand()
 
 
 def test_under_autograd():
