@@ -28,6 +28,7 @@ from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .constant import ConstantVariable
 from .failures import target_name
+from .meta_tensors import MetaTensorVariable
 from .parameters import adds_only, is_added, read_added
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_elements, known_tensor, learn_or_refuse
@@ -626,6 +627,9 @@ _DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 
 @wraps_type(torch.Tensor, torch.nn.Parameter)
 def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+    if value.device.type == "meta" and type(value) in PLAIN_TENSOR_TYPES:
+        tx.guard(source, "type_is", type(value))
+        return MetaTensorVariable(value, source)
     reason = _why_not_plain(value)
     if reason is not None:
         unsupported(*reason)
