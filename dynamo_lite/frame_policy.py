@@ -22,8 +22,7 @@ from .bytecode.instructions import decode
 from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
 from .resume import is_resume_code
-from .source import LocalSource
-from .variables.classes import class_attribute_source
+from .source import LocalSource, TypeAttrSource
 
 
 def place(code: types.CodeType) -> str:
@@ -257,7 +256,7 @@ def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
             cls = guard.source.value  # type: ignore[attr-defined]
             now = {name: next((b.__dict__[name] for b in cls.__mro__ if name in b.__dict__), None)
                    for name, _ in guard.expected[0]}
-            found.update(class_attribute_source(cls, name).key for name, before in guard.expected[0]
+            found.update(TypeAttrSource(guard.source, name).key for name, before in guard.expected[0]
                          if now[name] is not before)
     return found
 
