@@ -624,7 +624,7 @@ class Single:
         return cls.inst
 
 
-@program.breaks("side_effect_unsupported")
+@program
 def classattr(x):
     Cnt.n += 1
     Cnt.l.append(1)
