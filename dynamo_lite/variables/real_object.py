@@ -7,8 +7,8 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..source import Source
-from .base import VariableTracker, unsupported
+from ..source import AttrSource, ConstSource, InstanceDictSource, Source
+from .base import VariableTracker, realized, unsupported
 from .bound import BINARY_METHODS, COMPARE_METHODS
 from .constant import ConstantVariable
 
@@ -80,8 +80,18 @@ class RealObjectVariable(VariableTracker):
         return tx.call_class_attribute(self, type(self.value), name, method, args, {})  # type: ignore[no-any-return]
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.from_result(  # type: ignore[no-any-return]
-            tx.run_python(getattr, self.value, name), f"{self.describe()}.{name}")
+        if type(self.value).__dictoffset__ == 0:  # nothing can be set
+            value = tx.run_python(getattr, self.value, name)
+            return tx.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
+        where = self.source or ConstSource(self.value, getattr(self.value, "__qualname__", self.describe()))
+        try:
+            value = getattr(self.value, name)
+        except AttributeError as error:
+            tx.guard(InstanceDictSource(where), "dict_lacks", name)
+            tx.raise_python(error)
+        if getattr(value, "__self__", None) is self.value:  # a method, made anew at each access
+            return tx.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
+        return realized(tx, tx.wrap_at(value, AttrSource(where, name)))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.load_const(self.value)

@@ -1,11 +1,15 @@
 """Changes between two calls are noticed: attributes, classes, descriptors, special methods."""
 from __future__ import annotations
 
+import functools
 import math
+import types
 from typing import Any
 
 import pytest
 from guard_cases import Case, Cases, Plain, X
+
+import dynamo_lite
 
 case = Cases()
 
@@ -525,6 +529,39 @@ def class_dict_membership() -> Case:
         pass
 
     return lambda x: (x + 1, hasattr(A, "z")), (X,), lambda: setattr(A, "z", 1)
+
+
+def functions_that_are_not_traced() -> list[Any]:
+    def function(x: Any) -> Any:
+        return x
+
+    marks = [
+        dynamo_lite.disable, dynamo_lite.disallow_in_graph, dynamo_lite.assume_constant_result, functools.lru_cache]
+    return [mark(types.FunctionType(function.__code__, {}, function.__name__)) for mark in marks]
+
+
+@case
+def attributes_of_functions_that_are_not_traced() -> Case:
+    functions = functions_that_are_not_traced()
+    for function in functions:
+        function.k = 2
+
+    def change() -> None:
+        for function in functions:
+            function.k = 5
+
+    return lambda x: [x * f.k for f in functions], (X,), change
+
+
+@case
+def attributes_that_functions_get() -> Case:
+    functions = functions_that_are_not_traced()
+
+    def change() -> None:
+        for function in functions:
+            function.k = 5
+
+    return lambda x: [x * getattr(f, "k", 2) for f in functions], (X,), change
 
 
 @pytest.mark.parametrize("name", case.all)
