@@ -215,8 +215,10 @@ def index_put(
     if found is None:
         return NotImplemented
     shape, places = found
-    if len(values.shape) > len(shape):
-        return NotImplemented
+    if len(values.shape) > len(shape) or any(
+        not is_size(n, 1) and n != m for n, m in zip(values.shape[::-1], shape[::-1])
+    ):
+        return NotImplemented  # eager raises
     return written(g, self, shape, places, expanded(g.ops, values, shape), accumulate)
 
 

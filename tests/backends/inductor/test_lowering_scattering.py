@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
+from dynamo_lite import config
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel
 
@@ -228,3 +229,23 @@ def test_scatter_reduce_of_special_values(check_many):
     check_many([(f"{how} {included}", lambda x, i, s, how=how, included=included: x.scatter_reduce(
         0, i, s, how, include_self=included), [x, i, src])
         for how in ("sum", "prod", "amax", "amin", "mean") for included in (True, False)], interpreted=True)
+
+
+def test_values_that_do_not_fit():
+    def f(x, y):
+        x[torch.tensor([0, 1])] = y
+        return x
+
+    compiled = dynamo_lite.compile(f)
+    with config.patch(raise_internal_errors=True):
+        for shape in ((4, 4), (3,), (1, 1, 2, 4)):
+            want = got = None
+            try:
+                want = f(torch.zeros(4, 4), torch.ones(shape))
+            except RuntimeError as e:
+                want = str(e)
+            try:
+                got = compiled(torch.zeros(4, 4), torch.ones(shape))
+            except RuntimeError as e:
+                got = str(e)
+            assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
