@@ -624,7 +624,7 @@ class Single:
         return cls.inst
 
 
-@program
+@program.breaks("traced again: it counts")
 def classattr(x):
     Cnt.n += 1
     Cnt.l.append(1)
