@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -28,6 +28,14 @@ from dynamo_lite.eval_frame import make_hook
 
 ALL = os.environ.get("DYNAMO_LITE_ZOO") == "all"
 pytestmark = [pytest.mark.timeout(3600)] if ALL else []
+
+
+@pytest.fixture(autouse=True)
+def _dispatch_keys_stay() -> Iterator[None]:
+    """Frames of torch hold guard objects that set these until they end; held by a compile, they would end too late."""
+    before = str(torch._C._dispatch_tls_local_exclude_set())
+    yield
+    assert str(torch._C._dispatch_tls_local_exclude_set()) == before
 
 
 def lift(value: Any) -> Any:
