@@ -28,6 +28,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "bailing_hybrid": {"layer_group_size": 2, "num_expert_group": 1, "topk_group": 1},
     "esm": {"vocab_size": 128, "pad_token_id": 0, "mask_token_id": 3, "rope_parameters": None},
     "esmc": {"vocab_size": 128},
+    **{t: {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid"] * 2} for t in ("zamba", "zamba2")},
     "xmod": {"languages": ["en_XX", "de_DE"], "default_language": "en_XX"},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
     "cohere_compass_text": {"rope_parameters": _FULL_AND_SLIDING},
