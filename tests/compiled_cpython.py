@@ -79,6 +79,7 @@ def run_module(name: str, patterns: list[str], skipped: int, report: Any) -> Non
     module = importlib.import_module(f"test.{name}")
     signal.signal(signal.SIGALRM, _too_long)
     signal.signal(signal.SIGPROF, _too_long)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, tests raise it
     for number, test in enumerate(methods(unittest.TestLoader().loadTestsFromModule(module))):
         if patterns and not any(fnmatch.fnmatch(test.id(), f"*{p}*") for p in patterns) or number < skipped:
             continue
