@@ -218,7 +218,7 @@ def page(rows: list[Row]) -> list[str]:
         lines += [f"The run behind these figures has reached {len(surveyed)} of {len(MODEL_MAPPING_NAMES)} types.", ""]
     for name, group in groups(rows).items():
         lines += [f"### {name}", "", *history(group), "", "```", *report(group), "```", ""]
-    return [*lines, "### Types that were not tried", "", "```", *unbuilt(rows), "```", ""]
+    return [*lines, "### Types that no small model was built of", "", "```", *unbuilt(rows), "```", ""]
 
 
 def write(rows: list[Row]) -> None:
