@@ -15,7 +15,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(prebuilt, "FOLDER", tmp_path / "prebuilt")
     monkeypatch.setattr(codecache, "_run_compiler", lambda *a: pytest.fail("a compiler runs"))
     prebuilt._present.cache_clear()
-    with config.patch(cache_dir=str(tmp_path / "cache")):
+    # A command with options of its own finds nothing ahead.
+    with config.patch(cache_dir=str(tmp_path / "cache"), cpp_compiler="g++"):
         yield tmp_path / "prebuilt"
     prebuilt._present.cache_clear()
 
