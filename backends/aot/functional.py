@@ -84,8 +84,8 @@ class Memory:
         return tracked
 
     def add_resized(self, fake: torch.Tensor, node: Node) -> None:
-        """A tensor that was given other memory, to hold what ``node`` does, in its own layout."""
-        self.add(fake, self._exact(node, fake))
+        """A tensor that was given other memory, to hold what ``node`` does; in its own layout, if that is known."""
+        self.add(fake, self._exact(node, fake) if fake.shape == node.meta["val"].shape else node)
 
     def add_view(self, fake: torch.Tensor, node: Node, parent: Tracked, step: ViewStep) -> Tracked:
         """A tensor that looks at the memory of ``parent``."""

@@ -456,6 +456,9 @@ def record(
             result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
             if output.fake_mode.known.needed and "output_size" not in node_kwargs:
                 raise Unsupported("dynamic_output_shape", f"{target_name(target)} with a shape that elements decide")
+    if not impure and isinstance(fake_kwargs.get("out"), torch.Tensor):
+        # Some composite ones give a new tensor where operands are of a subclass, and leave `out` as it was.
+        unsupported("unsupported_torch_call", f"{target_name(target)} does not write to out without data")
     if target in _AUTOGRAD_CHANGES:
         impure = True
     if target in _LAYOUT_QUESTIONS:

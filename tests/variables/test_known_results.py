@@ -32,3 +32,11 @@ def test_strides_of_constants(f):
     want, got = f(x), dynamo_lite.compile(f)(x)
     for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in (want, got)), strict=True):
         assert torch.equal(a, b) and a.stride() == b.stride()
+
+
+def test_out_that_is_not_written_without_data():
+    def f(x, out):
+        return torch.linalg.matrix_rank(x, hermitian=True, out=out) + 1
+
+    out = torch.zeros((), dtype=torch.int64)
+    assert dynamo_lite.compile(f)(torch.eye(4), out) == 5 and out == 4

@@ -564,3 +564,14 @@ def test_what_factories_make_is_no_view(f):
     got = dynamo_lite.compile(f)()
     assert torch.equal(got, want) and got._is_view() == want._is_view() is False
     got.detach_()
+
+
+def test_out_of_an_operation_with_results_of_its_own():
+    def f(a, b, out):
+        return torch.linalg.solve(a, b, out=out) + 1, out
+
+    a, b = torch.randn(5, 5), torch.randn(5)
+    before = dynamo_lite.metrics()["fallbacks"]
+    want, got = f(a, b, torch.zeros(5)), dynamo_lite.compile(f)(a, b, torch.zeros(5))
+    torch.testing.assert_close(got, want)
+    assert dynamo_lite.metrics()["fallbacks"] == before
