@@ -304,10 +304,14 @@ def _constant_answer(value: Any) -> Handler:
     return lambda tx, *args, **kwargs: ConstantVariable(value)
 
 
+_NOT_FOR_TORCHS_COMPILER = (torch.nn.Module._call_impl.__code__, torch.nn.TransformerEncoder.forward.__code__)
+
+
 @handles(torch.compiler.is_compiling)
 def _is_compiling(tx: Any) -> VariableTracker:
-    # nn.Module asks in order to leave out what torch.compile can't do: hooks that are called when forward raises.
-    return ConstantVariable(tx.code is not torch.nn.Module._call_impl.__code__)
+    # These ask in order to leave out what torch.compile can't do: hooks that are called when forward raises, and
+    # padding that is dropped where it stands at the end.
+    return ConstantVariable(tx.code not in _NOT_FOR_TORCHS_COMPILER)
 
 
 _HANDLERS[id(torch.compiler.is_dynamo_compiling)] = _constant_answer(True)

@@ -75,3 +75,12 @@ def test_attention_alone(inference, backend):
     check(model, [((x, x, x), {"key_padding_mask": END}), ((x, x, x), {"key_padding_mask": NONE})], inference, backend)
     check(model, [((x, y, y), {"need_weights": False, "attn_mask": CAUSAL(5)})], inference, backend)
     check(model, [((x, y, y), {"need_weights": False, "attn_mask": CAUSAL(5), "is_causal": True})], inference, backend)
+
+
+def test_padding_where_the_encoder_is_a_frame_of_its_own():
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), 1).eval()
+    compiled = dynamo_lite.compile(model.forward, backend="eager")
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        for mask in (END, MIDDLE, END):
+            torch.testing.assert_close(compiled(x, None, mask), model(x, None, mask))
