@@ -14,8 +14,8 @@ ROWS   := benchmarks/results/partial.coverage.json
 help:
 	@echo "make demo   compile BERT-base and ResNet-18, show graphs, times and differences"
 	@echo "make test   all tests"
-	@echo "make sanitize  kernels and C extensions under AddressSanitizer and UndefinedBehaviorSanitizer: an hour, and"
-	@echo "               it can be stopped and goes on; ARGS=tests/guards_c and the like for some of it"
+	@echo "make sanitize  kernels and C extensions under AddressSanitizer and UndefinedBehaviorSanitizer: half an hour,"
+	@echo "               a run that was stopped goes on; ARGS=tests/guards_c and the like for some of it"
 	@echo "make operators  every operator of op_db against eager: docs/operators.md"
 	@echo "make bench  the table of figures in README.md, against eager and torch.compile"
 	@echo "make lint   ruff and mypy"
