@@ -221,6 +221,7 @@ class Recorder(TorchDispatchMode):
                 env[node] = next(feed)
                 continue
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+            written = self._version(kwargs.get("out"))
             if node.op == "call_function" and node.target in _WITHOUT_GRADIENT:
                 with torch._C._AutoDispatchBelowAutograd():
                     env[node] = node.target(*args, **kwargs)
@@ -235,7 +236,17 @@ class Recorder(TorchDispatchMode):
             else:
                 results = args[0]
                 return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+            if written is not None and written == self._version(kwargs["out"]):
+                # Through a view that does not say that it is one, or not at all on fake tensors.
+                raise CannotFunctionalize(f"{node.target} does not write to out as far as can be seen")
         raise AssertionError("the graph has no output")
+
+    def _version(self, value: Any) -> tuple[int, int] | None:
+        """What tells whether a tensor has been written to."""
+        if not isinstance(value, torch.Tensor):
+            return None
+        storage = self._track(value).storage
+        return id(storage), storage.version
 
     def end_of_forward(self) -> None:
         """What is recorded from now on comes from no node of the captured graph."""

@@ -575,3 +575,12 @@ def test_out_of_an_operation_with_results_of_its_own():
     want, got = f(a, b, torch.zeros(5)), dynamo_lite.compile(f)(a, b, torch.zeros(5))
     torch.testing.assert_close(got, want)
     assert dynamo_lite.metrics()["fallbacks"] == before
+
+
+def test_out_that_is_written_unseen():
+    def f(a, b, out):
+        return torch.kron(a, b, out=out) * 2
+
+    a, b, out = torch.randn(3, 4), torch.randn(2, 5), torch.zeros(6, 20)
+    torch.testing.assert_close(dynamo_lite.compile(f)(a, b, out), torch.kron(a, b) * 2)
+    torch.testing.assert_close(out, torch.kron(a, b))
