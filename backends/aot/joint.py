@@ -25,7 +25,13 @@ from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.finish import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
-from dynamo_lite.backends.aot.record import Decompositions, Recorder, fake_mode_of, global_state_kept, refuse_chosen_gradients
+from dynamo_lite.backends.aot.record import (
+    Decompositions,
+    Recorder,
+    fake_mode_of,
+    global_state_kept,
+    refuse_chosen_gradients,
+)
 
 aten = torch.ops.aten
 

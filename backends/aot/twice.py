@@ -29,8 +29,13 @@ class SecondRun:
     It is made with grad mode and autocast as they are when the graph is entered.
     """
 
-    def __init__(self, run: Callable[..., Any], face: Interface, saved: Saved, random: bool) -> None:
+    def __init__(
+        self, run: Callable[..., Any], face: Interface, saved: Saved, random: bool, examples: list[Any]
+    ) -> None:
         self._run = run
+        # Where nothing computed is saved, gradients hang on the saved inputs alone: others may have any values.
+        free = all(i is not None for i in saved.inputs)
+        self._free = [_layout(e) if free else None for e in examples]
         self._random = random
         self._count = face.inputs
         saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
@@ -95,7 +100,10 @@ class SecondRun:
             if isinstance(value, tuple):
                 tensor = value[0]()
                 if tensor is None or tensor._version != value[1]:
-                    return None
+                    layout = self._free[i]
+                    if layout is None:
+                        return None
+                    tensor = _any_values(*layout)
                 inputs[i] = tensor
             elif isinstance(value, torch.Tensor):
                 return None
@@ -106,4 +114,24 @@ class SecondRun:
 
 def second_run(gm: GraphModule, face: Interface, saved: Saved) -> SecondRun | None:
     """How a captured graph is run again; None where that would do something else."""
-    return None if face.mutated else SecondRun(gm.forward, face, saved, face.random)
+    if face.mutated:
+        return None
+    examples = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    return SecondRun(gm.forward, face, saved, face.random, examples)
+
+
+def _layout(example: Any) -> tuple[Any, ...] | None:
+    """What it takes to make a tensor like an input; None for those whose values may not be just any."""
+    if not isinstance(example, torch.Tensor) or not (example.is_floating_point() or example.is_complex()):
+        return None
+    if example.is_conj() or example.is_neg() or not all(type(n) is int for n in (*example.shape, *example.stride())):
+        return None
+    return tuple(example.shape), tuple(example.stride()), example.dtype, example.device, example.requires_grad
+
+
+def _any_values(
+    shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device, requires_grad: bool
+) -> torch.Tensor:
+    extent = 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if 0 not in shape else 0
+    flat = torch.ones(extent, dtype=dtype, device=device)
+    return flat.as_strided(shape, stride).requires_grad_(requires_grad)
