@@ -201,9 +201,11 @@ class TraceFakeMode(FakeTensorMode):
     def _dispatch_out(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """See ``fake_strides.is_written_out``: where ``out`` is resized, it is laid out as a new result would be."""
         out = kwargs.get("out")
-        before = out.shape if isinstance(out, FakeTensor) else None
+        if not isinstance(out, FakeTensor):
+            return self._dispatch_new(func, types, args, kwargs)
+        before = out.shape
         result = self._dispatch_new(func, types, args, kwargs)
-        if before is not None and before != out.shape:
+        if before != out.shape:
             strides = fake_strides.resized_strides(func, args, kwargs, out)
             if strides is not None and tuple(strides) != out.stride():
                 place = (out, tuple(out.shape), tuple(strides))

@@ -82,7 +82,7 @@ def layout(tensor: torch.Tensor) -> Layout | None:
         return None
     size = tensor.itemsize
     dims = [(s * size, n) for s, n in zip(strides, sizes) if n != 1]  # type: ignore[operator]
-    return (*dims, (1, size)), start * size  # type: ignore[return-value]
+    return (*dims, (1, size)), start * size  # type: ignore[arg-type]
 
 
 def _known(n: Any) -> int | None:

@@ -123,7 +123,7 @@ def _is_exact(
     if not dtype.is_floating_point:
         return parts == 1 and dtype in (torch.int64, torch.int32)
     # Also what is `by` times a place, and a place itself.
-    most = max(largest, abs(by) * length, length)
+    most = int(max(largest, abs(by) * length, fractions.Fraction(length)))
     return most * torch.finfo(dtype).eps <= 2 and parts <= 1024
 
 
