@@ -462,10 +462,34 @@ class GraphLowering:
                 and (_same_layout(value.shape, layout[1], self.buffers[layout[0]]))
                 and (_same_strides(value.shape, layout[1], value.stride))
             )
-            name = layout[0] if own and layout is not None else self.realize(value, fresh=True, gaps=True)
+            name = layout[0] if own and layout is not None else self._reshaped(value, taken)
+            if name is None:
+                name = self.realize(value, fresh=True, gaps=True)
             taken.add(name)
             out.append(self._exactly_laid_out(name, value))
         return tuple(out)
+
+    def _reshaped(self, value: TensorValue, taken: set[str]) -> str | None:
+        """A library call's whole result under another shape, as a tensor that is no view: ``x @ w`` of three
+        dimensions is computed with two. None if it is anything else."""
+        layout = self.layout_of(value)
+        if layout is None or layout[0] in taken or not is_size(layout[2], 0):
+            return None
+        name = layout[0]
+        buffer = self.buffers[name]
+        if not all(isinstance(n, int) for n in (*value.shape, *buffer.size)):
+            return None
+        layouts = ((value.shape, layout[1]), (value.shape, value.stride), (buffer.size, buffer.stride))
+        if ix.product(value.shape) != ix.product(buffer.size) or not all(
+                _same_strides(size, ix.contiguous_strides(size), stride) for size, stride in layouts):
+            return None
+        if not any(isinstance(made, prog.ExternCall) and name in made.outputs for made in self.operations):
+            return None
+        taken.add(name)
+        result = self.new_buffer(value.shape, ix.contiguous_strides(value.shape), value.dtype, value.device)
+        self.emit(prog.ExternCall(torch.ops.aten._unsafe_view.default, (prog.BufferRef(name), list(value.shape)), {},
+                                  (result.name,), "view"))
+        return result.name
 
     def _exactly_laid_out(self, name: str, value: TensorValue) -> str:
         """A name of the buffer under which dimensions that have no second element have eager's strides, too."""

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import dynamo_lite
+
 VIEWS = {
     "t": lambda x: x.t() + 1,
     "t contiguous": lambda x: x.t().contiguous().relu(),
@@ -133,3 +135,36 @@ def test_inputs_that_are_overwritten(backend_check, data):
         return p.sum()
 
     backend_check.compare(step, [data.random(40), data.random(40), data.random(40)], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.int64])
+def test_a_librarys_product_of_three_dimensions_is_handed_out_as_it_is(dtype):
+    def product(x, w):
+        return x @ w
+
+    def several(x, w):
+        y = x @ w
+        return y, y[0], y.view(-1), y.reshape(6, 4).t(), y * 2
+
+    def twice(x, w):
+        y = (x @ w).clone()
+        return y, (x @ w).reshape(3, 8), y.sum()
+
+    x, w = (torch.randn(2, 3, 5) * 9).to(dtype), (torch.randn(5, 4) * 9).to(dtype)
+    for fn in (product, several, twice):
+        compiled = dynamo_lite.compile(fn, fullgraph=True)
+        for _ in range(2):
+            got, want = compiled(x, w), fn(x, w)
+            got, want = (v if isinstance(v, tuple) else (v,) for v in (got, want))
+            for a, b in zip(got, want):
+                torch.testing.assert_close(a, b)
+                assert (a.stride(), a._is_view(), a._version) == (b.stride(), b._is_view(), b._version)
+        assert [a.data_ptr() == got[0].data_ptr() for a in got] == [b.data_ptr() == want[0].data_ptr() for b in want]
+        if fn is product:
+            assert "KERNEL" not in "".join(map(str, dynamo_lite.generated_code(compiled)))
+    if dtype is not torch.int64:
+        v = x.clone().requires_grad_()
+        compiled(v, w)[0].sum().backward()
+        got, v.grad = v.grad, None
+        twice(v, w)[0].sum().backward()
+        torch.testing.assert_close(got, v.grad)
