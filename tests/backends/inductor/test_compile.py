@@ -14,8 +14,7 @@ import torch.nn.functional as F
 
 from dynamo_lite import config, log
 from dynamo_lite.backends import lookup_backend, metrics
-from dynamo_lite.backends.inductor import codecache
-from dynamo_lite.backends.inductor import compile as pipeline
+from dynamo_lite.backends.inductor import codecache, pipeline
 
 
 @pytest.fixture(autouse=True)
