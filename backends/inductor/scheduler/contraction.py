@@ -21,12 +21,16 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store,
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
 WORKSPACE_UNIT = 1 << 14
-# A left operand of more bytes does not stay in a core's own cache, packed panels of more not in the one that all share:
-# to read them again and again costs so much.
-FAR_LEFT, FAR_PACKED = 2 << 20, 8 << 20
-FAR_COST = 1.05
-# What it costs that all threads wait for each other once more.
-SYNC_COST = 1.03
+# A left operand of more bytes does not stay in a core's own cache: to read it again and again costs so much.
+FAR_LEFT, FAR_COST = 2 << 20, 1.05
+# Packing takes as long as the products of so many rows, if lines are copied and otherwise. (Threads that share packed panels wait for each other, and read from
+# each other's caches what is not written to memory yet: as long as the products of fifty rows.)
+PACKING_LINES, PACKING = 3, 8
+# Where what follows goes through results by their outermost dim, each thread finds its own in its cache if it has computed them.
+# Otherwise that costs so much.
+FOREIGN_COST = 1.06
+# Rows are shared out in such units.
+ROWS = 2
 # The widest panel, in columns, of ``contraction.cpp``.
 MAX_PANEL = 64
 
@@ -78,30 +82,30 @@ def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers:
     assert lane is not None
     kernel.outer = tuple(v for v in (batch, line) if v is not None)
     stores = [s for stage in kernel.stages for s in stage.statements if isinstance(s, Store)]
-    share, slots, size = workspace(contraction, torch.get_num_threads())
+    by_rows, slots, size = workspace(contraction, torch.get_num_threads())
     name = f"workspace{len(buffers)}"
     buffer = buffers[name] = Buffer(name, (size,), (1,), torch.float32)
     kernel.buffers[name] = buffer
     kernel.outputs = (*kernel.outputs, name)
     kernel.stages = [kernel.stages[0], Stage((lane,), stores)]
-    kernel.tiles = Tiles(contraction, batch, line, lane, name, share, slots)
+    kernel.tiles = Tiles(contraction, batch, line, lane, name, by_rows, slots)
     kernel.inplace = ()
     return kernel
 
 
 def workspace(contraction: Contraction, threads: int) -> tuple[bool, int, int]:
-    """``(whether panels are shared, how many there is room for, elements)``."""
+    """``(whether threads share out rows, how many of them there is room for, elements)``."""
     right = contraction.right
     if isinstance(right, Patches) and right.each:
         return False, threads, _rounded(threads * right.strip()[-1])
-    batches, columns = volume(contraction.batch), volume(contraction.columns)
-    panels = -(-columns // MAX_PANEL) * batches
-    share = _longest_share_of_rows(contraction, threads) < _longest_share_of_panels(contraction, threads)
-    # With narrower vectors there are more panels, of the same size together.
-    slots = panels if share else threads
+    by_rows, by_panels = _longest_share_of_rows(contraction, threads), _longest_share_of_panels(contraction, threads)
+    if threads > 1 and contraction.transposed:
+        by_rows *= FOREIGN_COST
+    elif threads > 1:
+        by_panels *= FOREIGN_COST
     kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
     one = (contraction.piece + kept + MAX_LANES) * MAX_PANEL
-    return share, slots, _rounded(slots * one + planes(contraction))
+    return by_rows < by_panels, threads, _rounded(threads * one + planes(contraction))
 
 
 def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
@@ -111,7 +115,7 @@ def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
     last = -(-(volume(contraction.columns) - (across - 1) * MAX_PANEL) // MAX_LANES)
     widths = [MAX_PANEL // MAX_LANES] * (across - 1) + [last]
     # Each panel reads the left operand anew, from memory if that is where it is.
-    far = volume(contraction.rows) * contraction.depth * 4 > FAR_LEFT and not any(contraction.left.batch)
+    far = _left(contraction) > FAR_LEFT
     cost = FAR_COST if far and panels > 1 else 1.0
     if panels > 64 * threads:
         return cost / threads
@@ -121,10 +125,18 @@ def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
 
 
 def _longest_share_of_rows(contraction: Contraction, threads: int) -> float:
-    """The same if all panels are packed first and rows are shared out."""
-    units = -(-volume(contraction.rows) // MAX_LANES)
-    packed = volume(contraction.columns) * volume(contraction.batch) * contraction.depth * 4
-    return (FAR_COST if packed > FAR_PACKED else SYNC_COST) * -(-units // threads) / units
+    """The same if rows are shared out and each thread packs all panels."""
+    unit = MAX_LANES if contraction.transposed else ROWS
+    rows, units = volume(contraction.rows), -(-volume(contraction.rows) // unit)
+    cost = FAR_COST if _left(contraction) > FAR_LEFT * threads else 1.0
+    lines = isinstance(contraction.right, Matrix) and contraction.right.line == 1
+    packing = PACKING_LINES if lines else PACKING
+    return cost * (min(-(-units // threads) * unit, rows) + packing) / (rows + packing)
+
+
+def _left(contraction: Contraction) -> int:
+    """Bytes of the left operand that every panel reads; 0 if each batch has its own."""
+    return 0 if any(contraction.left.batch) else volume(contraction.rows) * contraction.depth * 4
 
 
 def planes(contraction: Contraction) -> int:

@@ -81,7 +81,7 @@ class Tiles:
     Attributes:
         batch, line, lane: the loops; None for one of a single iteration. The last is the vector loop.
         workspace: the buffer for packed operands.
-        share: whether all threads share the packed panels; if not, ``slots`` threads pack their own.
+        by_rows: whether threads share out rows, and each packs all panels; if not, panels. At most ``slots`` threads.
     """
 
     contraction: Contraction
@@ -89,7 +89,7 @@ class Tiles:
     line: ix.Var | None
     lane: ix.Var
     workspace: str
-    share: bool
+    by_rows: bool
     slots: int
 
 

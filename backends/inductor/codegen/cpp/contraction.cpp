@@ -16,7 +16,7 @@ constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
 constexpr i64 MAX_LISTED = 8192;   // so many taps of a convolution have room where its panels would be packed
-constexpr int few = 3;             // so many columns beyond whole vectors are computed one by one
+constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
 
@@ -77,23 +77,49 @@ template <int R, int V, bool HALF = false> NOINLINE void tile_product(const floa
         }
     }
 }
-// One column alone, which would leave most of a vector idle: sums along the left operand's rows, which have to be contiguous.
-static NOINLINE void column_product(const float* left, i64 line, int rows, const float* column, i64 depth, float* tile, bool add) {
-    fvec sum[ROWS];
+// Of each pair of lanes whose numbers differ by D: its sum in `a` at the first, its sum in `b` at the second.
+template <int D> INLINE fvec merge(fvec a, fvec b) {
+    vec<i32, CL> own, other;
+#pragma GCC unroll 16
+    for (int i = 0; i < CL; ++i) own[i] = i & D ? CL + i : i, other[i] = own[i] ^ D;
+    return __builtin_shuffle(a, b, own) + __builtin_shuffle(a, b, other);
+}
+// N columns, which would leave most of a vector idle: sums along the left operand's rows, which have to be contiguous.
+template <int N> NOINLINE void column_products(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add) {
+    static_assert(ROWS <= 8 && (CL >= 8 || ROWS <= CL));
+    fvec sum[N][8];
     const float* at[ROWS];
 #pragma GCC unroll 8
-    for (int r = 0; r < ROWS; ++r) sum[r] = fvec{}, at[r] = left + (r < rows ? r : rows - 1) * line;
-    for_lanes<CL>(0, depth, [&](i64 k, auto m) INLINE_LAMBDA {
-        const fvec x = load<CL>(column + k, m);
+    for (int r = 0; r < 8; ++r)
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) sum[n][r] = fvec{};
 #pragma GCC unroll 8
-        for (int r = 0; r < ROWS; ++r) sum[r] = fma_(load<CL>(at[r] + k, m), x, sum[r]);
+    for (int r = 0; r < ROWS; ++r) at[r] = left + (r < rows ? r : rows - 1) * line;
+    for_lanes<CL>(0, depth, [&](i64 k, auto m) INLINE_LAMBDA {
+        fvec x[N];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) x[n] = load<CL>(columns[n] + k, m);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; ++r) {
+            const fvec w = load<CL>(at[r] + k, m);
+#pragma GCC unroll 4
+            for (int n = 0; n < N; ++n) sum[n][r] = fma_(w, x[n], sum[n][r]);
+        }
     });
-    for (int r = 0; r < rows; ++r) {
-        float total = 0;
-        for (int k = 0; k < CL; ++k) total += sum[r][k];
-        tile[r * panel] = add ? tile[r * panel] + total : total;
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+        // Lane r: row r.
+        fvec* const s = sum[n];
+#pragma GCC unroll 4
+        for (int r = 0; r < 8; r += 2) s[r] = merge<1>(s[r], s[r + 1]);
+        s[0] = merge<2>(s[0], s[2]);
+        if constexpr (CL > 4) s[0] = merge<4>(s[0], merge<2>(s[4], s[6]));
+        if constexpr (CL > 8) s[0] = merge<8>(s[0], s[0]);
+        for (int r = 0; r < rows; ++r) tile[r * panel + n] = add ? tile[r * panel + n] + s[0][r] : s[0][r];
     }
 }
+typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add);
+static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
 typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 depth, float* tile, bool add);
 static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
@@ -317,7 +343,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         const i64 c0 = direct ? lines.before(place) : place, c1 = direct ? lines.before(place + columns) : place + columns;
         const float* const image = images + batch * c.windows.channels * planes.channel + place;
         const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line + k * c.left.depth;
-        const int alone = !direct && columns > CL && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
+        const int alone = !direct && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
         for (i64 done = 0; done < depth; done += chunk_depth) {
             const i64 now = least(chunk_depth, depth - done);
             const bool more = k + done > 0;
@@ -331,8 +357,8 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
                         for (i64 j = c0; j < c1; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + j);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, direct ? image : right + done * panel, direct ? taps_at + done : taps_at, now, tile + r * panel, more);
-                for (int j = 0; j < alone; ++j) column_product(at, c.left.line, alive_rows, column[j], now, tile + r * panel + columns - alone + j, more);
+                if (columns > alone) tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, direct ? image : right + done * panel, direct ? taps_at + done : taps_at, now, tile + r * panel, more);
+                if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, tile + r * panel + columns - alone, more);
             }
         }
         if (k + depth < c.depth) return;
@@ -344,26 +370,18 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
             finish(context, batch, r0, r1, c0, c1, tile, panel);
         }
     };
-    if (c.share) {
-        for (i64 k = 0; k < c.depth; k += piece) {
-            const i64 depth = least(piece, c.depth - k);
-            parallel(panels, 1, c.threads, [=](i64 begin, i64 end, int) {
-                for (i64 p = begin; p < end; ++p) pack(p, k, depth, workspace + p * one);
-            });
-            parallel(c.rows, c.transposed ? CL : ROWS, c.threads, [=](i64 begin, i64 end, int) {
-                for (i64 r = begin; r < end; r += block)
-                    for (i64 p = 0; p < panels; ++p) rows_of(p, r, least(r + block, end), workspace + p * one, k, depth);
-            });
-        }
-    } else {
-        parallel(panels, 1, c.threads < c.slots ? c.threads : c.slots, [=](i64 begin, i64 end, int thread) {
-            float* const mine = workspace + thread * one;
-            for (i64 p = begin; p < end; ++p)
-                for (i64 k = 0; k < c.depth; k += piece) {
-                    const i64 depth = least(piece, c.depth - k);
-                    pack(p, k, depth, mine);
-                    for (i64 r = 0; r < c.rows; r += block) rows_of(p, r, least(r + block, c.rows), mine, k, depth);
-                }
-        });
-    }
+    // Each thread packs what it reads: to read a panel from the cache of another thread takes as long as the products of some fifty
+    // rows, to pack it as long as those of five to ten.
+    const int threads = c.threads < c.slots ? c.threads : c.slots;
+    const auto products = [=, &c](i64 first, i64 last, i64 r0, i64 r1, int thread) {
+        float* const mine = workspace + thread * one;
+        for (i64 p = first; p < last; ++p)
+            for (i64 k = 0; k < c.depth; k += piece) {
+                const i64 depth = least(piece, c.depth - k);
+                pack(p, k, depth, mine);
+                for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), mine, k, depth);
+            }
+    };
+    if (c.by_rows) parallel(c.rows, c.transposed ? CL : 2, threads, [=, &c](i64 begin, i64 end, int thread) { products(0, panels, begin, end, thread); });
+    else parallel(panels, 1, threads, [=, &c](i64 begin, i64 end, int thread) { products(begin, end, 0, c.rows, thread); });
 }

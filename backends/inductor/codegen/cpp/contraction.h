@@ -15,8 +15,8 @@ struct Contraction {
     Matrix left, right;   // right.depth is 0 for windows: p is then the image
     Windows windows;
     bool transposed;    // lines of a tile are columns
-    bool share;         // the panels are packed once for all threads; otherwise at most `slots` threads pack each its own
-    int threads, slots;
+    bool by_rows;       // threads share out rows, not panels
+    int threads, slots; // at most `slots` threads: so many pack panels side by side
     float* workspace;
     const float* result;  // where finish writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;

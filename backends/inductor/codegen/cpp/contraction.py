@@ -23,8 +23,8 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 MAX_BATCH_DIMS = 3
 # With less to compute for a line, arrays of what was computed cost more.
 MIN_FACTOR_COST = 8
-# Products are computed so many times faster than operations on elements that are in memory.
-PRODUCTS_A_GRAIN = 8
+# Products are computed so many times faster than operations on elements that are in memory, by the libraries' names.
+PRODUCTS_A_GRAIN = {"products": 8, "depthwise": 1}
 
 
 def library_of(contraction: Contraction) -> str:
@@ -59,15 +59,23 @@ class ContractionKernel(CppKernel):
             sizes = (right.channels, right.height, right.width, right.out_height, right.out_width)
             own = right.strip() if right.each else ()
             self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair), right.each, *own])}}};")
-        self.line(f"c.transposed = {_bool(c.transposed)}, c.share = {_bool(t.share)}, c.slots = {t.slots};")
+        self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(t.by_rows)}, c.slots = {t.slots};")
         products = f"(i64){batches} * {rows} * {columns} * {c.depth}"
-        self.line(f"c.threads = threads_for({products}, {PRODUCTS_A_GRAIN * GRAIN});")
+        self.line(f"c.threads = threads_for({products}, {self._products_a_grain()});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
         self._result()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
         self.open(f"contract<{library_of(c).upper()}>(c, [=]({tile})")
         self._body()
         self.close("});")
+
+    def _products_a_grain(self) -> int:
+        return PRODUCTS_A_GRAIN[library_of(self.tiles.contraction)] * GRAIN
+
+    def keeps_awake(self) -> bool:
+        c = self.tiles.contraction
+        products = volume(c.batch) * volume(c.rows) * volume(c.columns) * c.depth
+        return products >= 2 * self._products_a_grain()
 
     def _result(self) -> None:
         """Where results go, if they stand in plain lines."""

@@ -11,6 +11,8 @@ threads run changes results only as far as the order of a reduction's partial su
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.accumulate import Accumulator
@@ -23,8 +25,9 @@ from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.arrange import is_transposed
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 
-# Work that one thread should have at least, in element operations: below it, waking another costs more than it brings.
-GRAIN = 65536
+# Work that one thread should have at least, in element operations: below it, waking another costs more than it brings. Less
+# if larger kernels keep the threads awake; they then find in their own caches what they have written, too.
+GRAIN, GRAIN_AWAKE = 65536, 16384
 # Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is.
 MIN_OUTER_PARALLEL = 8
 # Longer sums are cascades of sums of so many vectors, the length that eager's have.
@@ -46,6 +49,7 @@ class CppKernel(Body):
         self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS or n.op in DERIVED}
         wide = any(n.dtype.itemsize == 8 for n in self.nodes if self._in_vector(n)) or self._has_positions()
         self.L = LANES[simd][1 if wide else 0]
+        self.grain = GRAIN
         self._acc_names: dict[str, str] = {}
 
     def _has_positions(self) -> bool:
@@ -85,6 +89,7 @@ class CppKernel(Body):
                 self._emit_node(n)
 
     # ------------------------------------------------------------ loops around the stages
+    @functools.cached_property
     def work(self) -> str:
         """The amount of work of the whole kernel, in element operations, as C++."""
         total: ix.Index = 0
@@ -102,9 +107,12 @@ class CppKernel(Body):
     def _serial_outer(self) -> tuple[ix.Var, ...]:
         return self.kernel.outer[:-1] if self.vector_outer else self.kernel.outer
 
+    def keeps_awake(self) -> bool:
+        """Whether it is certain to run in several threads."""
+        return self.work.isdigit() and int(self.work) >= 2 * GRAIN
+
     def _may_be_parallel(self) -> bool:
-        work = self.work()
-        return not work.isdigit() or int(work) >= 2 * GRAIN
+        return not self.work.isdigit() or int(self.work) >= 2 * self.grain
 
     def _outer_loops(self) -> None:
         outer = self._serial_outer()
@@ -112,12 +120,12 @@ class CppKernel(Body):
         parallel = self._may_be_parallel()
         long_outer = not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL
         if parallel and outer and long_outer:
-            self.line(f"const int threads = threads_for({self.work()}, {GRAIN});")
+            self.line(f"const int threads = threads_for({self.work}, {self.grain});")
             self.open_threads(index_text(volume, {}), "1", "=")
             self._flat_loop(outer, "begin", "end", parallel_inner=False)
             self.close("});")
         elif parallel:
-            self.line(f"const int threads = threads_for({self.work()}, {GRAIN});")
+            self.line(f"const int threads = threads_for({self.work}, {self.grain});")
             self._nested(outer, 0, parallel_inner=True)
         else:
             self._nested(outer, 0, parallel_inner=False)

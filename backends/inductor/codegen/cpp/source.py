@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, library_of
 from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
-from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
+from dynamo_lite.backends.inductor.codegen.cpp.kernel import GRAIN, GRAIN_AWAKE, CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_header, library_source
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.codegen.cpp.text import MARK, header
@@ -27,8 +27,10 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
     comments: dict[str, dict[str, None]] = {}
     functions: set[str] = set()
     symbols = []
-    for kernel in kernels:
-        writer = (CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, simd)
+    writers = [(CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, simd) for kernel in kernels]
+    awake = any(writer.keeps_awake() for writer in writers)
+    for kernel, writer in zip(kernels, writers):
+        writer.grain = GRAIN_AWAKE if awake else GRAIN
         text = writer.write()
         functions |= writer.functions
         name = names.setdefault(text, f"kernel{len(names)}")
