@@ -87,21 +87,6 @@ class Patches:
         padded = -(-(width + (kw - 1) * dw // sw) // MAX_LANES) * MAX_LANES
         return rows, width, several, several * (lines * sw * padded + 2 * MAX_LANES)
 
-    def phases(self) -> tuple[int, int]:
-        """Rows and columns of the padded input fall into so many classes, each copied to a plane of its own, so that
-        neighbouring results read neighbouring elements."""
-        return self.stride
-
-    def plane(self) -> tuple[int, int]:
-        """Rows and columns of one class's plane."""
-        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
-        return self.out_height + (kh - 1) * dh // sh, self.out_width + (kw - 1) * dw // sw
-
-    def plane_elements(self) -> int:
-        """Elements of all planes of one batch."""
-        (sh, sw), (h, w) = self.phases(), self.plane()
-        return self.channels * sh * sw * h * w
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Contraction:
@@ -125,10 +110,8 @@ class Contraction:
     @property
     def piece(self) -> int:
         """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that is
-        less. A convolution's is cut between channels."""
-        taps = 1 if isinstance(self.right, Matrix) else self.right.kernel[0] * self.right.kernel[1]
-        chunk = max(CHUNK_DEPTH // taps, 1) * taps
-        return chunk if chunk + volume(self.rows) <= self.depth else self.depth
+        less."""
+        return CHUNK_DEPTH if CHUNK_DEPTH + volume(self.rows) <= self.depth else self.depth
 
     @property
     def lanes(self) -> tuple[ix.Var, ...]:

@@ -20,6 +20,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.scheduler.threads import Sharing
 
 
 @dataclasses.dataclass(slots=True)
@@ -81,7 +82,7 @@ class Tiles:
     Attributes:
         batch, line, lane: the loops; None for one of a single iteration. The last is the vector loop.
         workspace: the buffer for packed operands.
-        by_rows: whether threads share out rows, and each packs all panels; if not, panels. At most ``slots`` threads.
+        sharing: what each thread does.
     """
 
     contraction: Contraction
@@ -89,8 +90,7 @@ class Tiles:
     line: ix.Var | None
     lane: ix.Var
     workspace: str
-    by_rows: bool
-    slots: int
+    sharing: Sharing
 
 
 @dataclasses.dataclass(slots=True)

@@ -15,7 +15,7 @@ constexpr int panel = CL * CV;
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
-constexpr i64 MAX_LISTED = 8192;   // so many taps of a convolution have room where its panels would be packed
+constexpr i64 MAX_MASKS = 256;      // so many vectors of a line have their masks listed
 constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
@@ -178,15 +178,21 @@ static void transpose_tile(const float* from, int rows, int columns, float* to) 
 }
 
 // ------------------------------------------------------------------ windows
-// One channel of an image as planes: padded, and its rows and columns dealt out by their classes modulo the stride, so that
-// neighbouring windows see neighbours.
+// A strip of one channel of an image as planes: padded, its rows dealt out by their classes modulo the stride, and its columns so too, or
+// copied for each of the kernel's columns, so that neighbouring windows see neighbours. With copies, windows of two lines are neighbours too.
 struct Planes {
-    i64 height, width, each, channel;  // of a plane; its elements; those of all planes of a channel
+    i64 across, down;   // so many, for columns and for rows
+    i64 height, width;  // of one
+    i64 each, channel;  // elements: of one, of all
+    i64 shown;          // so many lines of windows see one
 };
 static Planes planes_of(const Windows& w) {
-    const i64 height = w.out_height + (w.kernel_h - 1) * w.dilation_h / w.stride_h;
-    const i64 width = w.out_width + (w.kernel_w - 1) * w.dilation_w / w.stride_w;
-    return {height, width, height * width, height * width * w.stride_h * w.stride_w};
+    // Of an image of one line a strip is part of it; of another it is some lines, the first and the last of which may be cut.
+    const bool line = w.out_height == 1;
+    const i64 lines = line ? 1 : least((w.strip + w.out_width - 2) / w.out_width + 1, w.out_height);
+    const i64 height = lines + (w.kernel_h - 1) * w.dilation_h / w.stride_h, columns = line ? least(w.strip, w.out_width) : w.out_width;
+    const i64 width = columns + (w.copies ? 0 : (w.kernel_w - 1) * w.dilation_w / w.stride_w), across = w.copies ? w.kernel_w : w.stride_w;
+    return {across, w.stride_h, height, width, height * width, height * width * across * w.stride_h, lines};
 }
 // Whether a kernel's taps see that class of rows or columns.
 static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
@@ -194,76 +200,62 @@ static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
         if (k * dilation % stride == which) return true;
     return false;
 }
-static void deal_planes(const Windows& w, const Planes& planes, const float* p, float* to) {
-    for (i64 class_h = 0; class_h < w.stride_h; ++class_h)
-        for (i64 class_w = 0; class_w < w.stride_w; ++class_w, to += planes.each) {
-            if (!seen(class_h, w.kernel_h, w.stride_h, w.dilation_h) || !seen(class_w, w.kernel_w, w.stride_w, w.dilation_w)) continue;
-            const i64 shift = class_w - w.pad_w, width = planes.width;
-            const i64 first = least(shift >= 0 ? 0 : (-shift + w.stride_w - 1) / w.stride_w, width);
-            const i64 last = least(width, (w.width - shift + w.stride_w - 1) / w.stride_w);
-            for (i64 y = 0; y < planes.height; ++y) {
-                const i64 in_y = y * w.stride_h + class_h - w.pad_h;
-                const bool inside = in_y >= 0 && in_y < w.height && first < last;
-                const i64 begin = inside ? first : width, end = inside ? last : width;
-                float* const line = to + y * width;
-                const float* const from = p + in_y * w.width + shift;
-                for_lanes<CL>(0, begin, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, fvec{}, m); });
-                if (w.stride_w == 1)
-                    for_lanes<CL>(begin, end, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, load<CL>(from + x, m), m); });
-                else if (w.stride_w == 2)
-                    for_lanes<CL>(begin, end, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, load_every_other<CL>(from + 2 * x, m), m); });
+// Lines [y0, y0 + lines) of the planes of one channel, from column x0 on. Whole vectors are stored: what goes beyond a line is overwritten by the
+// next, what goes beyond the last is slack.
+static void deal_planes(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
+    u32 inside[MAX_MASKS];
+    vec<i32, CL> even;
+    for (int k = 0; k < CL; ++k) even[k] = 2 * k;
+    const bool vectors = w.stride_w <= 2;
+    for (i64 down = 0; down < planes.down; ++down)
+        for (i64 across = 0; across < planes.across; ++across, to += planes.each) {
+            if (!seen(down, w.kernel_h, w.stride_h, w.dilation_h) || !w.copies && !seen(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
+            // Where column 0 is in the image, from where to where columns are inside of it.
+            const i64 left = x0 * w.stride_w + across * (w.copies ? w.dilation_w : 1) - w.pad_w, begin = -left, end = w.width - left;
+            const i64 width = planes.width, all = width * w.stride_w;
+            const auto lanes = [=](i64 x) { return Lanes(begin - x, end - x).mask(); };
+            if (vectors)
+                for (i64 x = 0; x < all && x < MAX_MASKS * CL; x += CL) inside[x / CL] = lanes(x);
+            const auto within = [=, &inside](const float* p, i64 x) INLINE_LAMBDA { return load_within(p + x, x < MAX_MASKS * CL ? inside[x / CL] : lanes(x)); };
+            float* line = to;
+            for (i64 y = y0; y < y0 + lines; ++y, line += width) {
+                const i64 in_y = y * w.stride_h + down - w.pad_h;
+                const float* const from = image + in_y * w.width + left;
+                if (in_y < 0 || in_y >= w.height)
+                    for (i64 x = 0; x < width; x += CL) store<CL>(line + x, fvec{}, full());
+                else if (w.stride_w == 1)
+                    for (i64 x = 0; x < width; x += CL) store<CL>(line + x, within(from, x), full());
+                else if (vectors)
+                    for (i64 x = 0; x < width; x += CL) {
+                        const fvec a = within(from, 2 * x), b = 2 * x + CL < all ? within(from, 2 * x + CL) : fvec{};
+                        store<CL>(line + x, __builtin_shuffle(a, b, even), full());
+                    }
                 else
-                    for (i64 x = begin; x < end; ++x) line[x] = from[x * w.stride_w];
-                for_lanes<CL>(end, width, [&](i64 x, auto m) INLINE_LAMBDA { store<CL>(line + x, fvec{}, m); });
+                    for (i64 x = 0; x < width; ++x) line[x] = x * w.stride_w >= begin && x * w.stride_w < end ? from[x * w.stride_w] : 0;
             }
         }
 }
-// Where a tap is in one direction, from one tap to the next: to divide for each would take longer than to copy what it sees.
+// Where a tap is in one direction, from one tap to the next.
 struct Place {
     i64 plane, at;
 };
 struct Steps {
-    i64 stride, planes, places;
-    Steps(i64 dilation, i64 stride) : stride(stride), planes(dilation % stride), places(dilation / stride) {}
+    i64 count, planes, places;  // how many planes there are; to the next tap
+    Steps(i64 dilation, i64 stride) : count(stride), planes(dilation % stride), places(dilation / stride) {}
     Place next(Place p) const {
-        const bool over = p.plane + planes >= stride;
-        return {p.plane + planes - (over ? stride : 0), p.at + places + over};
+        const bool over = p.plane + planes >= count;
+        return {p.plane + planes - (over ? count : 0), p.at + places + over};
     }
 };
-// Columns [begin, begin + columns): what the window sees at those places. Whole vectors are copied: what goes beyond a piece of
-// a line is overwritten by the next copy, what goes beyond the panel is slack.
-static void pack_windows(const Windows& w, const Planes& planes, i64 channels, const float* p, i64 begin, int columns, float* to) {
-    int copies = 0, at[panel];
-    i64 from[panel];
-    for (int c = 0; c < columns;) {
-        const i64 y = (begin + c) / w.out_width, x = (begin + c) % w.out_width;
-        const int piece = (int)least(w.out_width - x, columns - c);
-        for (int j = 0; j < piece; j += CL) at[copies] = c + j, from[copies++] = y * planes.width + x + j;
-        c += piece;
-    }
-    const Steps down(w.dilation_h, w.stride_h), across(w.dilation_w, w.stride_w);
-    for (i64 channel = 0; channel < channels; ++channel, p += planes.channel) {
-        Place y{0, 0};
-        for (i64 kh = 0; kh < w.kernel_h; ++kh, y = down.next(y)) {
-            const float* const line = p + y.plane * w.stride_w * planes.each + y.at * planes.width;
-            Place x{0, 0};
-            for (i64 kw = 0; kw < w.kernel_w; ++kw, x = across.next(x), to += panel) {
-                const float* const here = line + x.plane * planes.each + x.at;
-                for (int i = 0; i < copies; ++i) store<CL>(to + at[i], load<CL>(here + from[i], full()), full());
-            }
-        }
-    }
-}
-
 // Where the taps see the first window, for each channel.
 static void list_taps(const Windows& w, const Planes& planes, i32* to) {
-    const Steps down(w.dilation_h, w.stride_h), across(w.dilation_w, w.stride_w);
+    const Steps down(w.dilation_h, w.stride_h), across(w.copies ? 1 : w.dilation_w, planes.across);
     for (i64 channel = 0; channel < w.channels; ++channel) {
         Place y{0, 0};
         for (i64 kh = 0; kh < w.kernel_h; ++kh, y = down.next(y)) {
             Place x{0, 0};
             for (i64 kw = 0; kw < w.kernel_w; ++kw, x = across.next(x))
-                *to++ = (i32)(channel * planes.channel + (y.plane * w.stride_w + x.plane) * planes.each + y.at * planes.width + x.at);
+                *to++ = (i32)(channel * planes.channel + (y.plane * planes.across + x.plane) * planes.each + y.at * planes.width + x.at);
         }
     }
 }
@@ -273,6 +265,7 @@ struct Lines {
     i64 before(i64 place) const { return place / pitch * width + least(place % pitch, width); }
     // Moves what counts of the places from `place` on together, in each row of a tile.
     void close_up(i64 place, int columns, int rows, float* tile) const {
+        if (pitch == width) return;
         i64 to = 0;
         for (i64 from = 0; from < columns;) {
             const i64 x = (place + from) % pitch, some = least(width - x, columns - from);
@@ -287,68 +280,54 @@ struct Lines {
         }
     }
 };
-// Whether windows are read where they are, those between the end of a line and the next too, whose sums are dropped. To pack
-// takes as long as the products of some five rows.
-static bool reads_planes(const Contraction& c, const Planes& planes) {
-    const i64 idle = planes.width - c.windows.out_width;
-    return idle * (2 * c.rows + 2) < 9 * c.windows.out_width && c.depth <= MAX_LISTED && c.windows.channels * planes.channel < 1l << 31;
-}
 
 // ------------------------------------------------------------------ the loops
 LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* context) {
     const Contraction& c = *contraction;
+    const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
     const bool windows = c.right.depth == 0;
-    const Planes planes = windows ? planes_of(c.windows) : Planes{};
-    const bool direct = windows && reads_planes(c, planes);
-    // Of results, and of dropped ones, side by side.
-    const i64 places = direct ? c.windows.out_height * planes.width - planes.width + c.windows.out_width : c.columns;
+    const Planes planes = windows ? planes_of(w) : Planes{};
+    // Columns side by side: of windows in lines of `pitch`, of which some may be beyond the results', computed and dropped.
+    const bool lines = windows && w.out_height > 1;
+    const i64 pitch = lines ? planes.width : c.columns, width = lines ? w.out_width : c.columns;
+    const i64 places = lines ? w.out_height * pitch - pitch + width : c.columns;
     const i64 across = (places + panel - 1) / panel, panels = batches * across;
-    // Deep operands are packed and used up piece by piece, if the sums that are kept meanwhile take less. Windows are cut between channels.
-    const i64 taps = windows ? c.windows.kernel_h * c.windows.kernel_w : 1, chunk = chunk_depth < taps ? taps : chunk_depth / taps * taps;
-    const i64 piece = chunk + c.rows <= c.depth && !direct ? chunk : c.depth;
-    const i64 packed = piece * panel + CL, one = packed + (piece < c.depth ? c.rows * panel : 0);
-    float* workspace = c.workspace;
-    const float* const images = workspace;
-    if (windows) {
-        const i64 channels = c.windows.channels, total = batches * channels;
-        parallel(total, 1, c.threads, [=, &c](i64 begin, i64 end, int) {
-            for (i64 k = begin; k < end; ++k)
-                deal_planes(c.windows, planes, c.right.p + at_batch(c, c.right, k / channels) + k % channels * c.windows.height * c.windows.width,
-                            (float*)images + k * planes.channel);
-        });
-        workspace += total * planes.channel + 16;
-    }
-    const i32* const taps_at = direct ? (const i32*)workspace : packed_places.at;
-    if (direct) list_taps(c.windows, planes, (i32*)workspace);
+    // Deep operands are packed and used up piece by piece, if the sums that are kept meanwhile take less.
+    const i64 piece = !windows && chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth;
+    const i64 packed = piece * panel + CL;
     const auto columns_of = [=](i64 p) { return (int)least(panel, places - p % across * panel); };
+    // What a thread works with: where it packs or deals, and where the panel's steps of the depth are.
+    struct Right {
+        float *room, *panel;
+        const i32* steps;
+    };
     const auto pack = [=, &c](i64 p, i64 k, i64 depth, float* to) {
-        if (direct) return;
-        const i64 batch = p / across, first = p % across * panel;
+        const i64 first = p % across * panel;
         const int columns = columns_of(p);
-        if (windows)
-            return pack_windows(c.windows, planes, depth / taps, images + (batch * c.windows.channels + k / taps) * planes.channel, first, columns, to);
-        const float* from = c.right.p + at_batch(c, c.right, batch) + first * c.right.line + k * c.right.depth;
+        const float* from = c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth;
         if (c.right.line == 1) pack_lines(from, c.right.depth, depth, columns, to);
         else if (c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
         else pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
     };
-    // Rows [r0, r1) of a panel's products from k on; `right` is the packed panel, behind which sums that are not done yet are kept.
-    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, float* right, i64 k, i64 depth) {
+    // Rows [r0, r1) of a panel's products from k on. Sums that are not done yet are kept behind what is packed.
+    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, const Right& right, i64 k, i64 depth) {
         alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
-        float* const tile = piece < c.depth ? right + packed + r0 * panel : whole;
+        float* const tile = piece < c.depth ? right.room + packed + r0 * panel : whole;
         const i64 batch = p / across, place = p % across * panel;
         const int columns = columns_of(p), rows = (int)(r1 - r0);
-        const Lines lines{planes.width, c.windows.out_width};
-        const i64 c0 = direct ? lines.before(place) : place, c1 = direct ? lines.before(place + columns) : place + columns;
-        const float* const image = images + batch * c.windows.channels * planes.channel + place;
+        const Lines kept{pitch, width};
+        const i64 c0 = kept.before(place), c1 = kept.before(place + columns);
         const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line + k * c.left.depth;
-        const int alone = !direct && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
+        const int alone = pitch == width && columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
         for (i64 done = 0; done < depth; done += chunk_depth) {
             const i64 now = least(chunk_depth, depth - done);
             const bool more = k + done > 0;
+            // Packed steps are listed up to chunk_depth only.
+            const float* const base = windows ? right.panel : right.panel + done * panel;
+            const i32* const steps = windows ? right.steps + done : right.steps;
             for (int j = 0; j < alone; ++j)
-                for (i64 i = 0; i < now; ++i) column[j][i] = right[(done + i) * panel + columns - alone + j];
+                for (i64 i = 0; i < now; ++i) column[j][i] = base[steps[i] + columns - alone + j];
             for (int r = 0; r < rows; r += ROWS) {
                 const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
                 const float* const at = from + r * c.left.line + done * c.left.depth;
@@ -357,12 +336,12 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
                         for (i64 j = c0; j < c1; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + j);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                if (columns > alone) tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, direct ? image : right + done * panel, direct ? taps_at + done : taps_at, now, tile + r * panel, more);
+                if (columns > alone) tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, now, tile + r * panel, more);
                 if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, tile + r * panel + columns - alone, more);
             }
         }
         if (k + depth < c.depth) return;
-        if (direct) lines.close_up(place, columns, rows, tile);
+        kept.close_up(place, columns, rows, tile);
         if (c.transposed) {
             transpose_tile(tile, rows, columns, turned);
             finish(context, batch, c0, c1, r0, r1, turned, block);
@@ -370,18 +349,40 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
             finish(context, batch, r0, r1, c0, c1, tile, panel);
         }
     };
-    // Each thread packs what it reads: to read a panel from the cache of another thread takes as long as the products of some fifty
+    // Panels [first, last) of one batch, which is a strip at most, from its planes.
+    const auto strip = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, float* room, const i32* taps) {
+        const i64 begin = first % across * panel, end = least(begin + (last - first) * panel, places), batch = first / across;
+        const i64 y0 = lines ? begin / pitch : 0, y1 = lines ? (end - 1) / pitch + 1 : 1, x0 = lines ? 0 : begin;
+        const i64 height = least(y1, w.out_height) - y0 + planes.height - planes.shown;
+        const float* const images = c.right.p + at_batch(c, c.right, batch);
+        for (i64 channel = 0; channel < w.channels; ++channel)
+            deal_planes(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
+        for (i64 p = first; p < last; ++p) {
+            const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps};
+            for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), right, 0, c.depth);
+        }
+    };
+    // Each thread packs or deals what it reads: to read that from the cache of another thread takes as long as the products of some fifty
     // rows, to pack it as long as those of five to ten.
-    const int threads = c.threads < c.slots ? c.threads : c.slots;
-    const auto products = [=, &c](i64 first, i64 last, i64 r0, i64 r1, int thread) {
-        float* const mine = workspace + thread * one;
+    const auto products = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, int thread) {
+        float* const room = c.workspace + thread * c.slot;
+        if (windows) {
+            i32* const taps = (i32*)room;
+            list_taps(w, planes, taps);
+            for (i64 p = first, end; p < last; p = end) {
+                end = least(least(last, p + w.strip / panel), (p / across + 1) * across);
+                strip(p, end, r0, r1, room + (c.depth + CL - 1) / CL * CL, taps);
+            }
+            return;
+        }
         for (i64 p = first; p < last; ++p)
             for (i64 k = 0; k < c.depth; k += piece) {
                 const i64 depth = least(piece, c.depth - k);
-                pack(p, k, depth, mine);
-                for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), mine, k, depth);
+                pack(p, k, depth, room);
+                for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), {room, room, packed_places.at}, k, depth);
             }
     };
+    const int threads = c.threads < c.slots ? c.threads : c.slots;
     if (c.by_rows) parallel(c.rows, c.transposed ? CL : 2, threads, [=, &c](i64 begin, i64 end, int thread) { products(0, panels, begin, end, thread); });
     else parallel(panels, 1, threads, [=, &c](i64 begin, i64 end, int thread) { products(begin, end, 0, c.rows, thread); });
 }

@@ -7,8 +7,13 @@ struct Matrix {
 struct Windows {
     i64 channels, height, width, out_height, out_width, kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
     i64 each;  // so many rows see one channel each; 0: every row sees all of them
+    // If not each: so many columns of the result are computed from planes that one thread has in its cache; whether there is a
+    // plane for each of the kernel's columns.
+    i64 strip;
+    bool copies;
     // If each: results at a time (all columns, or one row), of how many rows of the result; elements that one thread needs.
     i64 tile_rows, tile_columns, several, scratch;
+    void set_tiles(i64 rows, i64 columns, i64 n, i64 elements) { tile_rows = rows, tile_columns = columns, several = n, scratch = elements; }
 };
 struct Contraction {
     i64 batches[3], rows, columns, depth;
@@ -18,6 +23,7 @@ struct Contraction {
     bool by_rows;       // threads share out rows, not panels
     int threads, slots; // at most `slots` threads: so many pack panels side by side
     float* workspace;
+    i64 slot;           // elements of it that each of them has
     const float* result;  // where finish writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
 };

@@ -46,7 +46,7 @@ class ContractionKernel(CppKernel):
         self._sums = [n for n in self.nodes if n.op == "acc" and n.attr == sum_.acc]
 
     def _outer_loops(self) -> None:
-        t, c = self.tiles, self.tiles.contraction
+        t, c, sharing = self.tiles, self.tiles.contraction, self.tiles.sharing
         batches, rows, columns = volume(c.batch), volume(c.rows), volume(c.columns)
         self.line(f"Contraction c{{{{{_list(_filled([v.size for v in c.batch], 1))}}}, {rows}, {columns}, {c.depth}}};")
         left, right = c.left, c.right
@@ -57,9 +57,13 @@ class ContractionKernel(CppKernel):
             self.line(f"c.right = {self._matrix(right.buffer, right.offset, 0, 0, right.batch)};")
             pairs = (right.kernel, right.stride, right.padding, right.dilation)
             sizes = (right.channels, right.height, right.width, right.out_height, right.out_width)
-            own = right.strip() if right.each else ()
-            self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair), right.each, *own])}}};")
-        self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(t.by_rows)}, c.slots = {t.slots};")
+            self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair), right.each])}}};")
+            if right.each:
+                self.line(f"c.windows.set_tiles({_list(right.strip())});")
+            else:
+                self.line(f"c.windows.strip = {sharing.strip}, c.windows.copies = {_bool(sharing.copies)};")
+        self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
+        self.line(f"c.slots = {sharing.slots}, c.slot = {sharing.slot};")
         products = f"(i64){batches} * {rows} * {columns} * {c.depth}"
         self.line(f"c.threads = threads_for({products}, {self._products_a_grain()});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")

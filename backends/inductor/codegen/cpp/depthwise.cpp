@@ -78,25 +78,6 @@ template <int V> INLINE void depthwise_line(const Windows& w, const Plane& plane
         else store<CL>(out + x + v * CL, sum[v], columns - v * CL);
     }
 }
-// The lanes of a vector that are inside the image; those in between are read, the others are zeros.
-struct Lanes {
-    int begin, end;
-    Lanes() {}
-    Lanes(i64 from, i64 to) : begin(from < 0 ? 0 : (int)least(from, CL)), end(to < begin ? begin : (int)least(to, CL)) {}
-    INLINE u32 mask() const { return ((1u << end) - 1) & ~((1u << begin) - 1); }
-};
-INLINE fvec load_within(const float* p, u32 lanes) {
-#if defined(__AVX512VL__) && !defined(__clang__)
-    if (lanes != 0) reads(p + __builtin_ctz(lanes), 32 - __builtin_clz(lanes) - __builtin_ctz(lanes));
-    return bits<fvec>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, CL>{}, (u16)lanes));
-#else
-    if (lanes == (1u << CL) - 1) return load<CL>(p, full());
-    fvec v{};
-    for (int k = 0; k < CL; ++k)
-        if (lanes >> k & 1) v[k] = p[k];
-    return v;
-#endif
-}
 // Lines [first, first + lines) of the padded image, columns from `left` on, `width` of each class of columns, a multiple of CL.
 // `inner`: the lines that are all padding hold zeros already.
 static void pad_lines(const Windows& w, const float* image, i64 first, i64 lines, i64 left, i64 width, float* to, bool inner) {

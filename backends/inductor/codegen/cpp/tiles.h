@@ -1,4 +1,4 @@
-// What contraction.cpp and depthwise.cpp have in common: the widest vector, places in batches.
+// What contraction.cpp and depthwise.cpp have in common: the widest vector, places in batches, lines of images.
 #if defined(__AVX512F__)
 constexpr int CL = 16;
 #elif defined(__AVX2__)
@@ -13,4 +13,23 @@ typedef vec<float, CL> fvec;
 static i64 at_batch(const Contraction& c, const Matrix& operand, i64 batch) {
     const i64 last = batch % c.batches[2], rest = batch / c.batches[2];
     return rest / c.batches[1] * operand.batch[0] + rest % c.batches[1] * operand.batch[1] + last * operand.batch[2];
+}
+// The lanes of a vector that are inside the image; those in between are read, the others are zeros.
+struct Lanes {
+    int begin, end;
+    Lanes() {}
+    Lanes(i64 from, i64 to) : begin(from < 0 ? 0 : (int)least(from, CL)), end(to < begin ? begin : (int)least(to, CL)) {}
+    INLINE u32 mask() const { return ((1u << end) - 1) & ~((1u << begin) - 1); }
+};
+INLINE fvec load_within(const float* p, u32 lanes) {
+#if defined(__AVX512VL__) && !defined(__clang__)
+    if (lanes != 0) reads(p + __builtin_ctz(lanes), 32 - __builtin_clz(lanes) - __builtin_ctz(lanes));
+    return bits<fvec>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, CL>{}, (u16)lanes));
+#else
+    if (lanes == (1u << CL) - 1) return load<CL>(p, full());
+    fvec v{};
+    for (int k = 0; k < CL; ++k)
+        if (lanes >> k & 1) v[k] = p[k];
+    return v;
+#endif
 }

@@ -1,0 +1,156 @@
+"""How the threads share out a sum of products, and what room each needs: for packed panels, or for planes of an image.
+
+Each thread packs, or deals out, what it reads. Were that shared, threads would wait for each other and read from each
+other's caches what is not written to memory yet, which takes as long as the products of some fifty rows.
+
+Costs are counted in rows of the left operand: the time of the products of one row and all columns.
+
+Invariant: results do not depend on anything that is decided here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dynamo_lite.backends.inductor.ir.contraction import MAX_LANES, Contraction, Matrix, Patches, volume
+
+# Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
+WORKSPACE_UNIT = 1 << 14
+# A left operand of more bytes does not stay in a core's own cache: to read it again and again costs so much.
+FAR_LEFT, FAR_COST = 2 << 20, 1.05
+# What it costs to pack a panel: of lines that are copied; otherwise; windows, each time that all of them are copied.
+PACKING_LINES, PACKING, DEALING = 3, 8, 6
+# What follows a product goes through its results by their outermost dim as a rule, and finds them in the thread's cache
+# if they are shared out so. Otherwise that costs so much.
+FOREIGN_COST = 1.06
+# Rows are shared out in such units.
+ROWS = 2
+# The widest panel, in columns, of ``contraction.cpp``.
+MAX_PANEL = 64
+# Planes of about so many elements stay in a core's own cache beside what is read meanwhile.
+NEAR_PLANES = 160 << 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sharing:
+    """Attributes:
+    by_rows: whether threads share out rows, and each packs all panels; if not, panels.
+    slots: so many threads at most.
+    slot: elements that each has in the workspace.
+    strip, copies: of windows, see ``Planes``.
+    """
+
+    by_rows: bool
+    slots: int
+    slot: int
+    strip: int = 0
+    copies: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Of the workspace."""
+        return -(-self.slots * self.slot // WORKSPACE_UNIT) * WORKSPACE_UNIT
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Planes:
+    """A strip of an image, dealt out so that neighbouring windows see neighbours (``contraction.cpp``).
+
+    Attributes:
+        strip: so many columns of the result see it, a multiple of ``MAX_PANEL``.
+        copies: whether each of the kernel's columns has a plane of its own; nothing lies between its windows then.
+        elements: of the planes of all channels.
+        cost: in rows.
+    """
+
+    strip: int
+    copies: bool
+    elements: int
+    cost: float
+
+
+def share_out(contraction: Contraction, threads: int) -> Sharing:
+    """The fastest way for so many threads."""
+    right = contraction.right
+    if isinstance(right, Patches) and right.each:
+        return Sharing(False, threads, right.strip()[-1])
+    if isinstance(right, Matrix):
+        packing: float = PACKING_LINES if right.line == 1 else PACKING
+        kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
+        slot = (contraction.piece + kept + MAX_LANES) * MAX_PANEL
+        strip, copies = 0, False
+    else:
+        planes = planes_of(right, volume(contraction.rows))
+        packing, strip, copies = planes.cost, planes.strip, planes.copies
+        # The places of all taps come first.
+        slot = _rounded(contraction.depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
+    by_rows = _longest_share_of_rows(contraction, threads, packing)
+    by_panels = _longest_share_of_panels(contraction, threads)
+    if threads > 1 and isinstance(right, Matrix):
+        if contraction.transposed:
+            by_rows *= FOREIGN_COST
+        else:
+            by_panels *= FOREIGN_COST
+    return Sharing(by_rows < by_panels, threads, slot, strip, copies)
+
+
+def planes_of(right: Patches, rows: int) -> Planes:
+    """The cheaper kind of planes for so many filters."""
+    kinds = [_planes(right, rows, False)]
+    if right.out_height > 1:
+        kinds.append(_planes(right, rows, True))
+    return min(kinds, key=lambda planes: planes.cost)
+
+
+def _planes(right: Patches, rows: int, copies: bool) -> Planes:
+    (kh, kw), (sh, sw), (dh, dw) = right.kernel, right.stride, right.dilation
+    beside, beyond = (kw - 1) * dw // sw, (kh - 1) * dh // sh
+    kinds = right.channels * sh * (kw if copies else sw)
+    width = right.out_width if copies else right.out_width + beside
+    if right.out_height == 1:
+        columns = NEAR_PLANES // (kinds * (1 + beyond)) - beside
+        strip = min(max(columns // MAX_PANEL, 1) * MAX_PANEL, _rounded(right.out_width, MAX_PANEL))
+        each = (1 + beyond) * (min(strip, right.out_width) + beside)
+        strips, idle = -(-right.out_width // strip), 0.0
+    else:
+        lines = max(NEAR_PLANES // (kinds * width) - beyond, 2 * beyond, 3)
+        places = right.out_height * width
+        # A strip may begin and end within a line.
+        columns = places if lines >= right.out_height else (lines - 2) * right.out_width + 2
+        strip = max(_rounded(columns, MAX_PANEL) if columns == places else columns // MAX_PANEL * MAX_PANEL, MAX_PANEL)
+        each = (min((strip + right.out_width - 2) // right.out_width + 1, right.out_height) + beyond) * width
+        strips, idle = -(-places // strip), width / right.out_width - 1
+    dealt = strips * kinds * each / (right.channels * kh * kw * right.out_height * right.out_width)
+    return Planes(strip, copies, kinds * each, DEALING * dealt + idle * rows)
+
+
+def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
+    """What part of the time the busiest thread takes, in relation to one thread alone, if panels are shared out."""
+    across = -(-volume(contraction.columns) // MAX_PANEL)
+    panels = across * volume(contraction.batch)
+    last = -(-(volume(contraction.columns) - (across - 1) * MAX_PANEL) // MAX_LANES)
+    widths = [MAX_PANEL // MAX_LANES] * (across - 1) + [last]
+    # Each panel reads the left operand anew, from memory if that is where it is.
+    cost = FAR_COST if _left(contraction) > FAR_LEFT and panels > 1 else 1.0
+    if panels > 64 * threads:
+        return cost / threads
+    work = [widths[p % across] for p in range(panels)]
+    parts = (sum(work[panels * t // threads : panels * (t + 1) // threads]) for t in range(threads))
+    return cost * max(parts) / sum(work)
+
+
+def _longest_share_of_rows(contraction: Contraction, threads: int, packing: float) -> float:
+    """The same if rows are shared out and each thread packs all panels."""
+    unit = MAX_LANES if contraction.transposed else ROWS
+    rows, units = volume(contraction.rows), -(-volume(contraction.rows) // unit)
+    cost = FAR_COST if _left(contraction) > FAR_LEFT * threads else 1.0
+    return cost * (min(-(-units // threads) * unit, rows) + packing) / (rows + packing)
+
+
+def _left(contraction: Contraction) -> int:
+    """Bytes of the left operand that every panel reads; 0 if each batch has its own."""
+    return 0 if any(contraction.left.batch) else volume(contraction.rows) * contraction.depth * 4
+
+
+def _rounded(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
