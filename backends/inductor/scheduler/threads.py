@@ -11,8 +11,9 @@ Invariant: results do not depend on anything that is decided here.
 from __future__ import annotations
 
 import dataclasses
+import math
 
-from dynamo_lite.backends.inductor.ir.contraction import MAX_LANES, Contraction, Matrix, Patches, volume
+from dynamo_lite.backends.inductor.ir.contraction import CHUNK_DEPTH, MAX_LANES, Contraction, Matrix, Patches, volume
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
 WORKSPACE_UNIT = 1 << 14
@@ -27,6 +28,10 @@ FOREIGN_COST = 1.06
 ROWS = 2
 # The widest panel, in columns, of ``contraction.cpp``.
 MAX_PANEL = 64
+# Up to so many columns beyond whole vectors are sums of their own (``contraction.cpp``).
+FEW = 4
+# Of the caches of one core: the bytes from one line to the next that takes the same place, and half as many as may.
+NEAR_CACHES = ((4 << 10, 64), (128 << 10, 4))
 # Planes of about so many elements stay in a core's own cache beside what is read meanwhile.
 NEAR_PLANES = 160 << 10
 
@@ -37,12 +42,14 @@ class Sharing:
     by_rows: whether threads share out rows, and each packs all panels; if not, panels.
     slots: so many threads at most.
     slot: elements that each has in the workspace.
+    direct: whether vectors of the right operand are read where they are.
     strip, copies: of windows, see ``Planes``.
     """
 
     by_rows: bool
     slots: int
     slot: int
+    direct: bool = False
     strip: int = 0
     copies: bool = False
 
@@ -74,11 +81,14 @@ def share_out(contraction: Contraction, threads: int) -> Sharing:
     right = contraction.right
     if isinstance(right, Patches) and right.each:
         return Sharing(False, threads, right.strip()[-1])
-    if isinstance(right, Matrix):
-        packing: float = PACKING_LINES if right.line == 1 else PACKING
+    packing, strip, copies = 0.0, 0, False
+    direct = isinstance(right, Matrix) and _is_direct(contraction, right)
+    if direct:
+        slot = _rounded(contraction.depth, MAX_LANES)
+    elif isinstance(right, Matrix):
+        packing = PACKING_LINES if right.line == 1 else PACKING
         kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
         slot = (contraction.piece + kept + MAX_LANES) * MAX_PANEL
-        strip, copies = 0, False
     else:
         planes = planes_of(right, volume(contraction.rows))
         packing, strip, copies = planes.cost, planes.strip, planes.copies
@@ -91,7 +101,23 @@ def share_out(contraction: Contraction, threads: int) -> Sharing:
             by_rows *= FOREIGN_COST
         else:
             by_panels *= FOREIGN_COST
-    return Sharing(by_rows < by_panels, threads, slot, strip, copies)
+    return Sharing(by_rows < by_panels, threads, slot, direct, strip, copies)
+
+
+def _is_direct(contraction: Contraction, right: Matrix) -> bool:
+    """Whether the right operand is read as fast where it is as from a packed panel."""
+    columns, lane = volume(contraction.columns), 4
+    # Vectors must not reach beyond a line: of the last one, beyond the operand.
+    beyond = columns % MAX_LANES
+    alone = 0 < beyond <= FEW and contraction.left.depth == 1 and contraction.depth >= 4 * MAX_LANES
+    if right.line != 1 or (beyond and not alone) or contraction.depth * right.depth >= 1 << 31:
+        return False
+    # Lines that begin at the same place of a page, or of a cache's way, take each other's room.
+    for period, ways in NEAR_CACHES:
+        places = period // math.gcd(period, right.depth * lane)
+        if min(contraction.depth, CHUNK_DEPTH) > places * ways:
+            return False
+    return True
 
 
 def planes_of(right: Patches, rows: int) -> Planes:

@@ -294,12 +294,14 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
     const i64 places = lines ? w.out_height * pitch - pitch + width : c.columns;
     const i64 across = (places + panel - 1) / panel, panels = batches * across;
     // Deep operands are packed and used up piece by piece, if the sums that are kept meanwhile take less.
-    const i64 piece = !windows && chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth;
+    const bool listed = windows || c.direct;
+    const i64 piece = !listed && chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth;
     const i64 packed = piece * panel + CL;
     const auto columns_of = [=](i64 p) { return (int)least(panel, places - p % across * panel); };
-    // What a thread works with: where it packs or deals, and where the panel's steps of the depth are.
+    // What a thread works with: where it packs or deals, where the panel begins, and where its steps of the depth are.
     struct Right {
-        float *room, *panel;
+        float* room;
+        const float* panel;
         const i32* steps;
     };
     const auto pack = [=, &c](i64 p, i64 k, i64 depth, float* to) {
@@ -324,8 +326,8 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
             const i64 now = least(chunk_depth, depth - done);
             const bool more = k + done > 0;
             // Packed steps are listed up to chunk_depth only.
-            const float* const base = windows ? right.panel : right.panel + done * panel;
-            const i32* const steps = windows ? right.steps + done : right.steps;
+            const float* const base = listed ? right.panel : right.panel + done * panel;
+            const i32* const steps = listed ? right.steps + done : right.steps;
             for (int j = 0; j < alone; ++j)
                 for (i64 i = 0; i < now; ++i) column[j][i] = base[steps[i] + columns - alone + j];
             for (int r = 0; r < rows; r += ROWS) {
@@ -366,13 +368,20 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
     // rows, to pack it as long as those of five to ten.
     const auto products = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, int thread) {
         float* const room = c.workspace + thread * c.slot;
+        i32* const steps = (i32*)room;
         if (windows) {
-            i32* const taps = (i32*)room;
-            list_taps(w, planes, taps);
+            list_taps(w, planes, steps);
             for (i64 p = first, end; p < last; p = end) {
                 end = least(least(last, p + w.strip / panel), (p / across + 1) * across);
-                strip(p, end, r0, r1, room + (c.depth + CL - 1) / CL * CL, taps);
+                strip(p, end, r0, r1, room + (c.depth + CL - 1) / CL * CL, steps);
             }
+            return;
+        }
+        if (c.direct) {
+            for (i64 k = 0; k < c.depth; ++k) steps[k] = (i32)(k * c.right.depth);
+            for (i64 p = first; p < last; ++p)
+                for (i64 r = r0; r < r1; r += block)
+                    rows_of(p, r, least(r + block, r1), {room, c.right.p + at_batch(c, c.right, p / across) + p % across * panel, steps}, 0, c.depth);
             return;
         }
         for (i64 p = first; p < last; ++p)

@@ -21,6 +21,7 @@ struct Contraction {
     Windows windows;
     bool transposed;    // lines of a tile are columns
     bool by_rows;       // threads share out rows, not panels
+    bool direct;        // vectors are read where the right operand is, which is not packed
     int threads, slots; // at most `slots` threads: so many pack panels side by side
     float* workspace;
     i64 slot;           // elements of it that each of them has
