@@ -30,8 +30,9 @@ struct PackedPlaces {
 static constexpr PackedPlaces packed_places;
 
 // V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
-// what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile.
-template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 depth, float* tile, bool add) {
+// what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile; `beside`: how far what
+// is read next of `right`, or 0.
+template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add) {
     typedef vec<float, CL / 2> hvec;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
     const float* at[R];
@@ -57,6 +58,9 @@ template <int R, int V, bool HALF = false> NOINLINE void tile_product(const floa
 #pragma GCC unroll 4
                 for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
                 if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
+                if (beside)
+#pragma GCC unroll 4
+                    for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) {
                     const fvec w = bc<CL>(at[r][i]);
@@ -120,7 +124,7 @@ template <int N> NOINLINE void column_products(const float* left, i64 line, int 
 }
 typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add);
 static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
-typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 depth, float* tile, bool add);
+typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add);
 static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
         if (rows <= 2) return tile_product<2, CV>;
@@ -216,7 +220,7 @@ static void deal_planes(const Windows& w, const Planes& planes, const float* ima
             const auto lanes = [=](i64 x) { return Lanes(begin - x, end - x).mask(); };
             if (vectors)
                 for (i64 x = 0; x < all && x < MAX_MASKS * CL; x += CL) inside[x / CL] = lanes(x);
-            const auto within = [=, &inside](const float* p, i64 x) INLINE_LAMBDA { return load_within(p + x, x < MAX_MASKS * CL ? inside[x / CL] : lanes(x)); };
+            const auto within = [=, &inside](const float* p, i64 x) INLINE_LAMBDA { return load_within<CL>(p + x, x < MAX_MASKS * CL ? inside[x / CL] : lanes(x)); };
             float* line = to;
             for (i64 y = y0; y < y0 + lines; ++y, line += width) {
                 const i64 in_y = y * w.stride_h + down - w.pad_h;
@@ -312,8 +316,8 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         else if (c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
         else pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
     };
-    // Rows [r0, r1) of a panel's products from k on. Sums that are not done yet are kept behind what is packed.
-    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, const Right& right, i64 k, i64 depth) {
+    // Rows [r0, r1) of a panel's products from k on; `first`: the first ones that this thread computes. Sums that are not done yet are kept behind what is packed.
+    const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, bool first, const Right& right, i64 k, i64 depth) {
         alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
         float* const tile = piece < c.depth ? right.room + packed + r0 * panel : whole;
         const i64 batch = p / across, place = p % across * panel;
@@ -338,7 +342,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
                         for (i64 j = c0; j < c1; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + j);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                if (columns > alone) tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, now, tile + r * panel, more);
+                if (columns > alone) tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, tile + r * panel, more);
                 if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, tile + r * panel + columns - alone, more);
             }
         }
@@ -361,7 +365,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
             deal_planes(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
         for (i64 p = first; p < last; ++p) {
             const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps};
-            for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), right, 0, c.depth);
+            for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), r == r0, right, 0, c.depth);
         }
     };
     // Each thread packs or deals what it reads: to read that from the cache of another thread takes as long as the products of some fifty
@@ -381,14 +385,14 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
             for (i64 k = 0; k < c.depth; ++k) steps[k] = (i32)(k * c.right.depth);
             for (i64 p = first; p < last; ++p)
                 for (i64 r = r0; r < r1; r += block)
-                    rows_of(p, r, least(r + block, r1), {room, c.right.p + at_batch(c, c.right, p / across) + p % across * panel, steps}, 0, c.depth);
+                    rows_of(p, r, least(r + block, r1), r == r0, {room, c.right.p + at_batch(c, c.right, p / across) + p % across * panel, steps}, 0, c.depth);
             return;
         }
         for (i64 p = first; p < last; ++p)
             for (i64 k = 0; k < c.depth; k += piece) {
                 const i64 depth = least(piece, c.depth - k);
                 pack(p, k, depth, room);
-                for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), {room, room, packed_places.at}, k, depth);
+                for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), false, {room, room, packed_places.at}, k, depth);
             }
     };
     const int threads = c.threads < c.slots ? c.threads : c.slots;

@@ -23,6 +23,8 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, S
 MAX_BATCH_DIMS = 3
 # With less to compute for a line, arrays of what was computed cost more.
 MIN_FACTOR_COST = 8
+# Results of fewer bytes stay in a core's own cache.
+NEAR_RESULT = 512 << 10
 # Products are computed so many times faster than operations on elements that are in memory, by the libraries' names.
 PRODUCTS_A_GRAIN = {"products": 8, "depthwise": 1}
 
@@ -82,11 +84,14 @@ class ContractionKernel(CppKernel):
         return products >= 2 * self._products_a_grain()
 
     def _result(self) -> None:
-        """Where results go, if they stand in plain lines."""
+        """Where results go, if they stand in plain lines and do not stay in a core's own cache: only then is it worth
+        while to fetch lines before they are written."""
         t = self.tiles
         first = next(s for s in self.kernel.stages[1].statements if isinstance(s, Store))
         strides = [0 if v is None else ix.coefficient(first.index, v) for v in (t.batch, t.line, t.lane)]
-        if not first.buffer or strides[2] != 1 or None in strides[:2]:
+        c = t.contraction
+        near = volume(c.batch) * volume(c.rows) * volume(c.columns) * first.value.dtype.itemsize < NEAR_RESULT
+        if near or not first.buffer or strides[2] != 1 or None in strides[:2]:
             self.line("c.result = nullptr;")
             return
         start = ix.substitute(first.index, {v: 0 for v in (t.batch, t.line, t.lane) if v is not None})

@@ -20,6 +20,12 @@ struct Plane {
     const i64* column;  // where a kernel's column begins in it
 };
 
+// An image where it is: lines from `first` to `last` and columns from `begin` to `end` are in it, the others are padding.
+struct Image {
+    const float* p;
+    i64 pitch, first, last, begin, end, dilation_w;
+};
+
 // Rows of results, L columns at a time; the kernel is KH x `width`, its rows not spread.
 template <int KH, int S, int L> INLINE void depthwise_columns(const Plane& plane, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
     vec<float, L> sum[RESULTS];
@@ -49,6 +55,48 @@ template <int KH, int S> NOINLINE void depthwise_rows(const Plane& plane, const 
     if (columns - x > CL / 2) depthwise_columns<KH, S, CL>(plane, filter, width, x, out, pitch, rows);
     else if (columns > x) depthwise_columns<KH, S, CL / 2>(plane, filter, width, x, out, pitch, rows);
     while (x > 0) depthwise_columns<KH, S, CL>(plane, filter, width, x -= CL, out, pitch, rows);
+}
+// The same without a plane, if lanes are left out at no cost.
+template <int KH, int L> INLINE void depthwise_image_columns(const Image& image, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
+    vec<float, L> sum[RESULTS];
+#pragma GCC unroll 8
+    for (int i = 0; i < RESULTS; ++i) sum[i] = vec<float, L>{};
+    for (int kw = 0; kw < width; ++kw) {
+        const i64 at = x + kw * image.dilation_w;
+        const u32 lanes = Lanes(image.begin - at, image.end - at).mask();
+        const float* p = image.p + at;
+        vec<float, L> w[KH];
+#pragma GCC unroll 8
+        for (int kh = 0; kh < KH; ++kh) w[kh] = bc<L>(filter[kh * width + kw]);
+#pragma GCC unroll 24
+        for (int r = 0; r < RESULTS - 1 + KH; ++r, p += image.pitch) {
+            vec<float, L> line{};
+            if (r >= image.first && r < image.last) line = load_within<L>(p, lanes);
+            IN_REGISTER(line);
+#pragma GCC unroll 8
+            for (int kh = 0; kh < KH; ++kh)
+                if (r >= kh && r - kh < RESULTS) sum[r - kh] = fma_(w[kh], line, sum[r - kh]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < RESULTS; ++i)
+        if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
+}
+template <int KH> NOINLINE void depthwise_image_rows(const Image& image, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
+    i64 x = columns / CL * CL;
+    if (columns - x > CL / 2) depthwise_image_columns<KH, CL>(image, filter, width, x, out, pitch, rows);
+    else if (columns > x) depthwise_image_columns<KH, CL / 2>(image, filter, width, x, out, pitch, rows);
+    while (x > 0) depthwise_image_columns<KH, CL>(image, filter, width, x -= CL, out, pitch, rows);
+}
+typedef void DepthwiseImageRows(const Image& image, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
+static DepthwiseImageRows* depthwise_image_for(const Windows& w) {
+#if MASKED_LOADS
+    if (w.dilation_h != 1 || w.tile_rows < RESULTS / 2 || w.stride_h != 1 || w.stride_w != 1) return nullptr;
+    if (w.kernel_h == 3) return depthwise_image_rows<3>;
+    if (w.kernel_h == 5) return depthwise_image_rows<5>;
+    if (w.kernel_h == 7) return depthwise_image_rows<7>;
+#endif
+    return nullptr;
 }
 typedef void DepthwiseRows(const Plane& plane, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
 static DepthwiseRows* depthwise_for(const Windows& w) {
@@ -94,10 +142,10 @@ static void pad_lines(const Windows& w, const float* image, i64 first, i64 lines
         if (y < 0 || y >= w.height) {
             for (i64 x = 0; x < all && !inner; x += CL) store<CL>(to + x, fvec{}, full());
         } else if (fast && w.stride_w == 1) {
-            for (i64 x = 0; x < width; x += CL) store<CL>(to + x, load_within(line + x, inside[x / CL]), full());
+            for (i64 x = 0; x < width; x += CL) store<CL>(to + x, load_within<CL>(line + x, inside[x / CL]), full());
         } else if (fast) {
             for (i64 x = 0; x < width; x += CL) {
-                const fvec a = load_within(line + 2 * x, inside[2 * x / CL]), b = load_within(line + 2 * x + CL, inside[2 * x / CL + 1]);
+                const fvec a = load_within<CL>(line + 2 * x, inside[2 * x / CL]), b = load_within<CL>(line + 2 * x + CL, inside[2 * x / CL + 1]);
                 store<CL>(to + x, __builtin_shuffle(a, b, even), full());
                 store<CL>(to + width + x, __builtin_shuffle(a, b, odd), full());
             }
@@ -121,6 +169,7 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* co
     const i64 width = (w.tile_columns + (w.kernel_w - 1) * w.dilation_w / w.stride_w + CL - 1) / CL * CL;
     for (i64 kw = 0; kw < w.kernel_w; ++kw) columns[kw] = kw * w.dilation_w % w.stride_w * width + kw * w.dilation_w / w.stride_w;
     DepthwiseRows* const rows_at_once = depthwise_for(w);
+    DepthwiseImageRows* const image_rows = depthwise_image_for(w);
     const i64* const column = columns;
     parallel(batches * c.rows * tiles, 1, c.threads < c.slots ? c.threads : c.slots, [=, &c, &w](i64 begin, i64 end, int thread) {
         float* const scratch = c.workspace + thread * w.scratch;
@@ -135,13 +184,20 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* co
             const i64 lines = (y1 - y0 - 1) * w.stride_h + (w.kernel_h - 1) * w.dilation_h + 1;
             const float* const images = c.right.p + at_batch(c, c.right, batch);
             // All of them first: what was just written is slow to read otherwise than it was written.
-            for (i64 k = 0; k < count; ++k)
+            for (i64 k = 0; k < count && !image_rows; ++k)
                 pad_lines(w, images + (row + k) / w.each * w.height * w.width, y0 * w.stride_h, lines, x0 * w.stride_w, width,
                           scratch + k * pad_size, tiles == 1 && k < padded);
             padded = padded > count ? padded : count;
             for (i64 k = 0; k < count; ++k) {
                 const float* const filter = c.left.p + (row + k) * c.left.line;
                 float* const out = tile + k * size;
+                if (image_rows) {
+                    const float* const p = images + (row + k) / w.each * w.height * w.width + x0 - w.pad_w;
+                    for (i64 y = y0; y < y1; y += RESULTS)
+                        image_rows({p + (y - w.pad_h) * w.width, w.width, w.pad_h - y, w.height + w.pad_h - y, w.pad_w - x0, w.width + w.pad_w - x0, w.dilation_w},
+                                   filter, (int)w.kernel_w, out + (y - y0) * (x1 - x0), x1 - x0, (int)least(RESULTS, y1 - y), (int)(x1 - x0));
+                    continue;
+                }
                 for (i64 y = 0; rows_at_once && y < y1 - y0; y += RESULTS)
                     rows_at_once({scratch + k * pad_size + y * w.stride_h * pitch, pitch, column}, filter, (int)w.kernel_w, out + y * (x1 - x0), x1 - x0,
                                  (int)least(RESULTS, y1 - y0 - y), (int)(x1 - x0));

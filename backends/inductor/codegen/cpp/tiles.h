@@ -21,15 +21,22 @@ struct Lanes {
     Lanes(i64 from, i64 to) : begin(from < 0 ? 0 : (int)least(from, CL)), end(to < begin ? begin : (int)least(to, CL)) {}
     INLINE u32 mask() const { return ((1u << end) - 1) & ~((1u << begin) - 1); }
 };
-INLINE fvec load_within(const float* p, u32 lanes) {
+// Whether to leave lanes out costs nothing.
 #if defined(__AVX512VL__) && !defined(__clang__)
+#define MASKED_LOADS 1
+template <int L> INLINE vec<float, L> load_within(const float* p, u32 lanes) {
+    lanes &= (1u << L) - 1;
     if (lanes != 0) reads(p + __builtin_ctz(lanes), 32 - __builtin_clz(lanes) - __builtin_ctz(lanes));
-    return bits<fvec>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, CL>{}, (u16)lanes));
+    if constexpr (L == 8) return bits<vec<float, 8>>(__builtin_ia32_loaddqusi256_mask((const i32*)p, vec<i32, 8>{}, (u8)lanes));
+    else return bits<vec<float, 16>>(__builtin_ia32_loaddqusi512_mask((const i32*)p, vec<i32, 16>{}, (u16)lanes));
+}
 #else
-    if (lanes == (1u << CL) - 1) return load<CL>(p, full());
-    fvec v{};
-    for (int k = 0; k < CL; ++k)
+#define MASKED_LOADS 0
+template <int L> INLINE vec<float, L> load_within(const float* p, u32 lanes) {
+    if (lanes == (1u << L) - 1) return load<L>(p, full());
+    vec<float, L> v{};
+    for (int k = 0; k < L; ++k)
         if (lanes >> k & 1) v[k] = p[k];
     return v;
-#endif
 }
+#endif
