@@ -22,8 +22,9 @@ FAR_LEFT, FAR_COST = 2 << 20, 1.05
 # What it costs to pack a panel: of lines that are copied; otherwise; windows, each time that all of them are copied.
 PACKING_LINES, PACKING, DEALING = 3, 8, 6
 # What follows a product goes through its results by their outermost dim as a rule, and finds them in the thread's cache
-# if they are shared out so. Otherwise that costs so much.
+# if they are shared out so. Otherwise that costs so much. It is the less the more pixels there are: each thread reads all that come in.
 FOREIGN_COST = 1.06
+MOST_PIXELS = 4096
 # Rows are shared out in such units.
 ROWS = 2
 # The widest panel, in columns, of ``contraction.cpp``.
@@ -99,7 +100,7 @@ def share_out(contraction: Contraction, threads: int) -> Sharing:
     if threads > 1 and isinstance(right, Matrix):
         if contraction.transposed:
             by_rows *= FOREIGN_COST
-        else:
+        elif volume(contraction.columns) <= MOST_PIXELS:
             by_panels *= FOREIGN_COST
     return Sharing(by_rows < by_panels, threads, slot, direct, strip, copies)
 

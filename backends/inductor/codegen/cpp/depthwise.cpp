@@ -82,19 +82,65 @@ template <int KH, int L> INLINE void depthwise_image_columns(const Image& image,
     for (int i = 0; i < RESULTS; ++i)
         if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
 }
-template <int KH> NOINLINE void depthwise_image_rows(const Image& image, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
+// With stride 2: two taps side by side read every other element of the same vectors.
+template <int KH, int L> INLINE void depthwise_halved_columns(const Image& image, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
+    vec<float, L> sum[RESULTS];
+    vec<i32, L> even, odd;
+#pragma GCC unroll 8
+    for (int i = 0; i < RESULTS; ++i) sum[i] = vec<float, L>{};
+    for (int k = 0; k < L; ++k) even[k] = 2 * k, odd[k] = 2 * k + 1;
+    for (int kw = 0; kw < width; kw += 2) {
+        const bool both = kw + 1 < width;
+        const i64 at = 2 * x + kw;
+        const u32 first = Lanes(image.begin - at, image.end - at).mask(), second = Lanes(image.begin - at - L, image.end - at - L).mask();
+        const float* p = image.p + at;
+        vec<float, L> w[KH], v[KH];
+#pragma GCC unroll 8
+        for (int kh = 0; kh < KH; ++kh) w[kh] = bc<L>(filter[kh * width + kw]), v[kh] = bc<L>(both ? filter[kh * width + kw + 1] : 0.0f);
+#pragma GCC unroll 24
+        for (int r = 0; r < 2 * (RESULTS - 1) + KH; ++r, p += image.pitch) {
+            vec<float, L> a{}, b{};
+            if (r >= image.first && r < image.last) a = load_within<L>(p, first), b = load_within<L>(p + L, second);
+            auto line = __builtin_shuffle(a, b, even);
+            IN_REGISTER(line);
+#pragma GCC unroll 8
+            for (int kh = 0; kh < KH; ++kh)
+                if (r >= kh && (r - kh) % 2 == 0 && (r - kh) / 2 < RESULTS) sum[(r - kh) / 2] = fma_(w[kh], line, sum[(r - kh) / 2]);
+            if (both) {
+                line = __builtin_shuffle(a, b, odd);
+                IN_REGISTER(line);
+#pragma GCC unroll 8
+                for (int kh = 0; kh < KH; ++kh)
+                    if (r >= kh && (r - kh) % 2 == 0 && (r - kh) / 2 < RESULTS) sum[(r - kh) / 2] = fma_(v[kh], line, sum[(r - kh) / 2]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < RESULTS; ++i)
+        if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
+}
+template <int KH, int S, int L> INLINE void depthwise_image_block(const Image& image, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
+    if constexpr (S == 1) depthwise_image_columns<KH, L>(image, filter, width, x, out, pitch, rows);
+    else depthwise_halved_columns<KH, L>(image, filter, width, x, out, pitch, rows);
+}
+template <int KH, int S> NOINLINE void depthwise_image_rows(const Image& image, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
     i64 x = columns / CL * CL;
-    if (columns - x > CL / 2) depthwise_image_columns<KH, CL>(image, filter, width, x, out, pitch, rows);
-    else if (columns > x) depthwise_image_columns<KH, CL / 2>(image, filter, width, x, out, pitch, rows);
-    while (x > 0) depthwise_image_columns<KH, CL>(image, filter, width, x -= CL, out, pitch, rows);
+    if (columns - x > CL / 2) depthwise_image_block<KH, S, CL>(image, filter, width, x, out, pitch, rows);
+    else if (columns > x) depthwise_image_block<KH, S, CL / 2>(image, filter, width, x, out, pitch, rows);
+    while (x > 0) depthwise_image_block<KH, S, CL>(image, filter, width, x -= CL, out, pitch, rows);
 }
 typedef void DepthwiseImageRows(const Image& image, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
 static DepthwiseImageRows* depthwise_image_for(const Windows& w) {
 #if MASKED_LOADS
-    if (w.dilation_h != 1 || w.tile_rows < RESULTS / 2 || w.stride_h != 1 || w.stride_w != 1) return nullptr;
-    if (w.kernel_h == 3) return depthwise_image_rows<3>;
-    if (w.kernel_h == 5) return depthwise_image_rows<5>;
-    if (w.kernel_h == 7) return depthwise_image_rows<7>;
+    if (w.dilation_h != 1 || w.tile_rows < RESULTS / 2 || w.stride_h != w.stride_w) return nullptr;
+    if (w.stride_h == 1) {
+        if (w.kernel_h == 3) return depthwise_image_rows<3, 1>;
+        if (w.kernel_h == 5) return depthwise_image_rows<5, 1>;
+        if (w.kernel_h == 7) return depthwise_image_rows<7, 1>;
+    } else if (w.stride_h == 2 && w.dilation_w == 1) {
+        if (w.kernel_h == 3) return depthwise_image_rows<3, 2>;
+        if (w.kernel_h == 5) return depthwise_image_rows<5, 2>;
+    }
 #endif
     return nullptr;
 }
@@ -192,10 +238,13 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* co
                 const float* const filter = c.left.p + (row + k) * c.left.line;
                 float* const out = tile + k * size;
                 if (image_rows) {
-                    const float* const p = images + (row + k) / w.each * w.height * w.width + x0 - w.pad_w;
-                    for (i64 y = y0; y < y1; y += RESULTS)
-                        image_rows({p + (y - w.pad_h) * w.width, w.width, w.pad_h - y, w.height + w.pad_h - y, w.pad_w - x0, w.width + w.pad_w - x0, w.dilation_w},
-                                   filter, (int)w.kernel_w, out + (y - y0) * (x1 - x0), x1 - x0, (int)least(RESULTS, y1 - y), (int)(x1 - x0));
+                    const i64 left = x0 * w.stride_w - w.pad_w;
+                    const float* const p = images + (row + k) / w.each * w.height * w.width + left;
+                    for (i64 y = y0; y < y1; y += RESULTS) {
+                        const i64 top = y * w.stride_h - w.pad_h;
+                        image_rows({p + top * w.width, w.width, -top, w.height - top, -left, w.width - left, w.dilation_w}, filter, (int)w.kernel_w,
+                                   out + (y - y0) * (x1 - x0), x1 - x0, (int)least(RESULTS, y1 - y), (int)(x1 - x0));
+                    }
                     continue;
                 }
                 for (i64 y = 0; rows_at_once && y < y1 - y0; y += RESULTS)
