@@ -22,7 +22,8 @@ FAR_LEFT, FAR_COST = 2 << 20, 1.05
 # What it costs to pack a panel: of lines that are copied; otherwise; windows, each time that all of them are copied.
 PACKING_LINES, PACKING, DEALING = 3, 8, 6
 # What follows a product goes through its results by their outermost dim as a rule, and finds them in the thread's cache
-# if they are shared out so. Otherwise that costs so much. It is the less the more pixels there are: each thread reads all that come in.
+# if they are shared out so. Otherwise that costs so much. With more pixels it counts for less than that each thread
+# would read all that comes in.
 FOREIGN_COST = 1.06
 MOST_PIXELS = 4096
 # Rows are shared out in such units.

@@ -33,6 +33,13 @@ template <int L> INLINE vec<float, L> load_within(const float* p, u32 lanes) {
 #else
 #define MASKED_LOADS 0
 template <int L> INLINE vec<float, L> load_within(const float* p, u32 lanes) {
+#if defined(__AVX2__) && !defined(__clang__)
+    if constexpr (L == 8) {
+        if (lanes != 0) reads(p + __builtin_ctz(lanes), 32 - __builtin_clz(lanes) - __builtin_ctz(lanes));
+        const vec<i32, 8> place = {31, 30, 29, 28, 27, 26, 25, 24};
+        return bits<vec<float, 8>>(__builtin_ia32_maskloadd256((const vec<i32, 8>*)p, bc<8>((i32)lanes) << place));
+    }
+#endif
     if (lanes == (1u << L) - 1) return load<L>(p, full());
     vec<float, L> v{};
     for (int k = 0; k < L; ++k)
