@@ -81,6 +81,17 @@ CONVOLUTIONS = {
     "depthwise of many small ones": (lambda x, w, m, v: F.batch_norm(conv2(x, w, None, 1, 2, 1, 45), m, v).relu(),
                                      R(2, 45, 7, 7), R(45, 1, 5, 5), R(45), R(45).abs() + 0.1),
     "depthwise of a slice": (lambda x, w: conv2(x[:, 2:10, 1:], w, None, 1, 1, 1, 8), R(2, 12, 15, 14), R(8, 1, 3, 3)),
+    "strips of an image": (lambda x, w: conv2(x, w, None, 1, 1).relu(), R(2, 64, 45, 50), R(21, 64, 3, 3)),
+    "strips of an image, stride 2": (lambda x, w: conv2(x, w, None, 2, 2), R(1, 96, 70, 61), R(20, 96, 5, 5)),
+    "strips of few rows": (lambda x, w: conv2(x, w, None, 1, 1), R(1, 40, 80, 90), R(5, 40, 3, 3)),
+    "strips of a line": (lambda x, w, b: conv1(x, w, b, 2, 3), R(2, 64, 9001), R(9, 64, 7), R(9)),
+    "strips of a dilated line": (lambda x, w: conv1(x, w, None, 1, 40, 20), R(1, 130, 4000), R(9, 130, 5)),
+    "wide lines": (lambda x, w: conv2(x, w, None, 1, 1), R(1, 40, 5, 5001), R(8, 40, 3, 3)),
+    "1x1, four results beyond vectors": (lambda x, w: conv2(x, w).relu(), R(2, 72, 14, 14), R(50, 72, 1, 1)),
+    "1x1, one beyond": (lambda x, w: conv2(x, w), R(3, 600, 7, 7), R(50, 600, 1, 1)),
+    "1x1, nine beyond": (lambda x, w: conv2(x, w), R(1, 600, 5, 5), R(50, 600, 1, 1)),
+    "1x1, lines a page apart": (lambda x, w: conv2(x, w), R(1, 600, 32, 32), R(20, 600, 1, 1)),
+    "1x1, lines in the same places": (lambda x, w: conv2(x, w), R(1, 70, 64, 128), R(20, 70, 1, 1)),
     "mean over the image": (lambda x, w: conv2(x, w, None, 1, 1).mean((2, 3)), R(1, 16, 7, 7), R(64, 16, 3, 3)),
     "of a slice": (lambda x, w: conv2(x[:, 3:11], w, None, 1, 1), R(2, 16, 14, 14), R(24, 8, 3, 3)),
     "of part of an image": (lambda x, w: conv2(x[:, :, 3:11, 2:], w, None, 1, 1), R(2, 16, 14, 14), R(24, 16, 3, 3)),
@@ -97,7 +108,9 @@ def test_convolutions(name):
 @pytest.mark.parametrize("name", [
     "3x3, stride 2", "everything differs", "groups", "depthwise, 5x5, stride 2", "1x1", "7x7 results",
     "19 results, 1x1", "depthwise, 7x7", "depthwise, dilated", "depthwise of many small ones", "few rows",
-    "few rows, narrow", "few rows, stride 2", "few rows in groups", "few rows, deep", "wide gaps between lines"])
+    "few rows, narrow", "few rows, stride 2", "few rows in groups", "few rows, deep", "wide gaps between lines",
+    "strips of an image", "strips of an image, stride 2", "strips of a line", "1x1, four results beyond vectors",
+    "1x1, one beyond", "depthwise, 3x3, stride 2, large"])
 def test_narrower_vectors(name, simd):
     with dynamo_lite.config.patch(cpp_simd=simd):
         check(*CONVOLUTIONS[name])
@@ -126,18 +139,29 @@ def test_the_border_of_a_depthwise_convolution_sees_no_neighbour(stride):
         torch.testing.assert_close(dynamo_lite.compile(fn)(x, w), fn(x, w), equal_nan=True)
 
 
-def test_results_do_not_depend_on_the_number_of_threads():
-    x, w = R(2, 40, 56, 56), R(40, 1, 5, 5)
-    compiled = dynamo_lite.compile(lambda x, w: conv2(x, w, None, 1, 2, 1, 40))
+@pytest.mark.parametrize("fn, x, w", [
+    (lambda x, w: conv2(x, w, None, 1, 2, 1, 40), R(2, 40, 56, 56), R(40, 1, 5, 5)),
+    (lambda x, w: conv2(x, w, None, 1, 1), R(1, 64, 50, 50), R(70, 64, 3, 3)),
+    (lambda x, w: conv2(x, w, None, 1, 1), R(1, 128, 7, 7), R(130, 128, 3, 3)),
+    (lambda x, w: conv2(x, w), R(2, 100, 14, 14), R(101, 100, 1, 1)),
+    (F.linear, R(70, 600), R(201, 600)),
+    (torch.mm, R(300, 600), R(600, 70))])
+def test_results_do_not_depend_on_the_number_of_threads(fn, x, w):
+    """Neither on that of a call, nor on that at the time when it was compiled."""
     before = torch.get_num_threads()
+    results = []
     with torch.no_grad():
         try:
-            torch.set_num_threads(1)
-            alone = compiled(x, w)
-            torch.set_num_threads(2)
-            assert torch.equal(compiled(x, w), alone)
+            for threads in (2, 1, 3):
+                torch.set_num_threads(threads)
+                dynamo_lite.reset()
+                compiled = dynamo_lite.compile(lambda x, w: fn(x, w).relu())
+                for now in (threads, 1, 2, 4):
+                    torch.set_num_threads(now)
+                    results.append(compiled(x, w))
         finally:
             torch.set_num_threads(before)
+    assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_channels_last_goes_to_the_library():
