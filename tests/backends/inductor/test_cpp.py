@@ -223,3 +223,17 @@ def test_divisions_by_different_numbers_are_no_arguments(check_many, data):
     """Kernels that differ in sizes only are one function of them; what a template is made for stays in the text."""
     x, y = data.random(3, 40), data.random(5, 48)
     check_many([("by 3", lambda x: (x / 3).relu(), [x]), ("by 5", lambda y: (y / 5).relu(), [y])])
+
+
+def test_small_kernels_have_threads_if_others_keep_them_awake():
+    small, large = torch.randn(100, 300), torch.randn(1000, 1001)
+
+    def shared_out(fn, *args):
+        compiled = dynamo_lite.compile(fn)
+        compiled(*args)
+        source = "".join(map(str, dynamo_lite.generated_code(compiled)))
+        return source.split("KERNEL kernel0")[1].count("threads_for(")
+
+    assert shared_out(lambda x: x.sum(1), small) == 0
+    assert shared_out(lambda x: (x.exp() + 1).sin(), large) == 1
+    assert shared_out(lambda x, y: (x.sum(1), (y.exp() + 1).sin()), small, large) == 2

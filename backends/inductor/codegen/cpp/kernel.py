@@ -26,7 +26,7 @@ from dynamo_lite.backends.inductor.scheduler.arrange import is_transposed
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 
 # Work that one thread should have at least, in element operations: below it, waking another costs more than it brings.
-# Less if larger kernels keep the threads awake; they then find in their own caches what they have written, too.
+# Less if other, larger kernels keep the threads awake; they then find in their own caches what they have written, too.
 GRAIN, GRAIN_AWAKE = 65536, 16384
 # Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is.
 MIN_OUTER_PARALLEL = 8

@@ -28,9 +28,9 @@ def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...
     functions: set[str] = set()
     symbols = []
     writers = [(CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, simd) for kernel in kernels]
-    awake = any(writer.keeps_awake() for writer in writers)
+    awake = sum(writer.keeps_awake() for writer in writers)
     for kernel, writer in zip(kernels, writers):
-        writer.grain = GRAIN_AWAKE if awake else GRAIN
+        writer.grain = GRAIN_AWAKE if awake > writer.keeps_awake() else GRAIN
         text = writer.write()
         functions |= writer.functions
         name = names.setdefault(text, f"kernel{len(names)}")
