@@ -44,6 +44,7 @@ class Sharing:
     by_rows: whether threads share out rows, and each packs all panels; if not, panels.
     slots: so many threads at most.
     slot: elements that each has in the workspace.
+    kept: of so many rows, where an operand is packed piece by piece, the sums are kept meanwhile.
     direct: whether vectors of the right operand are read where they are.
     strip, copies: of windows, see ``Planes``.
     """
@@ -51,6 +52,7 @@ class Sharing:
     by_rows: bool
     slots: int
     slot: int
+    kept: int = 0
     direct: bool = False
     strip: int = 0
     copies: bool = False
@@ -83,27 +85,31 @@ def share_out(contraction: Contraction, threads: int) -> Sharing:
     right = contraction.right
     if isinstance(right, Patches) and right.each:
         return Sharing(False, threads, right.strip()[-1])
-    packing, strip, copies = 0.0, 0, False
-    direct = isinstance(right, Matrix) and _is_direct(contraction, right)
-    if direct:
-        slot = _rounded(contraction.depth, MAX_LANES)
-    elif isinstance(right, Matrix):
-        packing = PACKING_LINES if right.line == 1 else PACKING
-        kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
-        slot = (contraction.piece + kept + MAX_LANES) * MAX_PANEL
-    else:
+    if isinstance(right, Patches):
         planes = planes_of(right, volume(contraction.rows))
-        packing, strip, copies = planes.cost, planes.strip, planes.copies
         # The places of all taps come first.
         slot = _rounded(contraction.depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
+        by_rows = _by_rows(contraction, threads, planes.cost)
+        return Sharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies)
+    if _is_direct(contraction, right):
+        return Sharing(_by_rows(contraction, threads, 0), threads, _rounded(contraction.depth, MAX_LANES), direct=True)
+    by_rows = _by_rows(contraction, threads, PACKING_LINES if right.line == 1 else PACKING)
+    kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
+    if by_rows:
+        kept = _rounded(-(-kept // threads), MAX_LANES)
+    return Sharing(by_rows, threads, (contraction.piece + kept + MAX_LANES) * MAX_PANEL, kept)
+
+
+def _by_rows(contraction: Contraction, threads: int, packing: float) -> bool:
+    """Whether it is faster to share out rows than panels."""
     by_rows = _longest_share_of_rows(contraction, threads, packing)
     by_panels = _longest_share_of_panels(contraction, threads)
-    if threads > 1 and isinstance(right, Matrix):
+    if threads > 1 and isinstance(contraction.right, Matrix):
         if contraction.transposed:
             by_rows *= FOREIGN_COST
         elif volume(contraction.columns) <= MOST_PIXELS:
             by_panels *= FOREIGN_COST
-    return Sharing(by_rows < by_panels, threads, slot, direct, strip, copies)
+    return by_rows < by_panels
 
 
 def _is_direct(contraction: Contraction, right: Matrix) -> bool:

@@ -145,6 +145,8 @@ def test_the_border_of_a_depthwise_convolution_sees_no_neighbour(stride):
     (lambda x, w: conv2(x, w, None, 1, 1), R(1, 128, 7, 7), R(130, 128, 3, 3)),
     (lambda x, w: conv2(x, w), R(2, 100, 14, 14), R(101, 100, 1, 1)),
     (F.linear, R(70, 600), R(201, 600)),
+    (F.linear, R(20, 2000), R(300, 2000)),
+    (lambda x, w: F.linear(w, x), R(20, 2000), R(300, 2000)),
     (torch.mm, R(300, 600), R(600, 70))])
 def test_results_do_not_depend_on_the_number_of_threads(fn, x, w):
     """Neither on that of a call, nor on that at the time when it was compiled."""

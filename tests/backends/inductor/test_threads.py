@@ -33,6 +33,13 @@ def test_few_columns_are_shared_out_by_rows():
     assert not share_out(contraction(6, 640, 512), 2).by_rows
 
 
+def test_sums_are_kept_of_a_threads_own_rows():
+    pieces = contraction(768, 20, 3072, Matrix("right", 0, (), 3072, 1))
+    kept = [share_out(pieces, threads).kept for threads in (1, 2, 16)]
+    assert kept == [768, 384, 48]
+    assert share_out(pieces, 16).elements < 16 * (512 + 768) * 64 / 2
+
+
 def test_lines_that_take_each_others_place_are_packed():
     assert share_out(contraction(64, 196, 400), 2).direct
     assert not share_out(contraction(64, 1024, 400), 2).direct, "lines a page apart"

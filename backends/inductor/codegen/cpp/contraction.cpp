@@ -307,6 +307,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         float* room;
         const float* panel;
         const i32* steps;
+        i64 kept;  // the first row whose sums are kept
     };
     const auto pack = [=, &c](i64 p, i64 k, i64 depth, float* to) {
         const i64 first = p % across * panel;
@@ -319,7 +320,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
     // Rows [r0, r1) of a panel's products from k on; `first`: the first ones that this thread computes. Sums that are not done yet are kept behind what is packed.
     const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, bool first, const Right& right, i64 k, i64 depth) {
         alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
-        float* const tile = piece < c.depth ? right.room + packed + r0 * panel : whole;
+        float* const tile = piece < c.depth ? right.room + packed + (r0 - right.kept) * panel : whole;
         const i64 batch = p / across, place = p % across * panel;
         const int columns = columns_of(p), rows = (int)(r1 - r0);
         const Lines kept{pitch, width};
@@ -364,7 +365,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         for (i64 channel = 0; channel < w.channels; ++channel)
             deal_planes(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
         for (i64 p = first; p < last; ++p) {
-            const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps};
+            const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps, 0};
             for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), r == r0, right, 0, c.depth);
         }
     };
@@ -385,15 +386,17 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
             for (i64 k = 0; k < c.depth; ++k) steps[k] = (i32)(k * c.right.depth);
             for (i64 p = first; p < last; ++p)
                 for (i64 r = r0; r < r1; r += block)
-                    rows_of(p, r, least(r + block, r1), r == r0, {room, c.right.p + at_batch(c, c.right, p / across) + p % across * panel, steps}, 0, c.depth);
+                    rows_of(p, r, least(r + block, r1), r == r0, {room, c.right.p + at_batch(c, c.right, p / across) + p % across * panel, steps, 0}, 0, c.depth);
             return;
         }
+        const i64 kept = piece < c.depth ? c.kept : c.rows;
         for (i64 p = first; p < last; ++p)
-            for (i64 k = 0; k < c.depth; k += piece) {
-                const i64 depth = least(piece, c.depth - k);
-                pack(p, k, depth, room);
-                for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), false, {room, room, packed_places.at}, k, depth);
-            }
+            for (i64 begin = r0; begin < r1; begin += kept)
+                for (i64 k = 0; k < c.depth; k += piece) {
+                    const i64 depth = least(piece, c.depth - k), end = least(begin + kept, r1);
+                    pack(p, k, depth, room);
+                    for (i64 r = begin; r < end; r += block) rows_of(p, r, least(r + block, end), false, {room, room, packed_places.at, begin}, k, depth);
+                }
     };
     const int threads = c.threads < c.slots ? c.threads : c.slots;
     if (c.by_rows) parallel(c.rows, c.transposed ? CL : 2, threads, [=, &c](i64 begin, i64 end, int thread) { products(0, panels, begin, end, thread); });

@@ -24,7 +24,7 @@ struct Contraction {
     bool direct;        // vectors are read where the right operand is, which is not packed
     int threads, slots; // at most `slots` threads: so many pack panels side by side
     float* workspace;
-    i64 slot;           // elements of it that each of them has
+    i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
     const float* result;  // where finish writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
 };

@@ -66,6 +66,7 @@ class ContractionKernel(CppKernel):
                 self.line(f"c.windows.strip = {sharing.strip}, c.windows.copies = {_bool(sharing.copies)};")
         self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
         self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {sharing.slot};")
+        self.line(f"c.kept = {sharing.kept};")
         products = f"(i64){batches} * {rows} * {columns} * {c.depth}"
         self.line(f"c.threads = threads_for({products}, {self._products_a_grain()});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
