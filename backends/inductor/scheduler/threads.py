@@ -21,9 +21,9 @@ WORKSPACE_UNIT = 1 << 14
 FAR_LEFT, FAR_COST = 2 << 20, 1.05
 # What it costs to pack a panel: of lines that are copied; otherwise; windows, each time that all of them are copied.
 PACKING_LINES, PACKING, DEALING = 3, 8, 6
-# What follows a product goes through its results by their outermost dim as a rule, and finds them in the thread's cache
-# if they are shared out so. Otherwise that costs so much. With more pixels it counts for less than that each thread
-# would read all that comes in.
+# What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's cache if
+# they are shared out so. Otherwise that costs so much. With more pixels it counts for less than that each thread would
+# read all that comes in.
 FOREIGN_COST = 1.06
 MOST_PIXELS = 4096
 # Rows are shared out in such units.
@@ -92,7 +92,9 @@ def share_out(contraction: Contraction, threads: int) -> Sharing:
         by_rows = _by_rows(contraction, threads, planes.cost)
         return Sharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies)
     if _is_direct(contraction, right):
-        return Sharing(_by_rows(contraction, threads, 0), threads, _rounded(contraction.depth, MAX_LANES), direct=True)
+        foreign = FOREIGN_COST if threads > 1 and volume(contraction.columns) <= MOST_PIXELS else 1.0
+        by_rows = _by_rows(contraction, threads, 0, foreign)
+        return Sharing(by_rows, threads, _rounded(contraction.depth, MAX_LANES), direct=True)
     by_rows = _by_rows(contraction, threads, PACKING_LINES if right.line == 1 else PACKING)
     kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
     if by_rows:
@@ -100,16 +102,11 @@ def share_out(contraction: Contraction, threads: int) -> Sharing:
     return Sharing(by_rows, threads, (contraction.piece + kept + MAX_LANES) * MAX_PANEL, kept)
 
 
-def _by_rows(contraction: Contraction, threads: int, packing: float) -> bool:
-    """Whether it is faster to share out rows than panels."""
+def _by_rows(contraction: Contraction, threads: int, packing: float, foreign: float = 1.0) -> bool:
+    """Whether it is faster to share out rows than panels, which costs ``foreign`` times as much."""
     by_rows = _longest_share_of_rows(contraction, threads, packing)
     by_panels = _longest_share_of_panels(contraction, threads)
-    if threads > 1 and isinstance(contraction.right, Matrix):
-        if contraction.transposed:
-            by_rows *= FOREIGN_COST
-        elif volume(contraction.columns) <= MOST_PIXELS:
-            by_panels *= FOREIGN_COST
-    return by_rows < by_panels
+    return by_rows < by_panels * foreign
 
 
 def _is_direct(contraction: Contraction, right: Matrix) -> bool:
