@@ -29,6 +29,8 @@ aten = torch.ops.aten
 MIN_CHANNELS = 4
 # Fewer results in a row than this leave most of a vector idle.
 MIN_COLUMNS = 8
+# Where a tap is in a strip of an image is a number of 32 bits.
+MAX_REACH = 1 << 31
 # The products of a depthwise convolution are added up one after the other: longer sums would be less exact than
 # eager's.
 MAX_TAPS = MAX_KERNEL_WIDTH
@@ -65,7 +67,7 @@ def convolution(
         out = reshaped(g, out, out_shape)
     elif window.depthwise:
         out = _depthwise(g, input, weight, window, spatial)
-    elif window.columns >= MIN_COLUMNS and window.group_out >= MIN_CHANNELS:
+    elif window.columns >= MIN_COLUMNS and window.group_out >= MIN_CHANNELS and window.reach < MAX_REACH:
         out = _grouped(g, input, weight, window, spatial)
     else:
         return NotImplemented
@@ -121,6 +123,15 @@ class _Window:
         ):
             return False  # it may see nothing but padding
         return self.group_in == 1 and self.groups > 1 and math.prod(self.kernel) <= MAX_TAPS
+
+    @property
+    def reach(self) -> int:
+        """About how far apart, in elements, the taps of one window are in planes of the fewest lines
+        (``scheduler/threads.py``); more of them never take more than a core's own cache."""
+        (kh, kw), (sh, _), (dh, dw) = self.kernel, self.stride, self.dilation
+        beyond = (kh - 1) * dh // sh
+        lines = min(max(2 * beyond, 3), self.out_height) + beyond
+        return self.group_in * sh * max(kw, self.stride[1]) * lines * (self.out_width + (kw - 1) * dw)
 
     @property
     def plain(self) -> bool:

@@ -171,6 +171,16 @@ def test_channels_last_goes_to_the_library():
           R(24, 16, 3, 3), library=1)
 
 
+def test_taps_too_far_apart_for_32_bits_go_to_the_library(monkeypatch):
+    from dynamo_lite.backends.inductor.lowering import convolution
+
+    fn, args = CONVOLUTIONS["3x3"][0], CONVOLUTIONS["3x3"][1:]
+    check(fn, *args)
+    monkeypatch.setattr(convolution, "MAX_REACH", 1000)
+    with dynamo_lite.config.patch(cache_graphs=False):
+        check(fn, *args, library=1)
+
+
 def test_a_changed_weight_is_seen():
     conv = torch.nn.Conv2d(8, 9, 3)
     compiled, x = dynamo_lite.compile(conv), R(1, 8, 9, 9)
