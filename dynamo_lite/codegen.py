@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .bytecode.emit import Emitter
+from .exc import Unsupported
 from .source import GlobalsSource, LocalSource, Source
 from .variables.base import MISSING, LazyVariable, VariableTracker
+from .variables.cells import CellVariable
 from .variables.changing import GrowingListVariable
 from .variables.constant import ConstantVariable
 from .variables.deques import DequeVariable
-from .variables.functions import CellVariable
 from .variables.mappings import DictVariable
 from .variables.scalars import ScalarVariable
 from .variables.sequences import ListVariable
@@ -62,19 +63,24 @@ class Codegen:
         plan: what is needed from the graph and from outside.
         graph_inputs: how many values at the front of the inputs tuple belong to the graph; extras follow.
         arguments: names of the frame's arguments that are plain locals in the generated code.
-        own_cells: the frame's own cells by id, for which the generated code has a variable.
+        own_cells: the frame's own cells, for which the generated code has a variable.
+        cell_arguments: names of the frame's arguments that are such variables.
     """
 
     def __init__(
-        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: Iterable[str], own_cells: Iterable[CellVariable]
+        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: Iterable[str],
+        own_cells: Iterable[CellVariable], cell_arguments: Iterable[str],
     ) -> None:
         self.emit = emit
         self.plan = plan
         self.graph_inputs = graph_inputs
         self.arguments = frozenset(arguments)
+        self.cell_arguments = frozenset(cell_arguments)
         self._own_cells = {id(cell) for cell in own_cells}
         self._built: dict[int, str] = {}
         self._keep: list[VariableTracker] = []
+        self._making: set[int] = set()  # what is being made, and therefore has no name yet
+        self._unfilled: list[tuple[str, Callable[[], Any]]] | None = None  # while something that only refers is made
 
     # -- values
     def push(self, value: VariableTracker) -> None:
@@ -124,19 +130,55 @@ class Codegen:
         self.emit.load_const(index)
         self.emit.subscr()
 
-    def build_new(self, value: VariableTracker, make: Callable[[], Any], fill: Callable[[], Any]) -> None:
-        """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds, cycles too."""
+    def build_new(
+        self, value: VariableTracker, make: Callable[[], Any], fill: Callable[[], Any], refers_only: bool = False
+    ) -> None:
+        """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds, cycles too.
+
+        Args:
+            refers_only: whether making it does no more than refer to its parts, as a function does to its cells: these
+                are then filled when it has been made, since they may hold the object itself.
+
+        Raises:
+            Unsupported: the object would have to be there before it is made.
+        """
         name = self._built.get(id(value))
         if name is not None:
             self.emit.load_fast(name)
             return
+        if id(value) in self._making:
+            raise Unsupported("unsupported_value", f"rebuilding {value.describe()}, which is needed to make itself")
+        outer = self._unfilled
+        unfilled: list[tuple[str, Callable[[], Any]]] = []
+        if not refers_only:
+            self._fill(outer)  # what is looked at is complete
+            self._unfilled = None
+        elif outer is None:
+            self._unfilled = unfilled
+        self._making.add(id(value))
         make()
+        self._making.remove(id(value))
+        self._unfilled = outer
         name = self.emit.temporary()
         self.emit.dup()
         self.emit.store_fast(name)
         self._built[id(value)] = name
         self._keep.append(value)
-        fill()
+        if outer is not None:
+            outer.append((name, fill))
+        else:
+            fill()
+            self._fill(unfilled)
+
+    def _fill(self, objects: list[tuple[str, Callable[[], Any]]] | None) -> None:
+        """Emits the contents of objects that have been made empty."""
+        outer, self._unfilled = self._unfilled, None
+        while objects:
+            name, fill = objects.pop(0)
+            self.emit.load_fast(name)
+            fill()
+            self.emit.pop()
+        self._unfilled = outer
 
     def dict_of(self, entries: dict[str, VariableTracker]) -> DictVariable:
         """A dict tracker from names and values."""
@@ -204,6 +246,11 @@ class Codegen:
     def owns_cell(self, cell: CellVariable) -> bool:
         """Whether a cell is one of the frame's own, which its code makes."""
         return id(cell) in self._own_cells
+
+    def fill_cell(self, cell: CellVariable) -> None:
+        """Binds one of the frame's own cells as the program has left it."""
+        self.push(cell)
+        self.emit.pop()
 
     def store_cell(self, cell: CellVariable, held: str) -> None:
         """Puts what a local holds into a cell from outside."""

@@ -47,10 +47,10 @@ from .resume import break_start, emit_break, is_resume_code, needed_locals, note
 from .source import LocalSource, Source
 from .variables import arrays, autograd_function, checkpointing, transforms
 from .variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized
+from .variables.cells import CellVariable
 from .variables.changing import CountVariable
 from .variables.classes import MadeClassVariable
 from .variables.endings import endings_in, held_by, may_be_finalized
-from .variables.functions import CellVariable
 from .variables.made_classes import forget_stand_ins
 from .variables.objects import ObjectVariable, is_foreign_iterator
 from .variables.scalars import NumberNeeded, ScalarVariable
@@ -438,9 +438,10 @@ class _FrameCompiler:
     ) -> tuple[Emitter, Plan, list[types.CodeType]]:
         emitter = Emitter()
         emitter.set_line(tx.current.positions)
-        arguments = [n for n in self._argument_names() if n not in self.code.co_cellvars]
         rerun: Rerun | None = None
-        cg = _FrameCodegen(emitter, plan, graph_inputs, arguments, self._own_cells(tx), tx.output.effects)
+        cells = self.code.co_cellvars
+        in_cells, arguments = ([n for n in self._argument_names() if (n in cells) == c] for c in (True, False))
+        cg = _FrameCodegen(tx.output.effects, emitter, plan, graph_inputs, arguments, self._own_cells(tx), in_cells)
         if compiled is not None:
             if put_back is not None:
                 restore = functools.partial(set_state, tx.output.state_at_entry)
@@ -505,14 +506,8 @@ class _FrameCompiler:
         for name in tx.code.co_varnames:
             if name in tx.locals and name in live:
                 held.append((name, cg.hold(tx.locals[name])))
-        for name, cell in tx.cells.items():
-            if name not in self.code.co_cellvars:
-                continue
-            if cell.contents is not MISSING:
-                cg.push(cell.contents)
-                emitter.store_deref(name)
-            elif name in self._argument_names():
-                emitter.delete_deref(name)
+        for cell in self._own_cells(tx):
+            cg.fill_cell(cell)
         handled = iter(tx.exceptions)
         for value in tx.stack:
             if value is NULL:
@@ -726,11 +721,8 @@ def _foreign(stack: list[VariableTracker]) -> list[int]:
 class _FrameCodegen(Codegen):
     """Code generation for one frame, which knows the effects of its trace."""
 
-    def __init__(
-        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: list[str], cells: list[CellVariable],
-        effects: Any,
-    ) -> None:
-        super().__init__(emit, plan, graph_inputs, arguments, cells)
+    def __init__(self, effects: Any, *args: Any) -> None:
+        super().__init__(*args)
         self._effects = effects
 
     def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:

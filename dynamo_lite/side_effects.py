@@ -16,9 +16,10 @@ from .exc import Unsupported
 from .guards import GuardSet
 from .source import LocalSource, Source
 from .variables.base import MISSING, VariableTracker, realized
+from .variables.cells import CellVariable
 from .variables.classes import instance_dict
 from .variables.endings import Watch, endings_in, parts_of
-from .variables.functions import CellVariable, GeneratorVariable
+from .variables.functions import GeneratorVariable
 from .variables.later import LaterCall
 from .variables.mappings import DictVariable
 from .variables.sequences import ListVariable

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..variables.base import VariableTracker, unsupported
 from ..variables.builtins import handles
+from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import CellVariable, NestedFunctionVariable
+from ..variables.functions import NestedFunctionVariable
 from ..variables.made_classes import define_class
 from ..variables.mappings import DictVariable
 from .registry import opcode

@@ -1,11 +1,11 @@
 """Instructions that move values: constants, locals, cells, globals, the stack itself."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from ..variables.base import MISSING
+from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import CellVariable
 from .registry import opcode, refuse
 from .translator import NULL, Returned, StackMark, Translator
 
@@ -101,14 +101,15 @@ def _load_closure(tx: Translator, i: Any) -> None:
 def _load_deref(tx: Translator, i: Any) -> None:
     value = tx.cells[i.argval].load(tx)
     if value is None:
-        free = i.argval in tx.code.co_freevars
-        kind = "free" if free else "local"
-        tx.raise_error(
-            NameError if free else UnboundLocalError,
-            f"cannot access {kind} variable {i.argval!r} where it is not associated with a value"
-            + (" in enclosing scope" if free else ""),
-        )
+        _raise_unbound(tx, i.argval)
     tx.push(value)
+
+
+def _raise_unbound(tx: Translator, name: str) -> NoReturn:
+    """What a read of an empty cell raises (Python/ceval.c, format_exc_unbound)."""
+    free = name in tx.code.co_freevars
+    said = f"cannot access {'free' if free else 'local'} variable {name!r} where it is not associated with a value"
+    tx.raise_error(NameError if free else UnboundLocalError, said + " in enclosing scope" * free)
 
 
 @opcode("STORE_DEREF")
@@ -120,7 +121,7 @@ def _store_deref(tx: Translator, i: Any) -> None:
 def _delete_deref(tx: Translator, i: Any) -> None:
     cell = tx.cells[i.argval]
     if cell.contents is MISSING:
-        tx.raise_error(NameError, f"cannot access free variable {i.argval!r}")
+        _raise_unbound(tx, i.argval)
     cell.store(tx, MISSING)
 
 

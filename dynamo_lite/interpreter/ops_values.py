@@ -4,9 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..variables.base import VariableTracker
+from ..variables.cells import CellVariable
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import CellVariable, NestedFunctionVariable
+from ..variables.functions import NestedFunctionVariable
 from ..variables.mappings import DictVariable
 from ..variables.objects import ObjectVariable
 from ..variables.sequences import ListVariable, SliceVariable, TupleVariable

@@ -35,14 +35,9 @@ from ..source import (
     Source,
 )
 from ..variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized, unsupported
+from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import (
-    GENERATOR,
-    BaseFunctionVariable,
-    CellVariable,
-    GeneratorVariable,
-    is_inlinable,
-)
+from ..variables.functions import GENERATOR, BaseFunctionVariable, GeneratorVariable, is_inlinable
 from ..variables.mappings import DictVariable
 from ..variables.modes import DeviceScopeVariable
 from ..variables.overrides import DisabledOverridesVariable

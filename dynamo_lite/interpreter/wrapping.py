@@ -20,17 +20,12 @@ from ..variables import branches as branches  # for what it registers
 from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable
+from ..variables.cells import CellVariable, new_cell
 from ..variables.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.deques import DequeVariable
 from ..variables.drawn import is_draw
-from ..variables.functions import (
-    CellVariable,
-    FunctionVariable,
-    MethodVariable,
-    new_cell,
-    user_function,
-)
+from ..variables.functions import FunctionVariable, MethodVariable, user_function
 from ..variables.later import AskedFunctionVariable, LaterFunctionVariable
 from ..variables.mappings import DictVariable
 from ..variables.modules import (

@@ -76,7 +76,7 @@ class BoundMethodVariable(VariableTracker):
             cg.push(self.owner)
             cg.emit.load_attr(self.method)
 
-        cg.build_new(self, make, lambda: None)
+        cg.build_new(self, make, lambda: None, refers_only=True)
 
 
 # What CPython says of a value whose class lacks a special method.

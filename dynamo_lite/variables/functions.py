@@ -1,8 +1,8 @@
 """Functions, methods, cells and generators of the user's, which are inlined.
 
 A function is guarded by its code, not its identity, so that equal closures share an artifact; what it closes over, its
-defaults and its attributes are values with sources of their own. Invariant: every read of a cell goes through its
-:class:`CellVariable`, of which there is one per real cell, so that all closures see one variable.
+defaults and its attributes are values with sources of their own. Invariant: what a function closes over it has through
+cells, of which each has one tracker, so that all closures see one variable.
 """
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from .. import polyfills
 from ..bytecode.analysis import passes_through
 from ..source import (
     AttrSource,
-    CellContentsSource,
     ConstSource,
     DictItemSource,
     FunctionPartSource,
@@ -24,8 +23,9 @@ from ..source import (
     SequenceItemSource,
     Source,
 )
-from .base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
+from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_type
 from .binding import VARARGS, VARKEYWORDS, bind_arguments
+from .cells import CellVariable
 from .constant import ConstantVariable
 from .mappings import DictVariable
 
@@ -68,61 +68,6 @@ def standing_for(
             positional += rest.items  # type: ignore[attr-defined]
         value.stands_for = StandsFor(function, positional, named)
     return value
-
-
-class CellVariable(VariableTracker):
-    """A cell: the variable that closures share.
-
-    Args:
-        contents: its value, or MISSING while it is unbound.
-        value: the real cell, if it came in from outside.
-        local: the variable's name, for the frame's own cells.
-    """
-
-    has_identity = True
-
-    def __init__(self, contents: Any = MISSING, source: Source | None = None, local: str | None = None) -> None:
-        super().__init__(source)
-        self.contents = contents
-        self.local = local
-
-    def python_type(self) -> type:
-        return types.CellType
-
-    def load(self, tx: Any) -> VariableTracker | None:
-        """The contents, looked at; None while unbound."""
-        if self.contents is MISSING:
-            return None
-        self.contents = realized(tx, self.contents)
-        return self.contents
-
-    def store(self, tx: Any, value: Any) -> None:
-        """Binds the variable, or unbinds it with MISSING."""
-        tx.output.effects.mutate(self)
-        self.contents = value
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        if name == "cell_contents":
-            value = self.load(tx)
-            if value is None:
-                tx.raise_error(ValueError, "Cell is empty")
-            return value
-        return super().getattr(tx, name)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.local is not None and cg.owns_cell(self):
-            cg.emit.load_closure(self.local)
-            return
-        cg.build_new(self, lambda: cg.call_constant(types.CellType, lambda: None, count=0), lambda: self.fill(cg))
-
-    def fill(self, cg: Codegen) -> None:
-        """With the cell on the stack, emits what binds it (keeps the cell on the stack)."""
-        if self.contents is MISSING:
-            return
-        cg.emit.dup()
-        cg.push(self.contents)
-        cg.emit.swap(2)
-        cg.emit.store_attr("cell_contents")
 
 
 class CallableVariable(VariableTracker):
@@ -374,7 +319,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
             stands_for = self.stands_for
             cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)
             return
-        cg.build_new(self, lambda: self._make(cg), lambda: self._fill(cg))
+        cg.build_new(self, lambda: self._make(cg), lambda: self._fill(cg), refers_only=True)
 
     def _make(self, cg: Codegen) -> None:
         def arguments() -> None:
@@ -422,7 +367,7 @@ def make_function(
     code: types.CodeType, globals: dict[str, Any], name: str, defaults: tuple[Any, ...], closure: tuple[Any, ...]
 ) -> types.FunctionType:
     """Generated code makes an escaping inner function with this."""
-    return types.FunctionType(code, globals, name, defaults or None, closure)
+    return types.FunctionType(code, globals, name, defaults or None, closure or None)
 
 
 class MethodVariable(CallableVariable):
@@ -472,7 +417,9 @@ class MethodVariable(CallableVariable):
             cg.push(self.function)
             cg.push(self.owner)
 
-        cg.build_new(self, lambda: cg.call_constant(types.MethodType, arguments, count=2), lambda: None)
+        cg.build_new(
+            self, lambda: cg.call_constant(types.MethodType, arguments, count=2), lambda: None, refers_only=True
+        )
 
 
 class GeneratorVariable(VariableTracker):
@@ -600,14 +547,17 @@ class GeneratorVariable(VariableTracker):
 
         def arguments() -> None:
             cg.push(self.function)
-            cg.push(cg.dict_of(self.arguments))
+            cg.emit.load_const(tuple(self.arguments))
+            cg.push_all(self.arguments.values())
+            cg.emit.build_tuple(len(self.arguments))
 
-        cg.build_new(self, lambda: cg.call_constant(start_generator, arguments, count=2), lambda: None)
+        named = self.function.code().co_flags & VARKEYWORDS  # a dict that the call takes apart
+        cg.build_new(self, lambda: cg.call_constant(start_generator, arguments, count=3), lambda: None, not named)
 
 
-def start_generator(function: types.FunctionType, bound: dict[str, Any]) -> Any:
+def start_generator(function: types.FunctionType, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     """Generated code makes an escaping generator with this: a call with the parameters as they were bound."""
-    code = function.__code__
+    code, bound = function.__code__, dict(zip(names, values))
     names = code.co_varnames
     npos, nkw = code.co_argcount, code.co_kwonlyargcount
     args = [bound[n] for n in names[:npos]]
@@ -649,18 +599,3 @@ def _wrap_method(tx: Any, value: types.MethodType, source: Source) -> VariableTr
     function = realized(tx, tx.wrap_at(value.__func__, MethodPartSource(source, "__func__")))
     owner = realized(tx, tx.wrap_at(value.__self__, MethodPartSource(source, "__self__")))
     return MethodVariable(function, owner, source)
-
-
-@wraps_type(types.CellType)
-def _wrap_cell(tx: Any, value: types.CellType, source: Source) -> VariableTracker:
-    return new_cell(tx, value, source, "cell_contents")
-
-
-def new_cell(tx: Any, cell: types.CellType, source: Source, name: str) -> CellVariable:
-    """The tracker of a real cell; its contents are lazy."""
-    try:
-        contents: Any = LazyVariable(cell.cell_contents, CellContentsSource(source, name))
-    except ValueError:
-        contents = MISSING
-        tx.guard(source, "cell_empty")
-    return CellVariable(contents, source)

@@ -139,7 +139,7 @@ class DefinedClassVariable(MadeClassVariable):
     def reconstruct(self, cg: Codegen) -> None:
         if type(self.value) not in _METACLASSES:
             raise Unsupported(_KIND, f"{self.describe()}, which leaves the captured part", visit=self.visit)
-        cg.build_new(self, lambda: self._make(cg), lambda: self._fill(cg))
+        cg.build_new(self, lambda: self._make(cg), lambda: self._fill(cg), refers_only=True)
 
     def _make(self, cg: Codegen) -> None:
         texts = {name: v.value for name, v in self.namespace.items() if isinstance(v, ConstantVariable)}

@@ -475,7 +475,10 @@ class ObjectVariable(VariableTracker):
         base: Any = native_base(self.cls)
         one = base in (tuple, frozenset) or isinstance(self.content, ConstantVariable)
         count = 1 + (1 if one else len(self.new_arguments))
-        cg.build_new(self, lambda: cg.call_constant(base.__new__, arguments, count=count), lambda: self._fill(cg))
+        cg.build_new(
+            self, lambda: cg.call_constant(base.__new__, arguments, count=count), lambda: self._fill(cg),
+            refers_only=base is not frozenset,
+        )
 
     def _fill(self, cg: Codegen) -> None:
         content = self.content
@@ -689,7 +692,9 @@ class BuiltinMethodVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         # Not read from the object: its class may override the method, as where super() found this one.
         bind = self.function.__get__
-        cg.build_new(self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None)
+        cg.build_new(
+            self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None, refers_only=True
+        )
 
 
 class _IdentityKey:

@@ -116,7 +116,7 @@ class PartialVariable(VariableTracker):
                 functools.partial, [self.function, *self.args], self.keywords
             )
 
-        cg.build_new(self, make, lambda: cg.store_attributes(self))
+        cg.build_new(self, make, lambda: cg.store_attributes(self), refers_only=True)
 
 
 # What setting does not put into the object's own dict.

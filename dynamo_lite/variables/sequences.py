@@ -339,7 +339,7 @@ class TupleVariable(SequenceVariable):
         return torch.Size(values) if self.cls is torch.Size and plain else values
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.build_new(self, lambda: self._make(cg), lambda: None)
+        cg.build_new(self, lambda: self._make(cg), lambda: None, refers_only=True)
 
     def _make(self, cg: Codegen) -> None:
         if self.cls is tuple:
@@ -483,7 +483,9 @@ class SliceVariable(VariableTracker):
         raise TypeError("unhashable type: 'slice'")
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.build_new(self, lambda: (cg.push_all(self.parts), cg.emit.build_slice(3)), lambda: None)
+        cg.build_new(
+            self, lambda: (cg.push_all(self.parts), cg.emit.build_slice(3)), lambda: None, refers_only=True
+        )
 
 
 # ---------------------------------------------------------------- iterators over sequences
