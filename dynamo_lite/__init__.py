@@ -11,17 +11,9 @@ with _paused():
     from .backends import list_backends, lookup_backend, register_backend
     from .backends.metrics import metrics, reset_metrics
     from .debug import ExplainOutput, ExportResult, explain, export, generated_code
-    from .eval_frame import (
-        allow_in_graph,
-        assume_constant_result,
-        compile,
-        disable,
-        disallow_in_graph,
-        graph_break,
-        is_compiling,
-        reset,
-    )
+    from .eval_frame import compile, reset
     from .log import set_logs
+    from .marks import allow_in_graph, assume_constant_result, disable, disallow_in_graph, graph_break, is_compiling
 
 _guards.init_torch(_torch)
 

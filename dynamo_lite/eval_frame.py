@@ -1,4 +1,4 @@
-"""The public entry points: compile, disable, reset, and the marks on functions.
+"""The public entry points: compile, reset.
 
 ``compile`` makes a hook from its settings (equal settings share one, so that compiling the same function twice does not
 compile its frames twice) and wraps the function or module. Invariant: a compiled module shows its original's face; the
@@ -35,10 +35,7 @@ from . import (
 from .backends import lookup_backend
 from .bytecode.code_map import CodeMap
 from .source import AttrSource, Source
-from .trace_rules import Decision, Rule
-from .variables.base import VariableTracker, realized, unsupported, wraps_type
-from .variables.constant import ConstantVariable
-from .variables.torch_functions import handles as handles_torch
+from .variables.base import VariableTracker, realized, wraps_type
 
 Backend = Callable[..., Any]
 
@@ -90,8 +87,7 @@ def compile(
         raise ValueError(f"no mode {mode!r}; the known ones are default, reduce-overhead, max-autotune")
     if disable:
         return model
-    if isinstance(model, _eval_frame.CompiledFunction) or isinstance(model, CompiledModule):
-        model = innermost(model)
+    model = innermost(model)
     hook = _hook_for(backend if backend is not None else config.default_backend, fullgraph, dynamic, mode, options)
     if isinstance(model, torch.nn.Module):
         return CompiledModule(model, hook)
@@ -122,14 +118,17 @@ def _refusal(code: types.CodeType) -> Callable[..., Any]:
 
 
 def innermost(model: Any) -> Any:
-    """What a compiled function or module was made from."""
+    """What a compiled function or module was made from, or one under ``disable``: of several the outermost counts."""
     while True:
         if isinstance(model, CompiledModule):
             model = model._orig_mod
         elif isinstance(model, _eval_frame.CompiledFunction):
             model = model.fn
         else:
-            return model
+            inner = trace_rules.below_disabled(model)
+            if inner is None:
+                return model
+            model = inner
 
 
 def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool = False) -> Any:
@@ -145,6 +144,7 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool =
     compiled = _eval_frame.CompiledFunction(model, hook)
     if hook is not None and code is not None and hook.roots is not None:
         hook.roots.set(code, True)
+        frame_policy.enable_code(code)
     with contextlib.suppress(AttributeError):
         functools.update_wrapper(compiled, original)
     return compiled
@@ -188,6 +188,10 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
     def compile_frame(
         code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
     ) -> Any:
+        decision = frame_policy.decide_disabled(func, settings.roots)
+        if decision is not None:
+            return decision
+
         def attempt() -> Any:
             with collector.paused(look_after=True), log.collect_phases() as spent:
                 made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
@@ -341,120 +345,6 @@ def _wrap_compiled_module(tx: Any, value: CompiledModule, source: Source) -> Var
     return realized(tx, tx.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
 
 
-# ---------------------------------------------------------------- marks on functions
-def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Runs a function in plain Python, and with `recursive` all that it calls.
-
-    Args:
-        fn: the function; None makes a decorator.
-        recursive: False captures again what the function calls.
-        reason: shown where the graph breaks.
-
-    Returns:
-        with `recursive` a function to call in place of `fn`, else `fn` itself, marked; a module itself, whose forward
-        has been replaced.
-
-    Raises:
-        TypeError: `fn` can't be called.
-    """
-    if fn is None:
-        return functools.partial(disable, recursive=recursive, reason=reason)
-    fn = innermost(fn)
-    if not callable(fn):
-        raise TypeError(f"disable takes a function or an nn.Module, not {fn!r}")
-    if isinstance(fn, torch.nn.Module):
-        fn.forward = disable(fn.forward, recursive, reason=reason)  # type: ignore[method-assign]
-        return fn
-    if not recursive:
-        _mark(fn, Decision(Rule.SKIP, "disabled_function", reason or ""))
-        code = getattr(fn, "__code__", None)
-        if code is not None:
-            _eval_frame.skip(code, None, False)
-        return fn
-
-    @functools.wraps(fn)
-    def disabled(*args: Any, **kwargs: Any) -> Any:
-        previous = _eval_frame.set_active(None)
-        try:
-            return fn(*args, **kwargs)
-        finally:
-            _eval_frame.set_active(previous)
-
-    _mark(disabled, Decision(Rule.SKIP, "disabled_function", reason or ""))
-    return disabled
-
-
-def _mark(fn: Any, decision: Decision) -> None:
-    if not callable(fn):
-        raise TypeError(f"not a function: {fn!r}")
-    trace_rules.mark(getattr(fn, "__func__", fn), decision)
-
-
-def allow_in_graph(fn: Any) -> Any:
-    """Puts calls of a function into the graph as they are; it is then the user's business that it can stand there.
-
-    Args:
-        fn: the function, or a list or tuple of functions.
-
-    Returns:
-        what was given, so that it can decorate.
-
-    Raises:
-        TypeError: it can't be called.
-    """
-    if isinstance(fn, (list, tuple)):
-        return [allow_in_graph(f) for f in fn]
-    _mark(fn, Decision(Rule.GRAPH))
-    return fn
-
-
-def disallow_in_graph(fn: Any) -> Any:
-    """Breaks the graph at calls of a function, torch's functions included.
-
-    Args:
-        fn: the function, or a list or tuple of functions.
-
-    Returns:
-        what was given, so that it can decorate.
-
-    Raises:
-        TypeError: it can't be called.
-    """
-    if isinstance(fn, (list, tuple)):
-        return [disallow_in_graph(f) for f in fn]
-    _mark(fn, Decision(Rule.SKIP, "disallowed_function"))
-    return fn
-
-
-def assume_constant_result(fn: Any) -> Any:
-    """Calls a function once, while compiling, and takes its result for a constant ever after.
-
-    Args:
-        fn: the function, whose arguments have to be known while compiling.
-
-    Returns:
-        the function, so that this can decorate.
-
-    Raises:
-        TypeError: it can't be called.
-    """
-    _mark(fn, Decision(Rule.CONSTANT))
-    return fn
-
-
-def graph_break(msg: str = "") -> None:
-    """Breaks the graph here. Does nothing in plain Python.
-
-    Args:
-        msg: shown as the break's reason.
-    """
-
-
-def is_compiling() -> bool:
-    """False in plain Python, True in a function while it is captured."""
-    return False
-
-
 # What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to
 # capture.
 for _function in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl):
@@ -463,19 +353,6 @@ for _function in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl
 _eval_frame.skip(torch.utils.checkpoint.checkpoint.__wrapped__.__code__, None, True)  # type: ignore[attr-defined]
 # What an import runs is the business of other modules.
 _eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # type: ignore[attr-defined]
-
-trace_rules.mark(graph_break, Decision(Rule.GRAPH))
-trace_rules.mark(is_compiling, Decision(Rule.GRAPH))
-
-
-@handles_torch(graph_break)
-def _graph_break(tx: Any, msg: Any = None) -> Any:
-    unsupported("explicit_break", msg.constant() if msg is not None else "")
-
-
-@handles_torch(is_compiling)
-def _is_compiling(tx: Any) -> Any:
-    return ConstantVariable(True)
 
 
 def reset() -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
-from . import changed_values, config, exc, introspection, log, trace_rules
-from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, GuardedCode
+from . import changed_values, config, exc, introspection, log, torch_marks, trace_rules
+from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, GuardedCode, skip, unskip
 from ._guards import GuardProgram
+from .bytecode.code_map import CodeMap
 from .bytecode.instructions import decode
 from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
@@ -103,6 +104,40 @@ def decide(
     if torch._C._len_torch_dispatch_stack() or not _only_default_devices():
         return run_plainly(user_code, "it runs under a torch function or dispatch mode")
     return None
+
+
+def decide_disabled(function: types.FunctionType, roots: CodeMap[bool] | None) -> Any:
+    """The decision about a frame of a function under ``torch.compiler.disable``; None for the others.
+
+    What runs first is torch's wrapper, whose code all of these functions share.
+    """
+    found = torch_marks.disabled(function)
+    if found is None:
+        return None
+    if found.recursive:
+        return SKIP_RECURSIVE
+    inner = getattr(found.wrapped, "__code__", None)
+    if found.wrapped is None:
+        return skipped(function.__code__, found.reason)
+    if inner is not None and (roots is None or roots.get(inner) is None):
+        disable_code(inner)
+    return RUN_ORIGINAL
+
+
+_disabled: CodeMap[bool] = CodeMap()
+
+
+def disable_code(code: types.CodeType) -> None:
+    """The user does not want this code compiled, what it calls left aside."""
+    _disabled.set(code, True)
+    skip(code, None, False)
+
+
+def enable_code(code: types.CodeType) -> None:
+    """The user does want it compiled: of two decorators the outer one counts."""
+    if _disabled.get(code) is not None:
+        _disabled.pop(code)
+        unskip(code, None)
 
 
 def _only_default_devices() -> bool:

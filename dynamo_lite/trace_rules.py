@@ -2,7 +2,8 @@
 
 Three tables decide, in this order: functions marked by the user, functions by identity, modules by the longest
 matching prefix. Anything not in a table is inlined. Users extend the tables with ``allow_in_graph``,
-``disallow_in_graph``, ``disable`` and ``config.extra_inline_modules`` / ``extra_skip_modules``.
+``disallow_in_graph``, ``disable`` and ``config.extra_inline_modules`` / ``extra_skip_modules``, or by torch's names for
+the same (``torch_marks``).
 
 Invariant: the decision depends on the function alone, so that it is the same at every call.
 """
@@ -21,7 +22,7 @@ import torch
 import torch.utils.checkpoint
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from . import config
+from . import config, torch_marks
 
 
 class Rule(enum.Enum):
@@ -47,6 +48,9 @@ class Decision:
 
 # Functions that users marked. Weak, so that marking a function does not keep it.
 _marked: weakref.WeakKeyDictionary[Any, Decision] = weakref.WeakKeyDictionary()
+
+# What dynamo_lite.disable made -> what it was made of.
+_disabled: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 _INLINE = Decision(Rule.INLINE)
 _GRAPH = Decision(Rule.GRAPH)
@@ -217,12 +221,36 @@ def mark(function: Any, decision: Decision) -> None:
     _marked[function] = decision
 
 
+def mark_disabled(wrapper: Any, function: Any, reason: str) -> None:
+    """Calls of `wrapper` break the graph; it is what the user has made of `function` for that."""
+    mark(wrapper, _skip("disabled_function", reason))
+    _disabled[wrapper] = function
+
+
+def below_disabled(function: Any) -> Any:
+    """What a function under ``disable``, dynamo_lite's or torch's, was made of; None if it is not under one."""
+    if not isinstance(function, types.FunctionType):
+        return None
+    found = torch_marks.disabled(function)
+    return _disabled.get(function) or (found.wrapped if found is not None else None)
+
+
 def marked(function: Any) -> Decision | None:
     """What the user decided about a function, functions written in C included."""
     try:
-        return _marked.get(function)
-    except TypeError:  # some callables can't be referenced weakly, so nobody can have marked them
-        return None
+        found = _marked.get(function)
+    except TypeError:  # some callables can't be referenced weakly, so nobody can have marked them here
+        found = None
+    return found or _marked_for_torch(function)
+
+
+def _marked_for_torch(function: Any) -> Decision | None:
+    """What the user decided about a function by torch's names."""
+    if torch_marks.is_disallowed(function):
+        return _skip("disallowed_function", "torch._dynamo.disallow_in_graph")
+    if torch_marks.is_allowed(function):
+        return _GRAPH
+    return None
 
 
 def decide(function: types.FunctionType) -> Decision:
@@ -233,28 +261,14 @@ def decide(function: types.FunctionType) -> Decision:
     listed = FUNCTIONS.get(function)
     if listed is not None:
         return listed
-    if getattr(function, "_torchdynamo_disable", False):
-        return _skip("disabled_function", "torch.compiler.disable")
-    return decide_module(_home(function))
-
-
-def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
-    """torch's own function below the wrapper that torch.compile, once it has run, puts around parts of torch.
-
-    It keeps torch's compiler out of places that it can't capture (optimizers' bookkeeping, for example), which says
-    nothing
-    about this one. A function of the user's under torch.compiler.disable is none of these.
-    """
-    if function.__module__ == "torch._dynamo.mutation_guard":
-        # Module.__init__, which it patches to count modules that were made.
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
-        inner = cells["init"].cell_contents if "init" in cells else None
-    elif getattr(function, "_torchdynamo_disable", False):
-        inner = getattr(function, "_torchdynamo_orig_callable", None)
-    else:
-        return None
-    own = isinstance(inner, types.FunctionType) and _home(inner).partition(".")[0] == "torch"
-    return inner if own else None
+    disabled = torch_marks.disabled(function)
+    if disabled is not None:
+        return _skip("disabled_function", disabled.reason)
+    if getattr(function, torch_marks.FORBIDDEN, False):
+        return _skip("disallowed_function", "torch._dynamo.forbid_in_graph")
+    if getattr(function, torch_marks.CONSTANT, False):
+        return Decision(Rule.CONSTANT)
+    return _marked_for_torch(function) or decide_module(_home(function))
 
 
 def _home(function: types.FunctionType) -> str:

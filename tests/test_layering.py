@@ -23,6 +23,7 @@ LAYERS = [
     "resume",
     "listings",
     "rerun",
+    "torch_marks",
     "trace_rules",
     "introspection",
     "changed_values",
@@ -36,6 +37,7 @@ LAYERS = [
     "interpreter",
     "convert_frame",
     "eval_frame",
+    "marks",
     "debug",
     "__init__",
 ]

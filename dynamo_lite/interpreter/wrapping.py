@@ -15,7 +15,8 @@ import torch
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..source import ConstSource, FrozenSource, SlotSource, Source
-from ..trace_rules import Rule, below_own_patch, decide, is_library, marked
+from ..torch_marks import below_own_patch, same, substitute
+from ..trace_rules import Rule, decide, is_library, marked
 from ..variables import branches as branches  # for what it registers
 from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
@@ -34,6 +35,7 @@ from ..variables.modules import (
     OpaqueVariable,
     PythonModuleVariable,
     SkippedFunctionVariable,
+    SubstitutedFunctionVariable,
 )
 from ..variables.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.optimizers import stand_in
@@ -121,6 +123,11 @@ class Wrapping:
             if not trusted:
                 self.guard(source, "is", value)
             return self.wrap_function(inner, ConstSource(inner, inner.__qualname__), trusted=True)
+        traced = same(value) or substitute(value)
+        if traced is not None:
+            if not trusted:
+                self.guard(source, "is", value)
+            return self._traced_as(value, traced, source)
         if value in STAND_INS:
             if not trusted:
                 self.guard(source, "is", value)
@@ -157,11 +164,22 @@ class Wrapping:
         """A function written in C about which the user decided; None for everything else."""
         if not issubclass(type(value), _BUILTIN_CALLABLES):
             return None
+        traced = substitute(value)
         decision = marked(value)
-        if decision is None or decision.rule is Rule.GRAPH:
+        if traced is None and (decision is None or decision.rule is Rule.GRAPH and is_torch_builtin(value)):
             return None
         self.guard(source, "is", value)
+        if traced is not None:
+            return self._traced_as(value, traced, source)
+        assert decision is not None
+        if decision.rule is Rule.GRAPH:
+            return TorchFunctionVariable(value, source)
         return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
+
+    def _traced_as(self, value: Any, traced: types.FunctionType, source: Source) -> VariableTracker:
+        """A function whose calls are traced as calls of another one."""
+        inner = self.wrap_function(traced, ConstSource(traced, traced.__qualname__), trusted=True)
+        return SubstitutedFunctionVariable(value, inner, source)
 
     def wrap_class_part(self, value: Any, source: Source) -> VariableTracker:
         """What a class attribute wraps (the function of a property, classmethod or staticmethod).

@@ -217,6 +217,25 @@ class SkippedFunctionVariable(RealObjectVariable):
         unsupported(self.kind, f"{self.describe()}(): {self.reason}" if self.reason else f"{self.describe()}()")
 
 
+class SubstitutedFunctionVariable(RealObjectVariable):
+    """A function in whose place another one is traced.
+
+    Args:
+        value: the function.
+        traced: the tracker of the other one.
+    """
+
+    def __init__(self, value: Any, traced: VariableTracker, source: Source | None = None) -> None:
+        super().__init__(value, source)
+        self.traced = traced
+
+    def describe(self) -> str:
+        return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', self.value)}"
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.traced, args, kwargs)
+
+
 class ConstantCallVariable(SkippedFunctionVariable):
     """A function whose result the user declared to be constant: it is called while compiling."""
 

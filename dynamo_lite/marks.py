@@ -1,0 +1,160 @@
+"""What users say about single functions: disable, allow_in_graph, disallow_in_graph, assume_constant_result,
+graph_break, is_compiling.
+
+Invariant: a mark changes what becomes of calls while they are captured, never what the function does in plain Python.
+"""
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from . import _eval_frame, frame_policy, torch_marks, trace_rules
+from .eval_frame import innermost
+from .trace_rules import Decision, Rule
+from .variables.base import unsupported
+from .variables.constant import ConstantVariable
+from .variables.torch_functions import handles as handles_torch
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Runs a function in plain Python, and with `recursive` all that it calls.
+
+    Of several decorators the outermost counts: ``compile(disable(f))`` compiles f.
+
+    Args:
+        fn: a function, a module, a class (whose instances are made and called in plain Python); None makes a decorator.
+        recursive: False captures again what the function calls.
+        reason: shown where the graph breaks.
+
+    Returns:
+        with `recursive` a function to call in place of `fn`, else `fn` itself, marked; a module or class itself,
+        whose methods have been replaced.
+
+    Raises:
+        TypeError: `fn` can't be called.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(disable(fn.__func__, recursive, reason=reason))
+    fn = innermost(fn)
+    if not callable(fn):
+        raise TypeError(f"disable takes a function or an nn.Module, not {fn!r}")
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = disable(fn.forward, recursive, reason=reason)  # type: ignore[method-assign]
+        return fn
+    if isinstance(fn, type):
+        for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):
+            if hasattr(fn, name) and (name != "__call__" or any("__call__" in base.__dict__ for base in fn.__mro__)):
+                setattr(fn, name, disable(getattr(fn, name), reason=reason))
+        return fn
+    if not recursive:
+        _mark(fn, Decision(Rule.SKIP, "disabled_function", reason or ""))
+        code = getattr(fn, "__code__", None)
+        if code is not None:
+            frame_policy.disable_code(code)
+        return fn
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        previous = _eval_frame.set_active(None)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _eval_frame.set_active(previous)
+
+    trace_rules.mark_disabled(disabled, fn, reason or "")
+    return disabled
+
+
+def _mark(fn: Any, decision: Decision) -> None:
+    if not callable(fn):
+        raise TypeError(f"not a function: {fn!r}")
+    trace_rules.mark(getattr(fn, "__func__", fn), decision)
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Puts calls of a function into the graph as they are; it is then the user's business that it can stand there.
+
+    Args:
+        fn: the function, or a list or tuple of functions.
+
+    Returns:
+        what was given, so that it can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(f) for f in fn]
+    _mark(fn, Decision(Rule.GRAPH))
+    return fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Breaks the graph at calls of a function, torch's functions included.
+
+    Args:
+        fn: the function, or a list or tuple of functions.
+
+    Returns:
+        what was given, so that it can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
+    if isinstance(fn, (list, tuple)):
+        return [disallow_in_graph(f) for f in fn]
+    _mark(fn, Decision(Rule.SKIP, "disallowed_function"))
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Calls a function once, while compiling, and takes its result for a constant ever after.
+
+    Args:
+        fn: the function, whose arguments have to be known while compiling.
+
+    Returns:
+        the function, so that this can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
+    _mark(fn, Decision(Rule.CONSTANT))
+    return fn
+
+
+def graph_break(msg: str = "") -> None:
+    """Breaks the graph here. Does nothing in plain Python.
+
+    Args:
+        msg: shown as the break's reason.
+    """
+
+
+def is_compiling() -> bool:
+    """False in plain Python, True in a function while it is captured."""
+    return False
+
+
+trace_rules.mark(graph_break, Decision(Rule.GRAPH))
+trace_rules.mark(is_compiling, Decision(Rule.GRAPH))
+
+
+@handles_torch(graph_break)
+def _graph_break(tx: Any, msg: Any = None) -> Any:
+    unsupported("explicit_break", msg.constant() if msg is not None else "")
+
+
+@handles_torch(is_compiling)
+def _is_compiling(tx: Any) -> Any:
+    return ConstantVariable(True)
+
+
+# Their names in torch's compiler.
+torch_marks.means("torch._dynamo.decorators", "graph_break", graph_break)
+torch_marks.means("torch._dynamo.external_utils", "is_compiling", is_compiling)
+torch_marks.means("torch._utils", "is_compiling", is_compiling)

@@ -1,0 +1,126 @@
+"""What the user's program has told torch's compiler about functions, as far as it means the same here.
+
+torch's decorators leave attributes on functions (``torch.compiler.disable``, ``assume_constant_result``) or write into
+tables of ``torch._dynamo`` (``allow_in_graph``, ``disallow_in_graph``, ``substitute_in_graph``). Invariant: nothing
+here imports ``torch._dynamo``: its tables are read once the program has imported it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from typing import Any
+
+FORBIDDEN = "_dynamo_forbidden"
+CONSTANT = "_dynamo_marked_constant"
+
+
+@dataclasses.dataclass(frozen=True)
+class Disabled:
+    """A function under ``torch.compiler.disable``.
+
+    Attributes:
+        wrapped: the function that it calls; None where the function itself is marked.
+        recursive: whether what it calls is not to be compiled either.
+        reason: the user's.
+    """
+
+    wrapped: Any
+    recursive: bool
+    reason: str
+
+
+def disabled(function: Any) -> Disabled | None:
+    """What ``torch.compiler.disable`` says about a function; None if it was not applied.
+
+    ``functools.wraps`` copies attributes, so a decorator around a disabled function has them too. torch leaves the id
+    of the function that they are about beside them.
+    """
+    if not getattr(function, "_torchdynamo_disable", False):
+        return None
+    wrapped = getattr(function, "_torchdynamo_orig_callable", None)
+    if wrapped is not None and getattr(function, "_torchdynamo_wrapper_id", id(function)) != id(function):
+        return None
+    recursive = wrapped is not None and bool(getattr(function, "_torchdynamo_disable_recursive", True))
+    return Disabled(wrapped, recursive, getattr(function, "_torchdynamo_disable_msg", None) or "torch.compiler.disable")
+
+
+def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
+    """torch's own function below the wrapper that torch.compile, once it has run, puts around parts of torch.
+
+    It keeps torch's compiler out of places that it can't capture (optimizers' bookkeeping, for example), which says
+    nothing about this one. Such a wrapper stands where its function stood; a wrapper that the user made of a function
+    of torch's, as for a class of modules, stands elsewhere.
+    """
+    if function.__module__ == "torch._dynamo.mutation_guard":
+        # Module.__init__, which it patches to count modules that were made.
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        inner = cells["init"].cell_contents if "init" in cells else None
+        return inner if _is_torchs(inner) else None
+    found = disabled(function)
+    if found is None or not _is_torchs(found.wrapped) or _at_home(found.wrapped) is not function:
+        return None
+    return found.wrapped  # type: ignore[no-any-return]
+
+
+def _is_torchs(function: Any) -> bool:
+    if not isinstance(function, types.FunctionType):
+        return False
+    home = function.__globals__.get("__name__")
+    return isinstance(home, str) and home.partition(".")[0] == "torch"
+
+
+def _at_home(function: types.FunctionType) -> Any:
+    """What now stands where a function was defined."""
+    place: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        place = getattr(place, name, None)
+    return place
+
+
+# ---------------------------------------------------------------- tables of torch._dynamo
+def _table(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, None)
+
+
+def is_allowed(function: Any) -> bool:
+    """Whether ``torch.compiler.allow_in_graph`` was applied."""
+    table = _table("torch._dynamo.trace_rules", "_allowed_callable_ids")
+    return table is not None and id(function) in table
+
+
+def is_disallowed(function: Any) -> bool:
+    """Whether ``torch._dynamo.disallow_in_graph`` was applied."""
+    table = _table("torch._dynamo.trace_rules", "_disallowed_callable_ids")
+    return table is not None and id(function) in table
+
+
+def substitute(function: Any) -> types.FunctionType | None:
+    """The user's function to trace in place of this one (``torch.compiler.substitute_in_graph``)."""
+    polyfill = getattr(function, "__torch_dynamo_polyfill__", None)
+    if polyfill is None:
+        polyfilled = _table("torch._dynamo.variables.functions", "PolyfilledFunctionVariable")
+        if polyfilled is None:
+            return None
+        try:
+            wrapper = polyfilled._get_polyfill_handlers().get(function)
+        except TypeError:  # not hashable
+            return None
+        polyfill = getattr(wrapper, "__torch_dynamo_polyfill__", None)
+    if not isinstance(polyfill, types.FunctionType) or _is_torchs(polyfill):
+        return None  # torch's own are for its own compiler
+    return polyfill
+
+
+# Functions of torch's compiler that a program calls, by module and name -> ours that does the same.
+_SAME: dict[tuple[str, str], types.FunctionType] = {}
+
+
+def means(module: str, name: str, function: Any) -> None:
+    """While tracing, the function of that name is `function`."""
+    _SAME[module, name] = function
+
+
+def same(function: types.FunctionType) -> types.FunctionType | None:
+    """The function that does here what this one, of torch's compiler, does there."""
+    return _SAME.get((function.__module__, function.__qualname__))

@@ -1,0 +1,344 @@
+"""disable, allow_in_graph and the other marks on functions, by dynamo_lite's names and by torch's."""
+import functools
+import operator
+import random
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import dynamo_lite
+
+
+class Counter:
+    def __init__(self):
+        self.graphs = []
+
+    def __call__(self, gm, inputs):
+        self.graphs.append(gm)
+        return gm.forward
+
+    @property
+    def ops(self):
+        return [str(getattr(n.target, "__name__", n.target)) for g in self.graphs for n in g.graph.nodes
+                if n.op.startswith("call")]
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    dynamo_lite.reset()
+    yield
+    dynamo_lite.reset()
+
+
+BOTH = pytest.mark.parametrize("disable", [torch.compiler.disable, dynamo_lite.disable], ids=["torch", "own"])
+
+
+def check(make, value, ops, calls=2):
+    """`make(backend)` gives a function of one tensor; its graphs hold these operations, and only one compile each."""
+    counter = Counter()
+    fn = make(counter)
+    for _ in range(calls):
+        assert fn(torch.ones(3)).tolist() == [value] * 3
+    assert counter.ops == ops
+    return counter
+
+
+def halve(x):
+    return x / 2
+
+
+# ---------------------------------------------------------------- disable
+@BOTH
+def test_a_disabled_function_and_what_it_calls_run_in_plain_python(disable):
+    seen = []
+
+    @disable
+    def quiet(x):
+        seen.append(dynamo_lite.is_compiling() or torch.compiler.is_compiling())
+        return halve(x) * 3
+
+    check(lambda c: dynamo_lite.compile(lambda x: quiet(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
+    assert seen == [False, False]
+
+
+@BOTH
+def test_without_recursion_what_it_calls_is_compiled(disable):
+    @disable(recursive=False)
+    def quiet(x):
+        return halve(x) * 3
+
+    other = disable(lambda x: halve(x) * 5, recursive=False)
+    check(lambda c: dynamo_lite.compile(lambda x: quiet(x + 1) - 1, backend=c), 2.0, ["add", "truediv", "sub"])
+    check(lambda c: dynamo_lite.compile(lambda x: other(x + 1) - 1, backend=c), 4.0, ["add", "truediv", "sub"])
+
+
+@BOTH
+def test_disabled_methods(disable):
+    class Layer(nn.Module):
+        @disable
+        def forward(self, x):
+            return halve(x) * 3
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = Layer()
+
+        def forward(self, x):
+            return self.layer(x + 1) - 1
+
+    check(lambda c: dynamo_lite.compile(Model(), backend=c), 2.0, ["add", "sub"])
+    check(lambda c: dynamo_lite.compile(Layer(), backend=c), 1.5, [])
+
+    class Plain:
+        @staticmethod
+        @disable
+        def static(x):
+            return halve(x) * 3
+
+        @classmethod
+        @disable
+        def of_class(cls, x):
+            return halve(x) * 3
+
+        @property
+        @disable
+        def value(self):
+            return torch.ones(3) * 3
+
+    plain = Plain()
+    bound = disable(plain.of_class)
+    for fn in (Plain.static, Plain.of_class, plain.static, plain.of_class, bound):
+        check(lambda c: dynamo_lite.compile(lambda x: fn(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
+    check(lambda c: dynamo_lite.compile(lambda x: x + plain.value - 1, backend=c), 3.0, ["add", "sub"])
+
+
+def test_own_disable_goes_around_staticmethod_and_classmethod():
+    class Plain:
+        @dynamo_lite.disable
+        @staticmethod
+        def static(x):
+            return halve(x) * 3
+
+        @dynamo_lite.disable(reason="no")
+        @classmethod
+        def of_class(cls, x):
+            return halve(x) * 3
+
+    check(lambda c: dynamo_lite.compile(lambda x: Plain.static(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
+    check(lambda c: dynamo_lite.compile(lambda x: Plain().of_class(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
+
+
+@BOTH
+def test_disabled_modules(disable):
+    class Layer(nn.Module):
+        def forward(self, x):
+            return halve(x) * 3
+
+    layer = disable(Layer())
+    check(lambda c: dynamo_lite.compile(lambda x: layer(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
+    check(lambda c: dynamo_lite.compile(nn.Sequential(layer), backend=c), 1.5, [])
+
+
+@BOTH
+def test_disabled_classes(disable):
+    @disable
+    class Layer(nn.Module):
+        def forward(self, x):
+            return halve(x) * 3
+
+    layer = Layer()
+    assert isinstance(layer, Layer)
+    check(lambda c: dynamo_lite.compile(lambda x: layer(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
+
+    @disable
+    class Plain:
+        def __init__(self, x):
+            self.x = x * 3
+
+        def __call__(self, y):
+            return y * 4
+
+        def half(self):
+            return self.x / 2
+
+    check(lambda c: dynamo_lite.compile(lambda x: Plain(x + 1).half() - 1, backend=c), 2.0, ["add", "truediv", "sub"])
+    plain = Plain(torch.ones(3))
+    check(lambda c: dynamo_lite.compile(lambda x: plain(x + 1) - 1, backend=c), 7.0, ["add", "sub"])
+
+
+@BOTH
+def test_of_several_decorators_the_outermost_counts(disable):
+    check(lambda c: dynamo_lite.compile(disable(lambda x: x * 3), backend=c), 3.0, ["mul"])
+    check(lambda c: dynamo_lite.compile(disable(lambda x: x * 4, recursive=False), backend=c), 4.0, ["mul"])
+    check(lambda c: disable(dynamo_lite.compile(lambda x: x * 3, backend=c)), 3.0, ["mul"] if
+          disable is torch.compiler.disable else [])
+
+
+@BOTH
+def test_a_disabled_function_calls_a_compiled_one(disable):
+    def make(backend):
+        inner = dynamo_lite.compile(lambda x: x * 5, backend=backend)
+        outer = disable(lambda x: inner(x) * 3)
+        return dynamo_lite.compile(lambda x: outer(x + 1) - 1, backend=backend)
+
+    check(make, 29.0, ["add", "mul", "sub"])
+
+
+@BOTH
+def test_a_decorator_around_a_disabled_function_is_not_disabled_itself(disable):
+    def around(fn):
+        @functools.wraps(fn)  # copies the attributes by which torch knows disabled functions
+        def wrapper(x):
+            return fn(x * 7) / 9
+
+        return wrapper
+
+    wrapped = around(disable(lambda x: x * 3))
+    check(lambda c: dynamo_lite.compile(lambda x: wrapped(x + 1) - 1, backend=c), (torch.tensor(42.0) / 9 - 1).item(),
+          ["add", "mul", "truediv", "sub"])
+
+
+@BOTH
+def test_disabled_functions_called_by_others(disable):
+    quiet = disable(lambda x: halve(x) * 3)
+    for fn in (lambda x: functools.partial(quiet, x + 1)() - 1, lambda x: [*map(quiet, [x + 1])][0] - 1,
+               lambda x: (lambda f: f(x + 1))(quiet) - 1):
+        check(lambda c: dynamo_lite.compile(fn, backend=c), 2.0, ["add", "sub"])
+    # From outside, and behind a function that is called in plain Python.
+    check(lambda c: (lambda f: lambda x: quiet(f(x)))(dynamo_lite.compile(lambda x: x + 1, backend=c)), 3.0, ["add"])
+
+    def printed(x):
+        print(end="")
+        return quiet(x)
+
+    check(lambda c: dynamo_lite.compile(lambda x: printed(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
+
+
+@BOTH
+def test_the_reason_is_shown(disable):
+    quiet = disable(lambda x: x * 3, reason="it reads a clock")
+    f = dynamo_lite.compile(lambda x: quiet(x + 1), backend="eager", fullgraph=True)
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="it reads a clock"):
+        f(torch.ones(3))
+
+
+def test_torchs_skip():
+    import torch._dynamo
+
+    @torch._dynamo.decorators.skip
+    def quiet(x):
+        return halve(x) * 3
+
+    check(lambda c: dynamo_lite.compile(lambda x: quiet(x + 1) - 1, backend=c), 2.0, ["add", "truediv", "sub"])
+
+
+def test_what_torch_disables_of_its_own_is_captured():
+    """torch.compile, once it has run, disables parts of torch for itself."""
+    code = """
+import torch, dynamo_lite
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+p = torch.ones(3, requires_grad=True)
+opt = torch.optim.SGD([p], lr=0.5)
+p.grad = torch.ones(3)
+out = dynamo_lite.explain(lambda: opt.step())()
+print(p.tolist(), out.graph_break_count)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("[0.5, 0.5, 0.5]")
+
+
+# ---------------------------------------------------------------- questions and breaks
+def test_is_compiling_by_every_name():
+    import torch._dynamo
+
+    questions = (dynamo_lite.is_compiling, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling,
+                 torch._dynamo.is_compiling, torch._dynamo.external_utils.is_compiling, torch._utils.is_compiling)
+    for ask in questions:
+        assert not ask()
+        f = dynamo_lite.compile(lambda x: x + 1 if ask() else x + 2, backend="eager", fullgraph=True)
+        assert f(torch.zeros(3)).tolist() == [1.0] * 3
+    assert not torch.compiler.is_exporting()
+
+
+def test_torchs_graph_break():
+    import torch._dynamo
+
+    def f(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    counter = check(lambda c: dynamo_lite.compile(f, backend=c), 4.0, ["add", "mul"])
+    assert len(counter.graphs) == 2
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="explicit_break"):
+        dynamo_lite.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+    given = dynamo_lite.compile(lambda x: (x + 1, torch._dynamo.graph_break), backend="eager", fullgraph=True)
+    assert given(torch.ones(3))[1] is torch._dynamo.graph_break
+
+
+# ---------------------------------------------------------------- what stands in the graph
+def test_torchs_allow_in_graph():
+    def opaque(x):
+        return x * 2 if random.random() < 2 else x
+
+    assert torch.compiler.allow_in_graph(opaque) is opaque
+    check(lambda c: dynamo_lite.compile(lambda x: opaque(x + 1), backend=c, fullgraph=True), 4.0, ["add", "opaque"])
+
+
+def test_torchs_disallow_in_graph_and_forbid():
+    import torch._dynamo
+
+    def banned(x):
+        return x * 3
+
+    torch._dynamo.forbid_in_graph(banned)
+    f = dynamo_lite.compile(lambda x: banned(x + 1), backend="eager", fullgraph=True)
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="forbid_in_graph"):
+        f(torch.ones(3))
+    torch._dynamo.disallow_in_graph(torch.sub)
+    try:
+        fn = lambda x: torch.sub(x + 1, 1) + 1
+        counter = check(lambda c: dynamo_lite.compile(fn, backend=c), 2.0, ["add", "add"])
+        assert len(counter.graphs) == 2
+    finally:
+        torch._dynamo.allow_in_graph(torch.sub)
+
+
+def test_torchs_substitute_in_graph():
+    def opaque(x):
+        return eval("x - 1")
+
+    @torch.compiler.substitute_in_graph(opaque)
+    def traced(x):
+        return x * 5
+
+    f = dynamo_lite.compile(lambda x: (opaque(x), traced(x), opaque), backend="eager", fullgraph=True)
+    first, second, same = f(torch.ones(3))
+    assert first.tolist() == second.tolist() == [5.0] * 3 and same is opaque
+    assert traced(torch.ones(3)).tolist() == [0.0] * 3  # in plain Python the function itself
+
+    @torch.compiler.substitute_in_graph(operator.length_hint)
+    def length_hint(obj, default=0, /):
+        return 7
+
+    f = dynamo_lite.compile(lambda x: (x + operator.length_hint([]), operator.length_hint), backend="eager",
+                            fullgraph=True)
+    out, same = f(torch.ones(3))
+    assert out.tolist() == [8.0] * 3 and same is operator.length_hint
+
+
+def test_torchs_assume_constant_result():
+    calls = []
+
+    @torch.compiler.assume_constant_result
+    def width():
+        calls.append(1)
+        return 3
+
+    check(lambda c: dynamo_lite.compile(lambda x: x * width(), backend=c, fullgraph=True), 3.0, ["mul"])
+    assert len(calls) == 1
