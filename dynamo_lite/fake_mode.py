@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite import fake_layers, fake_overlap, fake_results, fake_strides
+from dynamo_lite import fake_layers, fake_overlap, fake_refusals, fake_results, fake_strides
 from dynamo_lite.known_values import KnownValues
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
@@ -122,7 +122,8 @@ class TraceFakeMode(FakeTensorMode):
         shared = (storage._cdata, tensor.dtype)
         extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
         whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
-        with torch.no_grad():
+        inside = torch._C._InferenceMode(True) if tensor.is_inference() else contextlib.nullcontext()
+        with inside, torch.no_grad():
             if whole:
                 # Made as the mode would make it, without the dispatcher, which takes 20 times as long.
                 with no_dispatch():
@@ -157,10 +158,10 @@ class TraceFakeMode(FakeTensorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self.random_seen:
             self.random_seen = _draws_random(func)
-        if not self.effects_seen:
+        if not self.effects_seen and not _is_mutable(func):
             self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
         if _is_mutable(func):
-            fake_overlap.check(func, args, kwargs or {})
+            return self._dispatch_write(func, types, args, kwargs or {})
         func = _SAME_METADATA.get(func, func)
         if func in _COPIES_NOTHING and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
@@ -170,11 +171,20 @@ class TraceFakeMode(FakeTensorMode):
             made = fake_results.remembered(self, key) if key is not None else None
             if made is not None:
                 return made
-        if kwargs and fake_strides.is_written_out(func):
-            return self._dispatch_out(func, types, args, kwargs)
         result = self._dispatch_new(func, types, args, kwargs)
         if key is not None:
             fake_results.remember(key, result, args)
+        return result
+
+    def _dispatch_write(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        fake_overlap.check(func, args, kwargs)
+        fake_refusals.check(func, args, kwargs, fake_results.key_of(self, func, args, kwargs))
+        self.effects_seen = True
+        if kwargs and fake_strides.is_written_out(func):
+            return self._dispatch_out(func, types, args, kwargs)
+        written = fake_refusals.sizes_written(func, args, kwargs)
+        result = self._dispatch_new(func, types, args, kwargs)
+        fake_refusals.compare_sizes(func, written)
         return result
 
     def _dispatch_new(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:

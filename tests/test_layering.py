@@ -13,6 +13,7 @@ LAYERS = [
     "fake_layers",
     "fake_results",
     "fake_overlap",
+    "fake_refusals",
     "fake_strides",
     "known_values",
     "fake_mode",

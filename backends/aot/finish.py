@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from dynamo_lite import exc
 from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import (
     CannotFunctionalize,
@@ -126,6 +127,9 @@ def write_back(
         if passes.root(value) in written:
             pairs[n] = (place, emit(aten.clone.default, (value,)))
     for place, value in pairs:
+        have, fits = value.meta["val"], place.meta["val"]
+        if (have.shape, have.dtype) != (fits.shape, fits.dtype):
+            raise exc.InternalError(f"{place} of {tuple(fits.shape)} would be overwritten with {tuple(have.shape)}")
         node = graph.create_node("call_function", aten.copy_.default, (place, value))
         node.meta["val"] = place.meta["val"]
 

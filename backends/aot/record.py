@@ -206,6 +206,10 @@ class Recorder(TorchDispatchMode):
         placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
         assert len(placeholders) == len(example_inputs), "an example for each placeholder"
         for node, value in zip(placeholders, example_inputs):
+            layout = node.meta.get("layout")
+            if layout is not None and layout != (tuple(value.shape), value.stride()):
+                # Kernels would be made for memory that the call does not get.
+                raise CannotFunctionalize(f"{node.target} has other sizes after the graph than at its entry")
             mine = self.graph.placeholder(str(node.target))
             mine.meta.update(val=value, origin=node, static=bool(node.meta.get("static")))
             self.inputs.append(self.memory.add(value, mine) if isinstance(value, torch.Tensor) else None)

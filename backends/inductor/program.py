@@ -172,6 +172,9 @@ class Program:
                     assert name not in known, f"{name} is made twice: {step}"
                 assert name in self.buffers, f"{name} has no layout: {step}"
                 known.add(name)
+            if isinstance(step, CopyInto):
+                given, written = self.buffers[step.src], self.buffers[step.dst]
+                assert (given.size, given.dtype) == (written.size, written.dtype), f"sizes or types differ: {step}"
         for out in self.outputs:
             assert isinstance(out, Literal) or out in known, f"output {out} is never made"
 

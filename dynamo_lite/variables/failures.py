@@ -12,10 +12,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from ..exc import Unsupported
+from ..fake_overlap import MemoryOverlap
 from ..graph_calls import GraphCall
 
 # What torch raises of arguments that do not fit.
-_OF_ARGUMENTS = (RuntimeError, TypeError, ValueError, IndexError)
+_OF_ARGUMENTS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryOverlap)
+# What autograd raises of a write by the state of the written tensor alone.
+_OF_AUTOGRAD = (
+    "a leaf Variable that requires grad ", "a view of a leaf Variable that requires grad ",
+    "functions with out=... arguments don't support automatic differentiation",
+    "Inference tensors cannot be saved for backward.",
+)
 _MOST_BYTES = 1 << 24  # of all real tensors that are made in order to ask
 
 
@@ -33,8 +40,10 @@ def raised_in_eager(
         return None
     if sum(t.untyped_storage().nbytes() for t in leaves) > _MOST_BYTES:
         return None
+    if any(text in str(error) for text in _OF_AUTOGRAD):
+        return error  # asked before elements are
     first = _raised(op, target, args, kwargs, 0)
-    if first is None or type(first) is not type(error):
+    if first is None or type(first) is not (RuntimeError if type(error) is MemoryOverlap else type(error)):
         return None
     second = _raised(op, target, args, kwargs, 1)
     return first if type(second) is type(first) and str(second) == str(first) else None
@@ -42,7 +51,7 @@ def raised_in_eager(
 
 def _raised(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], content: int) -> Exception | None:
     """What an operation raises of real tensors of this content."""
-    made: dict[int, torch.Tensor] = {}
+    made: dict[Any, torch.Tensor] = {}
     real_args, real_kwargs = pytree.tree_map_only(torch.Tensor, lambda t: _filled(t, content, made), (args, kwargs))
     # Nothing that the program could notice: neither its random numbers nor its memory take part.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -61,12 +70,14 @@ def _is_plain(value: torch.Tensor) -> bool:
         value.layout is torch.strided and all(type(n) is int for n in (*value.shape, *value.stride())))
 
 
-def _filled(fake: torch.Tensor, content: int, made: dict[int, torch.Tensor]) -> torch.Tensor:
-    """A real tensor like a fake one, without history."""
+def _filled(fake: torch.Tensor, content: int, made: dict[Any, torch.Tensor]) -> torch.Tensor:
+    """A real tensor like a fake one, without history; of those that share memory the real ones do, too."""
     if id(fake) not in made:
-        extent = sum((n - 1) * s for n, s in zip(fake.shape, fake.stride())) + 1 if fake.numel() else 0
-        flat = torch.full((extent,), content, dtype=fake.dtype, device="cpu")
-        made[id(fake)] = flat.as_strided(fake.shape, fake.stride())
+        storage, itemsize = fake.untyped_storage(), fake.itemsize
+        place = storage._cdata, fake.dtype
+        if place not in made:
+            made[place] = torch.full((storage.nbytes() // itemsize,), content, dtype=fake.dtype, device="cpu")
+        made[id(fake)] = made[place].as_strided(fake.shape, fake.stride(), fake.storage_offset())
     return made[id(fake)]
 
 

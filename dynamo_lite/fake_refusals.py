@@ -1,0 +1,149 @@
+"""Operations that write to their arguments, asked of eager before they run on fake tensors.
+
+Metadata rules let pass what eager's kernels refuse: a result that is larger than what it is written to (the fake tensor
+is resized, and a kernel would write past the end of the memory), or of a type that does not fit in it. So the operation
+itself runs on small stand-ins first. Only what is raised of zeros and of ones alike counts: anything else depends on
+elements.
+
+Invariant: an operation that passes leaves every argument that it writes, but for ``out`` and what changes sizes by its
+name, with the sizes that it had.
+"""
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import no_dispatch
+from torch.utils import _pytree as pytree
+
+from dynamo_lite import exc, fake_overlap
+
+aten = torch.ops.aten
+# Of all stand-ins of a call: filling them takes some microseconds. Larger tensors of elementwise operations are shrunk,
+# which leaves their sizes equal and different as they were; larger ones of others are left to the metadata rules.
+_MOST_BYTES = 1 << 18
+_MOST_ENTRIES = 4096
+
+Sizes = list[tuple[Any, tuple[int, ...]]]
+
+# What eager raised of a call, by what `fake_results.key_of` tells calls apart; None if nothing.
+_answers: dict[Any, Exception | None] = {}
+
+# Their rules are complete, or they take their arguments apart before anything is written.
+_NOT_ASKED = frozenset({
+    aten.zero_.default, aten.fill_.Scalar, aten.detach_.default, aten.requires_grad_.default,
+    aten.set_.source_Tensor, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset, aten.resize_.default,
+})
+
+
+def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
+    """Of an operation that writes to arguments; raises what eager does.
+
+    Args:
+        key: tells this call from others; None if nothing does.
+    """
+    if func.namespace != "aten" or func in _NOT_ASKED or torch.Tag.inplace_view in func.tags:
+        return
+    if func is aten.copy_.default and args[0].shape == args[1].shape:
+        return
+    if key is not None and key in _answers:
+        raised = _answers[key]
+    else:
+        raised = _ask(func, args, kwargs)
+        if key is not None:
+            if len(_answers) >= _MOST_ENTRIES:
+                _answers.clear()
+            _answers[key] = raised
+    if raised is not None:
+        raise type(raised)(*raised.args)
+
+
+def sizes_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes:
+    """The tensors that an operation writes and may not resize, with their sizes."""
+    if torch.Tag.inplace_view in func.tags:
+        return []
+    written: Sizes = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write or argument.is_out:
+            continue
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        if isinstance(value, torch.Tensor):
+            written.append((value, tuple(value.shape)))
+    return written
+
+
+def compare_sizes(func: Any, written: Sizes) -> None:
+    """Raises if one of the tensors has other sizes now."""
+    for value, size in written:
+        if tuple(value.shape) != size and func not in _NOT_ASKED:
+            raise exc.InternalError(f"{func} without data turned a tensor of sizes {size} into {tuple(value.shape)}")
+
+
+def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+    fakes = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    if not all(_is_plain(t) for t in fakes):
+        return None
+    sizes: dict[int, int] | None = None
+    if sum(fake_overlap.extent(t) * t.itemsize for t in fakes) > _MOST_BYTES:
+        if not fake_overlap.is_elementwise(func):
+            return None
+        several = sorted({n for t in fakes for n in t.shape if n > 1})
+        sizes = {0: 0, 1: 1, **{n: 2 + i for i, n in enumerate(several)}}
+    with no_dispatch(), torch._C._AutoDispatchBelowAutograd(), _unnoticed(func):
+        first = _raised(func, args, kwargs, sizes, 0)
+        if first is None:
+            return None
+        second = _raised(func, args, kwargs, sizes, 1)
+    return first if type(second) is type(first) and str(second) == str(first) else None
+
+
+def _raised(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int
+) -> Exception | None:
+    made: dict[int, torch.Tensor] = {}
+
+    def stand_in(fake: torch.Tensor) -> torch.Tensor:
+        if id(fake) not in made:
+            made[id(fake)] = _stand_in(fake, sizes, content)
+        return made[id(fake)]
+
+    real_args, real_kwargs = pytree.tree_map_only(torch.Tensor, stand_in, (tuple(args), kwargs))
+    try:
+        func(*real_args, **real_kwargs)
+    except Exception as error:
+        return error.with_traceback(None)
+    return None
+
+
+def _stand_in(fake: torch.Tensor, sizes: dict[int, int] | None, content: int) -> torch.Tensor:
+    if sizes is None:
+        flat = torch.full((fake_overlap.extent(fake),), content, dtype=fake.dtype)
+        return flat.as_strided(fake.shape, fake.stride())
+    size = [sizes[n] for n in fake.shape]
+    distinct = [1 if stride == 0 else n for n, stride in zip(size, fake.stride())]
+    return torch.full(distinct, content, dtype=fake.dtype).expand(size)
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    return value.device.type == "cpu" and value.layout is torch.strided and (
+        all(type(n) is int for n in (*value.shape, *value.stride())))
+
+
+@contextlib.contextmanager
+def _unnoticed(func: Any) -> Iterator[None]:
+    """Keeps from the program that something runs: random numbers, the warning that an `out` argument is resized."""
+    draws = torch.Tag.nondeterministic_seeded in func.tags
+    state = torch.default_generator.get_state() if draws else None
+    try:
+        if any(a.is_out for a in func._schema.arguments):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        else:
+            yield
+    finally:
+        if state is not None:
+            torch.default_generator.set_state(state)
