@@ -5,7 +5,8 @@ line raises it, with the effects of the lines before it and not of those after, 
 been changed when the graph, which is called first, has raised; so torch's state and random numbers are put back and
 the original code runs.
 
-Invariant: what runs again had no effect yet; a graph that changes its inputs is therefore not covered.
+Invariant: what runs again had no effect yet; a graph that changes its inputs is therefore not covered. An exception
+by which torch itself ends a computation early is no failure: it passes through the frame, which has left torch's modes.
 """
 from __future__ import annotations
 
@@ -17,11 +18,15 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.utils.checkpoint
 
 from . import autocast, exc, log
 from ._eval_frame import Continuation, skip
 from .bytecode.assembler import Label
 from .bytecode.emit import Emitter
+
+# Raised by a hook of torch's on what autograd saves, once a checkpoint has all that its backward pass needs.
+_ENDS_A_COMPUTATION = (torch.utils.checkpoint._StopRecomputationError,)
 
 _ERROR = ".error"
 _RANDOM = ".random"
@@ -147,6 +152,8 @@ class Rerun:
         self.restore()
         if depth is not None:
             autocast.set_depth(depth)
+        if isinstance(error, _ENDS_A_COMPUTATION):
+            raise error
         if saved is not None:
             put_back(saved)
         if random is not None:
