@@ -1,4 +1,4 @@
-"""Checkpoints around compiled functions, and backward passes of checkpoints inside of them: torch ends the second run by
+"""Checkpoints around compiled functions, and their backward passes inside: torch ends the second run by
 an exception as soon as all is there that it needs."""
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ again = functools.partial(checkpoint, use_reentrant=False)
 
 def net(dropout: float = 0.0) -> nn.Sequential:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 4), nn.Sigmoid(), nn.Linear(4, 4))
+    head = nn.Linear(4, 8), nn.Tanh(), nn.Dropout(dropout)
+    return nn.Sequential(*head, nn.Linear(8, 4), nn.Sigmoid(), nn.Linear(4, 4))
 
 
 def outcome(make, run, dropout: float = 0.0):
