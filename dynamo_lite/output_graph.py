@@ -115,7 +115,9 @@ class OutputGraph:
             node = self.graph.placeholder(self._input_name(source))
         self._last_placeholder = node
         node.meta["example_value"] = fake
-        node.meta["layout"] = tuple(fake.shape), fake.stride()  # at entry, whatever the program does to it
+        # What it is at entry, whatever the program does to it.
+        node.meta["layout"] = tuple(fake.shape), fake.stride()
+        node.meta["at_entry"] = fake.requires_grad, fake.is_leaf
         node.meta["source"] = source.name
         node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
         tensor = TensorVariable(node, fake, source, type(value))

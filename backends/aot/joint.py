@@ -19,11 +19,13 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     UnsupportedOperatorException,
 )
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.finish import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
+from dynamo_lite.backends.aot.gradients import at_entry
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
 from dynamo_lite.backends.aot.record import (
     Decompositions,
@@ -35,8 +37,7 @@ from dynamo_lite.backends.aot.record import (
 
 aten = torch.ops.aten
 
-_FAKE_HISTORY = "torch::autograd::Error"
-"""The ``grad_fn`` that the front end gives the fake twin of an input that is no leaf."""
+_Edges = list["GradientEdge | None"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,13 +54,30 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """An input that is written after the forward pass, by a copy that autograd sees.
+
+    Attributes:
+        input: its index.
+        value: the index of the forward graph's value that is copied to it.
+        differentiable: whether the program has written to it with grad mode on, so that the copy is, too.
+        writes: how often the program has written to it.
+    """
+
+    input: int
+    value: int
+    differentiable: bool
+    writes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Interface:
     """What it takes to run the forward and the backward graph of a captured graph, beside what they are compiled to.
 
     Attributes:
         inputs: how many inputs the captured graph has.
         layouts: strides and dtype of each value of the forward graph.
-        differentiable, results, mutated: as in ``JointGraph``.
+        differentiable, results, mutated, written: as in ``JointGraph``.
         random: whether the forward pass draws random numbers.
     """
 
@@ -68,6 +86,7 @@ class Interface:
     differentiable: tuple[bool, ...]
     results: tuple[Result, ...]
     mutated: tuple[int, ...]
+    written: tuple[Written, ...]
     random: bool
 
 
@@ -76,7 +95,7 @@ class JointGraph:
     """See the module's docstring.
 
     Attributes:
-        graph: without an output node; the writes to inputs are among the forward nodes.
+        graph: without an output node; the writes to inputs are among the forward nodes, if none is ``written``.
         constants: tensors that ``get_attr`` nodes name.
         inputs: the placeholders of the captured graph's inputs.
         forward: the nodes of the forward pass, placeholders and constants included.
@@ -84,6 +103,7 @@ class JointGraph:
         differentiable: for each value, whether gradients flow through it.
         results: how the captured graph's results are made of that.
         mutated: indices of the inputs that are written.
+        written: the same inputs, if the program writes to one of them under autograd; else nothing.
         tangents: for each value the placeholder of its incoming gradient; None where there is none.
         gradients: the nodes that the backward pass computes, each with memory of its own.
         gradient_recipes: for each input its gradient, of ``gradients`` (``ValueOutput``) and ``tangents`` (
@@ -98,6 +118,7 @@ class JointGraph:
     differentiable: list[bool]
     results: list[Result]
     mutated: tuple[int, ...]
+    written: tuple[Written, ...] = ()
     tangents: list[Node | None] = dataclasses.field(default_factory=list)
     gradients: list[Node] = dataclasses.field(default_factory=list)
     gradient_recipes: list[OutputRecipe] = dataclasses.field(default_factory=list)
@@ -113,7 +134,7 @@ class JointGraph:
         values = [node.meta["val"] for node in self.values]
         random = any(map(passes.is_random, self.forward))
         return Interface(len(self.inputs), tuple((tuple(v.stride()), v.dtype) for v in values),
-                         tuple(self.differentiable), tuple(self.results), self.mutated, random)
+                         tuple(self.differentiable), tuple(self.results), self.mutated, self.written, random)
 
 
 def record_joint(
@@ -137,17 +158,17 @@ def record_joint(
     mode = fake_mode_of(gm, example_inputs)
     recorder = Recorder(mode, decompositions)
     with global_state_kept(), mode:
-        inputs = _leaves(example_inputs)
+        inputs, edges = _as_at_entry(gm, example_inputs)
         recorder.add_inputs(gm, inputs)
         try:
             with recorder:
                 results = recorder.interpret(gm, inputs)
                 torch._C._set_grad_enabled(True)  # whatever it is at the graph's ends: what has gradients keeps them
-                _refuse_hidden_autograd(inputs, results)
+                _refuse_hidden_autograd(inputs, edges, results)
                 results = _owned(results, recorder)
-            joint, bases = _forward_part(recorder, inputs, results)
+            joint, bases = _forward_part(recorder, inputs, edges, results)
             _refuse_what_differs_in_tracing(joint)
-            _backward_part(joint, recorder, inputs, bases, given)
+            _backward_part(joint, recorder, edges, bases, given)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
             raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
     return joint
@@ -164,31 +185,46 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
 
 
-def _leaves(example_inputs: list[Any]) -> list[Any]:
-    """The inputs as leaves of autograd, whatever they are outside and whatever was done to the examples since."""
-    made = []
-    for value in example_inputs:
+def _as_at_entry(gm: GraphModule, example_inputs: list[Any]) -> tuple[list[Any], _Edges]:
+    """The inputs as autograd knows them when the graph is entered, whatever was done to the examples since; and for
+    each that requires grad, where its gradient arrives.
+    """
+    made: list[Any] = []
+    edges: _Edges = []
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
+        edge = None
         if isinstance(value, torch.Tensor):
-            if value.grad_fn is not None and value.grad_fn.name() != _FAKE_HISTORY:
-                raise CannotFunctionalize("an input is written under autograd")
-            leaf = value.detach()
-            made.append(leaf.requires_grad_() if value.requires_grad else leaf)
-        else:
-            made.append(value)
-    return made
+            requires_grad, is_leaf = at_entry(node, value)
+            value = value.detach()
+            if requires_grad:
+                with torch.enable_grad():
+                    value.requires_grad_()
+                    if not is_leaf:
+                        value = torch._C._functions.DelayedError(b"backward of an input", 1)(value)
+                edge = get_gradient_edge(value)
+        made.append(value)
+        edges.append(edge)
+    return made, edges
 
 
-def _refuse_hidden_autograd(inputs: list[Any], results: tuple[Any, ...]) -> None:
-    for value in inputs:
+def _refuse_hidden_autograd(inputs: list[Any], edges: _Edges, results: tuple[Any, ...]) -> None:
+    for value, edge in zip(inputs, edges):
         if isinstance(value, torch.Tensor):
-            if value.grad_fn is not None:
-                raise CannotFunctionalize("an input is written under autograd")
-            if value.grad is not None:
+            if value.requires_grad and value.is_leaf and edge is None:
+                raise CannotFunctionalize("an input becomes a new leaf of autograd")
+            if value.is_leaf and value.grad is not None:
                 raise CannotFunctionalize("a backward pass inside the graph")
     known = {id(value) for value in inputs}
     for value in results:
         if isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf and id(value) not in known:
             raise CannotFunctionalize("a result that is a new leaf of autograd")
+
+
+def _has_new_history(value: torch.Tensor, edge: GradientEdge | None) -> bool:
+    """Whether a tensor that autograd knew by the edge has been written to under autograd."""
+    if not value.requires_grad:
+        return False
+    return edge is None or value.grad_fn is not None and value.grad_fn is not edge.node
 
 
 _GRAD_MODE_DEPENDENT = frozenset({aten.mkldnn_rnn_layer.default})
@@ -253,7 +289,7 @@ def _has_own_gradients(value: torch.Tensor, root: torch.Tensor) -> bool:
 
 
 def _forward_part(
-    recorder: Recorder, inputs: list[Any], results: tuple[Any, ...]
+    recorder: Recorder, inputs: list[Any], edges: _Edges, results: tuple[Any, ...]
 ) -> tuple[JointGraph, list[torch.Tensor | None]]:
     """Ends the forward pass; gives for each value the fake tensor whose gradient comes in, if it has one."""
     graph, memory = recorder.graph, recorder.memory
@@ -268,7 +304,18 @@ def _forward_part(
                 made[id(value)] = recipe(value, memory, recorder.inputs, values)
                 if len(values.nodes) > len(bases):
                     bases.append(memory.find(value).storage.root.fake)  # type: ignore[union-attr]
-        write_back(graph, memory, recorder.emit, recorder.inputs, mutated)
+        differentiable = [base.requires_grad for base in bases]
+        written: list[Written] = []
+        if any(_has_new_history(inputs[i], edges[i]) for i in mutated):
+            for i in mutated:
+                tracked = recorder.inputs[i]
+                assert tracked is not None
+                with_history = _has_new_history(inputs[i], edges[i])
+                written.append(Written(i, values.index(tracked), with_history, tracked.storage.version))
+                bases.append(inputs[i])
+                differentiable.append(with_history)
+        else:
+            write_back(graph, memory, recorder.emit, recorder.inputs, mutated)
     kept = []
     for value in results:
         made_of = made[id(value)]
@@ -281,16 +328,16 @@ def _forward_part(
         kept.append(Result(made_of, detached))
     joint = JointGraph(
         graph, recorder.constants, [n for n in graph.nodes if n.op == "placeholder"], set(graph.nodes), values.nodes,
-        [base.requires_grad for base in bases], kept, tuple(mutated))
-    return joint, [base if base.requires_grad else None for base in bases]
+        differentiable, kept, tuple(mutated), tuple(sorted(written, key=lambda w: not w.differentiable)))
+    return joint, [base if has_gradient else None for base, has_gradient in zip(bases, differentiable)]
 
 
 def _backward_part(
-    joint: JointGraph, recorder: Recorder, inputs: list[Any], bases: list[torch.Tensor | None],
+    joint: JointGraph, recorder: Recorder, edges: _Edges, bases: list[torch.Tensor | None],
     given: tuple[bool, ...] | None,
 ) -> None:
     memory, graph = recorder.memory, recorder.graph
-    wanted = [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad]
+    wanted = [i for i, edge in enumerate(edges) if edge is not None]
     heads: list[torch.Tensor] = []
     tangents: list[torch.Tensor] = []
     known: list[Any] = []
@@ -307,10 +354,11 @@ def _backward_part(
         tangents.append(tangent)
     before = [t.storage.version for t in recorder.inputs if t is not None]
     recorder.end_of_forward()
-    grads: list[Any] = [None] * len(inputs)
+    grads: list[Any] = [None] * len(edges)
     if heads and wanted:
         with torch._C._DisableAutocast(), recorder:
-            found = torch.autograd.grad(heads, [inputs[i] for i in wanted], tangents, allow_unused=True)
+            ends = [edge for edge in edges if edge is not None]
+            found = torch.autograd.grad(heads, ends, tangents, allow_unused=True)
         for i, grad in zip(wanted, found):
             grads[i] = grad
     if before != [t.storage.version for t in recorder.inputs if t is not None]:

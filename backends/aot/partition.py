@@ -79,7 +79,7 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
             values.append(len(made))
             result = env[node]
             if node in places:
-                # Written by the forward pass itself: its contents at entry.
+                # Written by the graph itself: its contents at entry.
                 result = graph.call_function(aten.clone.default, (result,))
                 result.meta.update(val=node.meta["val"], origin=None)
             made.append(result)
@@ -88,7 +88,7 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
     graph.output(tuple(made))
     graph.output_node().meta["val"] = tuple(node.meta["val"] for node in made)
     recipes = tuple(ValueOutput(i) for i in range(len(made)))
-    forward = AtenGraph(graph, dict(joint.constants), recipes, joint.mutated)
+    forward = AtenGraph(graph, dict(joint.constants), recipes, () if joint.written else joint.mutated)
     passes.clean(forward)
     return forward, Saved(tuple(n.name for n in saved), tuple(inputs), tuple(values))
 

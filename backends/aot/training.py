@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
-from dynamo_lite.backends.aot.joint import Interface, Result
+from dynamo_lite.backends.aot.joint import Interface, Written
 from dynamo_lite.backends.aot.partition import Saved
 from dynamo_lite.backends.aot.twice import SecondRun
 
@@ -42,25 +42,28 @@ def training_function(
     It is called with the grad mode that the function itself will be called with.
     """
     if not any(face.differentiable):
-        return _Results(face.results, _without_autograd(forward))
+        return _Results(face, _without_autograd(forward))
     apply = _autograd_function(face, forward, saved, backward_for, checks, again).apply
     if not torch.is_grad_enabled():
         apply = _with_grad_mode(apply)
     plain = [result.recipe for result in face.results]
     if plain == [ValueOutput(i) for i in range(len(face.layouts))]:
         return apply  # type: ignore[no-any-return]
-    return _Results(face.results, apply)
+    return _Results(face, apply)
 
 
 class _Results:
-    """Makes the captured graph's results of the forward pass's values, under autograd."""
+    """Writes to the captured graph's inputs, and makes its results of the forward pass's values, under autograd."""
 
-    def __init__(self, results: tuple[Result, ...], values: Call) -> None:
-        self._results = results
+    def __init__(self, face: Interface, values: Call) -> None:
+        self._results = face.results
+        self._written = face.written
         self._values = values
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         values = self._values(*inputs)
+        for written in self._written:
+            _write(inputs[written.input], values[written.value], written)
         made: dict[int, Any] = {}
         outputs = []
         for result in self._results:
@@ -77,6 +80,14 @@ class _Results:
                     made[id(recipe)] = _view(recipe, values, inputs, result.detached)
                 outputs.append(made[id(recipe)])
         return tuple(outputs)
+
+
+def _write(tensor: torch.Tensor, value: torch.Tensor, written: Written) -> None:
+    """As the program's own writes, of which autograd knows the last result alone."""
+    with torch.set_grad_enabled(written.differentiable):
+        tensor.copy_(value)
+        for _ in range(written.writes - 1):
+            torch.autograd.graph.increment_version(tensor)
 
 
 def _view(recipe: OutputAlias, values: tuple[Any, ...], inputs: tuple[Any, ...], detached: bool) -> torch.Tensor:

@@ -135,7 +135,8 @@ def _nodes(gm: GraphModule) -> Iterator[str]:
         else:
             raise NoKey("the graph holds a tensor or a module")
         yield f"{node.op} {node.name} {target} {_text(node.args)} {_text(node.kwargs)} " \
-              f"{bool(node.meta.get('static'))} {bool(node.meta.get('impure'))} {user_line(node)}"
+              f"{bool(node.meta.get('static'))} {bool(node.meta.get('impure'))} {node.meta.get('at_entry')} " \
+              f"{user_line(node)}"
 
 
 def _text(value: Any) -> str:
