@@ -6,16 +6,27 @@ cache again; what it keeps is one object, which the program may change or compar
 from __future__ import annotations
 
 import functools
+import types
 import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+
 from ..source import AttrSource, ConstSource, Source, WeakrefSource
-from .base import VariableTracker, realized, unsupported, wraps_type
+from .base import MISSING, VariableTracker, realized, unsupported, wraps_type
+from .classes import instance_dict
 from .constant import is_constant_value
 from .later import call_later
+from .mappings import DictVariable
+from .objects import ObjectVariable
 from .real_object import RealObjectVariable
 from .scalars import ScalarVariable
-from .sequences import TupleVariable
+from .sequences import ListVariable, TupleVariable
+from .sets import SetVariable
+
+# Arguments that are found again by their elements.
+_TUPLES = (tuple, torch.Size)
 
 
 class CachedCall:
@@ -34,6 +45,8 @@ class CachedCall:
 
 
 def _value(argument: Any) -> Any:
+    if type(argument) in _TUPLES:
+        return type(argument)(map(_value, argument))
     value = argument() if type(argument) is weakref.ref else argument
     if value is None and argument is not None:
         raise ReferenceError("an argument of a cached function has ended")
@@ -48,7 +61,7 @@ class CachedFunctionVariable(RealObjectVariable):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """Asks the cache where the arguments are known; else evaluates the function, if that makes no difference."""
-        for argument in (*args, *kwargs.values()):
+        for argument in _elements([*args, *kwargs.values()]):
             if isinstance(argument, ScalarVariable):
                 argument.refuse("an argument of a cached function")
         if all(a.is_constant() for a in (*args, *kwargs.values())):
@@ -56,7 +69,7 @@ class CachedFunctionVariable(RealObjectVariable):
         calls = tx.output.effects.calls
         begun, operations = len(calls), tx.output.operations
         with tx.output.effects.watched() as touched:
-            result = tx.call(tx.library_function(self.value.__wrapped__), args, kwargs)
+            result = tx.call(self._inside(tx), args, kwargs)
         if len(calls) > begun:
             # It logs, and does so once for these arguments: the cache decides about that when it is called.
             if not result.is_none():
@@ -69,13 +82,20 @@ class CachedFunctionVariable(RealObjectVariable):
             # The cache gives the same object each time, which may have been changed since.
             if tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
                 asked = CachedCall(self.value, tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()})
-                if _stands_for(tx, result, tx.run_python(lambda: asked.result)):
-                    for argument in (*args, *kwargs.values()):
+                if _Comparison(tx).stands_for(result, tx.run_python(lambda: asked.result)):
+                    for argument in _elements([*args, *kwargs.values()]):
                         if not argument.is_constant():
                             tx.guard(argument.source, "tensor_same", WeakrefSource(_reference(argument)))
                     return self._at_cache(tx, asked)
             unsupported("call_skipped", f"{self.describe()} keeps an object, for {_first_unknown(args, kwargs)}")
         return result
+
+    def _inside(self, tx: Any) -> VariableTracker:
+        inside = self.value.__wrapped__
+        if type(inside) is types.FunctionType:
+            return tx.library_function(inside)  # type: ignore[no-any-return]
+        where = ConstSource(self.value, self.describe())
+        return realized(tx, tx.wrap_at(inside, AttrSource(where, "__wrapped__")))
 
     def _ask(self, tx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> VariableTracker:
         """What the cache gives for known arguments, asked again at each call."""
@@ -88,7 +108,8 @@ class CachedFunctionVariable(RealObjectVariable):
     def _at_cache(self, tx: Any, asked: CachedCall) -> VariableTracker:
         """What the cache holds, where guards find it."""
         words = ", ".join([*map(_words, asked.args), *(f"{k}={_words(v)}" for k, v in asked.kwargs.items())])
-        source = AttrSource(ConstSource(asked, f"{self.value.__qualname__}({words})"), "result")
+        name = getattr(self.value, "__qualname__", "cached function")
+        source = AttrSource(ConstSource(asked, f"{name}({words})"), "result")
         return realized(tx, tx.wrap_at(asked.result, source))
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
@@ -97,10 +118,25 @@ class CachedFunctionVariable(RealObjectVariable):
         return super().getattr(tx, name)
 
 
+def _elements(arguments: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
+    """The arguments, of tuples their elements."""
+    for argument in arguments:
+        if _is_tuple(argument):
+            yield from _elements(argument.items)  # type: ignore[attr-defined]
+        else:
+            yield argument
+
+
+def _is_tuple(argument: VariableTracker) -> bool:
+    return isinstance(argument, TupleVariable) and not argument.is_constant() and argument.python_type() in _TUPLES
+
+
 def _is_known(argument: VariableTracker) -> bool:
-    """Whether a cache finds an argument again: constants, and objects from outside by their identity."""
+    """Whether a cache finds an argument again: constants, objects from outside by their identity, tuples of these."""
     if argument.is_constant():
         return True
+    if _is_tuple(argument):
+        return all(map(_is_known, argument.items))  # type: ignore[attr-defined]
     value = getattr(argument, "value", None)
     cls = type(value)
     return argument.source is not None and value is not None and cls.__hash__ is object.__hash__ and (
@@ -108,6 +144,8 @@ def _is_known(argument: VariableTracker) -> bool:
 
 
 def _real(argument: VariableTracker) -> Any:
+    if _is_tuple(argument):
+        return argument.python_type()(map(_real, argument.items))  # type: ignore[attr-defined]
     return argument.constant() if argument.is_constant() else weakref.ref(argument.value)  # type: ignore[attr-defined]
 
 
@@ -116,22 +154,51 @@ def _reference(argument: VariableTracker) -> Source:
 
 
 def _words(argument: Any) -> str:
+    if type(argument) in _TUPLES and any(type(part) is weakref.ref for part in argument):
+        return f"({', '.join(map(_words, argument))})"
     return f"<{type(argument()).__qualname__}>" if type(argument) is weakref.ref else repr(argument)
 
 
-def _stands_for(tx: Any, tracker: VariableTracker, value: Any) -> bool:
-    """Whether a tracker is what the cache gives: the same objects, in tuples."""
-    tracker = realized(tx, tracker)
-    if isinstance(tracker, TupleVariable) and type(value) is tuple:
-        pairs = list(zip(tracker.items, value))
-        return len(tracker.items) == len(value) and all(_stands_for(tx, item, real) for item, real in pairs)
-    if tracker.is_constant():
-        return type(value) is type(tracker.constant()) and value == tracker.constant()
-    return tracker.source is not None and getattr(tracker, "value", None) is value
+class _Comparison:
+    """A comparison of what the trace has made with what a cache gives: the same objects and constants, in equal
+    containers and new objects, each of which stands for one."""
+
+    def __init__(self, tx: Any) -> None:
+        self.tx = tx
+        self.met: dict[int, Any] = {}  # what trackers of containers stand for, by id
+
+    def stands_for(self, tracker: VariableTracker, value: Any) -> bool:
+        """Whether `tracker` is `value`."""
+        tracker = realized(self.tx, tracker)
+        if tracker.source is not None and not tracker.is_constant():
+            return self.tx.output.effects.tracker_of(value) is tracker
+        if tracker.is_constant() and not isinstance(tracker, TupleVariable):
+            return type(value) is type(tracker.constant()) and value == tracker.constant()
+        if id(tracker) in self.met:
+            return self.met[id(tracker)] is value
+        self.met[id(tracker)] = value
+        return type(value) is tracker.python_type() and self._same_parts(tracker, value)
+
+    def _same_parts(self, tracker: VariableTracker, value: Any) -> bool:
+        if isinstance(tracker, (TupleVariable, ListVariable)) and type(value) in (list, *_TUPLES):
+            return len(tracker.items) == len(value) and all(map(self.stands_for, tracker.items, value))
+        if isinstance(tracker, DictVariable) and type(value) is dict:
+            keys, values = tracker.keys(), tracker.values(self.tx)
+            return len(keys) == len(value) and all(map(self.stands_for, keys, value)) and (
+                all(map(self.stands_for, values, value.values())))
+        if isinstance(tracker, SetVariable):
+            constants = all(member.is_constant() for member in tracker.members.values())
+            return constants and bool(self.tx.as_plain(tracker) == value)
+        if isinstance(tracker, ObjectVariable) and tracker.content is None:
+            made, own = self.tx.output.effects.attributes_of(tracker), instance_dict(value)
+            if own is None or self.tx.class_lookup(tracker.cls, "__slots__") is not None or made.keys() != own.keys():
+                return False
+            return all(part is not MISSING and self.stands_for(part, own[name]) for name, part in made.items())
+        return False
 
 
 def _first_unknown(args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> str:
-    return next(a for a in (*args, *kwargs.values()) if not a.is_constant()).describe()
+    return next(a for a in _elements([*args, *kwargs.values()]) if not a.is_constant()).describe()
 
 
 @wraps_type(functools._lru_cache_wrapper)
