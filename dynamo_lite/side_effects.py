@@ -184,6 +184,10 @@ class SideEffects:
                 return None
         return None
 
+    def sets_class_attributes(self) -> bool:
+        """Whether the trace has set an attribute of a class from outside."""
+        return bool(self._class_names)
+
     def add_call(self, call: LaterCall) -> None:
         """Announces a call that generated code makes after the graph."""
         self.epoch += 1

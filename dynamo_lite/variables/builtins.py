@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import collections
-import inspect
 import itertools
 import math
 import operator
@@ -21,13 +20,13 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import polyfills
-from ..source import AttrSource, DictItemSource, FunctionPartSource, Source
+from ..source import AttrSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
 from .drawn import draw, draw_from, is_draw
-from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable, standing_for
+from .functions import standing_for
 from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
 from .objects import ObjectVariable, TracebackVariable
 from .real_object import RealObjectVariable
@@ -39,6 +38,8 @@ from .torch_functions import TorchFunctionVariable
 
 Handler = Callable[..., VariableTracker]
 _HANDLERS: dict[Any, Handler] = {}
+# Methods of ``type`` on classes, by name: handlers of the translator and the class.
+CLASS_METHODS: dict[str, Callable[..., VariableTracker]] = {}
 
 
 def handles(*functions: Any) -> Callable[[Handler], Handler]:
@@ -107,6 +108,8 @@ class BuiltinVariable(RealObjectVariable):
         bound = getattr(self.value, "__self__", None)
         if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
             return tx.new_object(args[0], args[1:], kwargs)
+        if isinstance(bound, type) and self.value.__name__ in CLASS_METHODS and not args and not kwargs:
+            return CLASS_METHODS[self.value.__name__](tx, bound)
         if type(bound) is random.Random and is_draw(unbound := getattr(random.Random, self.value.__name__, None)):
             return draw_from(tx, unbound, bound, args, kwargs)
         if isinstance(bound, random.Random):
@@ -148,55 +151,6 @@ def _wrap_container_method(tx: Any, value: Any, source: Source) -> VariableTrack
 def has_handler(value: Any) -> bool:
     """Whether calls of this Python function are answered here rather than inlined."""
     return value in _HANDLERS
-
-
-@handles(inspect.signature)
-def _signature(tx: Any, function: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    if isinstance(function, NestedFunctionVariable) and function.stands_for is None and not kwargs:
-        return tx.frozen(tx.run_python(inspect.signature, _like_nested(tx, function)))
-    real = tx.real_function(function)
-    if real is None or kwargs:
-        unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
-    inner = function.function if isinstance(function, MethodVariable) else function
-    if isinstance(inner, FunctionVariable) and inner.source is not None:
-        _guard_signature(tx, inner.value, inner.source)
-    return tx.frozen(tx.run_python(inspect.signature, real))
-
-
-def _guard_signature(tx: Any, function: Any, source: Source) -> None:
-    """Requires what inspect.signature reads of a function."""
-    own = FunctionPartSource(source, "__dict__")
-    tx.guard(source, "code_is", function.__code__)
-    tx.guard(FunctionPartSource(source, "__defaults__"), "is", function.__defaults__)
-    named = FunctionPartSource(source, "__kwdefaults__")
-    if function.__kwdefaults__:
-        tx.guard(named, "dict_keys", tuple(function.__kwdefaults__))
-        for name, value in function.__kwdefaults__.items():
-            tx.guard(DictItemSource(named, name), "is", value)
-    else:
-        tx.guard(named, "is", function.__kwdefaults__)
-    if "__signature__" in function.__dict__:
-        unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which has a __signature__")
-    tx.guard(own, "dict_lacks", "__signature__")
-    wrapped = function.__dict__.get("__wrapped__")
-    if wrapped is None:
-        tx.guard(own, "dict_lacks", "__wrapped__")
-    elif isinstance(wrapped, types.FunctionType):
-        _guard_signature(tx, wrapped, DictItemSource(own, "__wrapped__"))
-    else:
-        unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which wraps no plain function")
-
-
-def _like_nested(tx: Any, function: NestedFunctionVariable) -> types.FunctionType:
-    """A real function with the parameters of one that the traced program made."""
-    if function.annotations is not None or function.getattr(tx, "__dict__").truth(tx):
-        unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
-    code = function.code()
-    cells = tuple(types.CellType() for _ in code.co_freevars)
-    defaults = tuple(tx.as_plain(v) for v in function.defaults(tx))
-    made = types.FunctionType(code, {}, code.co_name, defaults, cells)
-    made.__kwdefaults__ = {k: tx.as_plain(v) for k, v in function.keyword_defaults(tx).items()}
-    return made
 
 
 # ---------------------------------------------------------------- values and their kinds

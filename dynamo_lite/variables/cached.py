@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..source import AttrSource, ConstSource, Source, WeakrefSource
+from ..source import AttrSource, ComputedSource, ConstSource, Source, WeakrefSource
 from .base import MISSING, VariableTracker, realized, unsupported, wraps_type
 from .classes import instance_dict
 from .constant import is_constant_value
@@ -31,17 +31,40 @@ _TUPLES = (tuple, torch.Size)
 
 class CachedCall:
     """A call of a cached function, as a place where guards find what it gives. Objects of the program among the
-    arguments are not kept alive: where one has ended, there is no result."""
+    arguments are not kept alive: where one has ended, there is no result. One of them may be left open."""
 
     def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.function = function
         self.args = args
         self.kwargs = kwargs
 
+    def ask(self, given: Any = None) -> Any:
+        """What the function gives, with `given` for the argument that is open."""
+        args = [given if arg is _OPEN else _value(arg) for arg in self.args]
+        kwargs = {name: given if arg is _OPEN else _value(arg) for name, arg in self.kwargs.items()}
+        return self.function(*args, **kwargs)
+
+    def __call__(self, given: Any) -> Any:
+        """For guards, to which a call that fails is one without a result."""
+        try:
+            return self.ask(given)
+        except Exception as error:
+            raise LookupError(f"a cached function raised {type(error).__name__}") from error
+
     @property
     def result(self) -> Any:
-        """What the cache holds."""
-        return self.function(*map(_value, self.args), **{name: _value(arg) for name, arg in self.kwargs.items()})
+        """What the cache holds, where no argument is open."""
+        return self(None)
+
+
+class _Open:
+    """Stands for an argument that is not known yet."""
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+_OPEN = _Open()
 
 
 def _value(argument: Any) -> Any:
@@ -78,17 +101,35 @@ class CachedFunctionVariable(RealObjectVariable):
             call_later(tx, self.value, args, kwargs)
         elif any(t is None or t.source is not None for t in touched):
             unsupported("call_skipped", f"{self.describe()} changes something, once for these arguments")
+        elif tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
+            return self._ask_for_objects(tx, args, kwargs, result)
         elif not (result.is_constant() and is_constant_value(result.constant())):
             # The cache gives the same object each time, which may have been changed since.
-            if tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
-                asked = CachedCall(self.value, tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()})
-                if _Comparison(tx).stands_for(result, tx.run_python(lambda: asked.result)):
-                    for argument in _elements([*args, *kwargs.values()]):
-                        if not argument.is_constant():
-                            tx.guard(argument.source, "tensor_same", WeakrefSource(_reference(argument)))
-                    return self._at_cache(tx, asked)
             unsupported("call_skipped", f"{self.describe()} keeps an object, for {_first_unknown(args, kwargs)}")
         return result
+
+    def _ask_for_objects(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker], result: VariableTracker
+    ) -> VariableTracker:
+        """What the cache gives for objects of the program, if it is what the function gives, `result`."""
+        known = tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()}
+        # The function first, of which the cache learns nothing: what it is asked here it keeps, and before the call
+        # the program may have changed what the function reads.
+        for function in (self.value.__wrapped__, self.value):
+            if not _Comparison(tx).stands_for(result, tx.run_python(CachedCall(function, *known).ask)):
+                what = "keeps what was made before a change" if function is self.value else "reads what was changed"
+                unsupported("call_skipped", f"{self.describe()} {what}, for {_first_unknown(args, kwargs)}")
+        objects = [a for a in _elements([*args, *kwargs.values()]) if not a.is_constant()]
+        if len(objects) == 1 and objects[0] in (*args, *kwargs.values()):
+            # The cache is asked for whatever object stands there: another one of the kind needs no other graph.
+            (given,) = objects
+            asked = CachedCall(self.value, tuple(_OPEN if a is given else _real(a) for a in args),
+                               {name: _OPEN if a is given else _real(a) for name, a in kwargs.items()})
+            source = ComputedSource(given.source, asked, self._words(asked, given.source.name))
+            return realized(tx, tx.wrap_at(asked.ask(given.value), source))
+        for argument in objects:
+            tx.guard(argument.source, "tensor_same", WeakrefSource(_reference(argument)))
+        return self._at_cache(tx, CachedCall(self.value, *known))
 
     def _inside(self, tx: Any) -> VariableTracker:
         inside = self.value.__wrapped__
@@ -107,10 +148,15 @@ class CachedFunctionVariable(RealObjectVariable):
 
     def _at_cache(self, tx: Any, asked: CachedCall) -> VariableTracker:
         """What the cache holds, where guards find it."""
-        words = ", ".join([*map(_words, asked.args), *(f"{k}={_words(v)}" for k, v in asked.kwargs.items())])
-        name = getattr(self.value, "__qualname__", "cached function")
-        source = AttrSource(ConstSource(asked, f"{name}({words})"), "result")
+        source = AttrSource(ConstSource(asked, self._words(asked)), "result")
         return realized(tx, tx.wrap_at(asked.result, source))
+
+    def _words(self, asked: CachedCall, given: str = "") -> str:
+        """The call's text; with an open argument it tells the function from all others."""
+        parts = [*map(_words, asked.args), *(f"{k}={_words(v)}" for k, v in asked.kwargs.items())]
+        name = getattr(self.value, "__qualname__", "cached function")
+        text = f"{name}({', '.join(parts)})"
+        return f"{text} of {given} [{id(self.value):x}]" if given else text
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         if name in ("cache_info", "cache_clear", "cache_parameters"):
@@ -156,6 +202,8 @@ def _reference(argument: VariableTracker) -> Source:
 def _words(argument: Any) -> str:
     if type(argument) in _TUPLES and any(type(part) is weakref.ref for part in argument):
         return f"({', '.join(map(_words, argument))})"
+    if argument is _OPEN:
+        return "_"
     return f"<{type(argument()).__qualname__}>" if type(argument) is weakref.ref else repr(argument)
 
 

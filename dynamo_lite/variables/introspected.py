@@ -1,0 +1,117 @@
+"""What a program asks of functions and classes: signatures, type hints, subclasses, names.
+
+Invariant: an answer that Python gives while tracing is guarded, by what it was read from or by asking again; of what
+the traced program makes itself, only what it has given is told.
+"""
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+import weakref
+from typing import Any
+
+from ..source import DictItemSource, FunctionPartSource, Source
+from .base import VariableTracker, unsupported
+from .builtins import CLASS_METHODS, handles
+from .classes import ClassVariable, is_stand_in
+from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable
+
+
+@handles(inspect.signature)
+def _signature(tx: Any, function: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if isinstance(function, NestedFunctionVariable) and function.stands_for is None and not kwargs:
+        return tx.frozen(tx.run_python(inspect.signature, _like_nested(tx, function)))
+    real = tx.real_function(function)
+    if real is None or kwargs:
+        unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
+    inner = function.function if isinstance(function, MethodVariable) else function
+    if isinstance(inner, FunctionVariable) and inner.source is not None:
+        _guard_signature(tx, inner.value, inner.source)
+    return tx.frozen(tx.run_python(inspect.signature, real))
+
+
+def _guard_signature(tx: Any, function: Any, source: Source) -> None:
+    """Requires what inspect.signature reads of a function."""
+    own = FunctionPartSource(source, "__dict__")
+    tx.guard(source, "code_is", function.__code__)
+    tx.guard(FunctionPartSource(source, "__defaults__"), "is", function.__defaults__)
+    named = FunctionPartSource(source, "__kwdefaults__")
+    if function.__kwdefaults__:
+        tx.guard(named, "dict_keys", tuple(function.__kwdefaults__))
+        for name, value in function.__kwdefaults__.items():
+            tx.guard(DictItemSource(named, name), "is", value)
+    else:
+        tx.guard(named, "is", function.__kwdefaults__)
+    if "__signature__" in function.__dict__:
+        unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which has a __signature__")
+    tx.guard(own, "dict_lacks", "__signature__")
+    wrapped = function.__dict__.get("__wrapped__")
+    if wrapped is None:
+        tx.guard(own, "dict_lacks", "__wrapped__")
+    elif isinstance(wrapped, types.FunctionType):
+        _guard_signature(tx, wrapped, DictItemSource(own, "__wrapped__"))
+    else:
+        unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which wraps no plain function")
+
+
+def _like_nested(tx: Any, function: NestedFunctionVariable) -> types.FunctionType:
+    """A real function with the parameters of one that the traced program made."""
+    if function.annotations is not None or function.getattr(tx, "__dict__").truth(tx):
+        unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
+    code = function.code()
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    defaults = tuple(tx.as_plain(v) for v in function.defaults(tx))
+    made = types.FunctionType(code, {}, code.co_name, defaults, cells)
+    made.__kwdefaults__ = {k: tx.as_plain(v) for k, v in function.keyword_defaults(tx).items()}
+    return made
+
+
+# ---------------------------------------------------------------- type hints
+@handles(typing.get_type_hints)
+def _type_hints(tx: Any, owner: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    inner = owner.function if isinstance(owner, MethodVariable) else owner
+    if kwargs or not isinstance(inner, (FunctionVariable, ClassVariable)) or is_changed(tx, inner):
+        unsupported("unsupported_builtin", f"typing.get_type_hints() of {owner.describe()}")
+    hints = tx.run_python(typing.get_type_hints, inner.value)
+    if isinstance(inner, FunctionVariable) and inner.source is not None:
+        tx.guard(inner.source, "is", inner.value)
+    tx.guard_result(typing.get_type_hints, (inner.value,), hints)
+    return tx.from_result(hints, f"the type hints of {inner.describe()}")  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- classes
+def is_changed(tx: Any, owner: VariableTracker) -> bool:
+    """Whether the trace has set attributes of a function or class, or made the class."""
+    if isinstance(owner, ClassVariable) and (is_stand_in(owner.value) or tx.output.effects.sets_class_attributes()):
+        return True
+    return bool(tx.output.effects.attributes_of(owner))
+
+
+def subclasses(cls: type) -> list[weakref.ref[type]]:
+    """The subclasses that there are, which a guard does not keep alive."""
+    return [weakref.ref(sub) for sub in type.__subclasses__(cls)]
+
+
+def _subclasses(tx: Any, cls: type) -> VariableTracker:
+    found = type.__subclasses__(cls)
+    if is_stand_in(cls) or any(map(is_stand_in, found)):
+        unsupported("class_definition", f"{cls.__qualname__}.__subclasses__(), with classes that the program makes")
+    tx.guard_result(subclasses, (cls,), subclasses(cls))
+    return tx.from_result(found, "the subclasses of a class")  # type: ignore[no-any-return]
+
+
+CLASS_METHODS["__subclasses__"] = _subclasses
+
+
+@handles(dir)
+def _dir(tx: Any, *args: VariableTracker) -> VariableTracker:
+    if not args:
+        unsupported("dynamic_code", "dir()")
+    owner = args[0]
+    if not isinstance(owner, ClassVariable) or tx.class_lookup(type(owner.value), "__dir__") is not type.__dict__[
+            "__dir__"] or is_changed(tx, owner):
+        unsupported("unsupported_builtin", f"dir() of {owner.describe()}")
+    names = dir(owner.value)
+    tx.guard_result(dir, (owner.value,), names)
+    return tx.from_result(names, "the names of a class")  # type: ignore[no-any-return]
