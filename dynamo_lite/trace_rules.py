@@ -76,6 +76,7 @@ MODULES: dict[str, Decision] = {
     "torch.nn.modules": _INLINE,
     "torch.amp": _INLINE,
     "torch.autograd.grad_mode": _INLINE,
+    "torch.autograd.forward_ad": _skip("functorch", "it acts on dual numbers"),
     "torch.autograd.function": _INLINE,
     # ... and what acts on torch itself is called.
     "torch.autograd": _skip("autograd_in_graph", "it belongs to the autograd engine"),
@@ -192,6 +193,7 @@ FUNCTIONS: dict[Any, Decision] = {
     torch.utils.hooks.RemovableHandle.remove: _skip("call_skipped", "each hook has a number of its own"),
     LazyModuleMixin._infer_parameters: _skip("unsupported_torch_call", "it initializes parameters, once"),
     torch.vmap: _GRAPH,
+    torch.autograd.forward_ad.unpack_dual: _INLINE,
     **dict.fromkeys((
         torch.func.grad, torch.func.grad_and_value, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian,
         torch.func.jvp, torch.func.vjp, torch.func.linearize, torch.func.functionalize,

@@ -25,6 +25,7 @@ from ..polyfills import REPLACEMENTS
 from ..polyfills.optimizers import Region
 from ..source import AttrSource, ConstSource, Source
 from ..trace_rules import is_library
+from ..variables import legacy_tensors
 from ..variables.arrays import fold
 from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.classes import (
@@ -760,9 +761,7 @@ def _disable_torch_function_subclass(tx: Any) -> VariableTracker:
     return DisabledOverridesVariable(torch._C.DisableTorchFunctionSubclass, tx.root_visit())
 
 
-@constructs(torch.nn.Parameter)
-def _parameter(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    unsupported("unsupported_torch_call", "torch.nn.Parameter()")
+_CONSTRUCTORS.update(legacy_tensors.CONSTRUCTORS)
 
 
 class _LazyAttributeVariable(ObjectVariable):

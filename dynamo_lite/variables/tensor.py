@@ -23,9 +23,9 @@ from ..exc import Unsupported
 from ..graph_calls import GraphCall
 from ..known_values import MOST_IN_GRAPH
 from ..polyfills.optimizers import METHODS as WITH_NUMBERS
-from ..rerun import is_of_torch
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .class_arguments import in_graph
 from .constant import ConstantVariable
 from .failures import target_name
 from .meta_tensors import MetaTensorVariable
@@ -429,8 +429,8 @@ def record(
                 output.overrides.call(tx, method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs))
         if made is not None:
             return made  # type: ignore[no-any-return]
-    node_args = tuple(_in_graph(target, a.as_argument(tx)) for a in args)
-    node_kwargs = {name: _in_graph(target, a.as_argument(tx)) for name, a in kwargs.items()}
+    node_args = tuple(in_graph(target, a.as_argument(tx)) for a in args)
+    node_kwargs = {name: in_graph(target, a.as_argument(tx)) for name, a in kwargs.items()}
     if output.open_modes and op == "call_function" and node_kwargs.get("device") is None:
         device = output.device_for(target)
         if device is not None:
@@ -473,21 +473,6 @@ def record(
             if fake is result:  # an operation on a list in place
                 return given
     return wrap_result(tx, node, result)
-
-
-# What torch takes Python's number classes for, where it wants a dtype.
-_DTYPES: dict[Any, torch.dtype] = {
-    bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128,
-}
-
-
-def _in_graph(target: Any, argument: Any) -> Any:
-    """An argument as a node can hold it: a graph is printed as Python, and a class has no text there."""
-    if not isinstance(argument, type):
-        return argument
-    if argument in _DTYPES and (isinstance(target, str) or is_of_torch(target)):
-        return _DTYPES[argument]
-    unsupported("unsupported_torch_call", f"{target_name(target)} with the class {argument.__qualname__}")
 
 
 def _made_of_numbers(
