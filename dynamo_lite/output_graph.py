@@ -29,6 +29,7 @@ from .source import DictItemSource, InstanceDictSource, Source
 from .variables import masks, size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
+from .variables.choices import Choices
 from .variables.failures import describe_failure, raised_in_eager
 from .variables.modes import device_of_scope
 from .variables.open_mode import OpenMode
@@ -79,6 +80,7 @@ class OutputGraph:
         self.changes_autocast = False
         self.open_modes: list[OpenMode] = []
         self.overrides = Overrides()
+        self.choices = Choices()
         self.operations = 0
         self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
         self.examples = 0  # how many transforms show one example in place of a batch
@@ -191,6 +193,7 @@ class OutputGraph:
         """Lets go of the program's objects. To be called when the trace has ended."""
         self.may_rely_on = lambda source, value: False
         self.effects.forget()
+        self.choices.forget()
         self._tensors.clear()
         self._numbers.clear()
         self.inputs.clear()
@@ -327,6 +330,7 @@ class OutputGraph:
         """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
         if self.open_modes:
             raise self.open_modes[0].refuse_break()
+        self.choices.check(self, outputs)
         if self.assumed_at is not None and any(t.fake.requires_grad for t in self.mutated_inputs()):
             what = "a branch that raises, in a graph that writes to inputs under autograd"
             raise exc.Unsupported("data_dependent_branch", what, visit=self.assumed_at)

@@ -36,9 +36,10 @@ class ObservedException(Exception):
         self.value = value
 
 
-def unsupported(kind: str, detail: str, hint: str | None = None) -> NoReturn:
-    """Gives up on the instruction that is being evaluated; `kind` is an identifier of ``break_kinds``."""
-    raise Unsupported(kind, detail, hint=hint)
+def unsupported(kind: str, detail: str, hint: str | None = None, visit: int | None = None) -> NoReturn:
+    """Gives up on the instruction that is being evaluated, or on the root's n-th one; `kind` is an identifier of
+    ``break_kinds``."""
+    raise Unsupported(kind, detail, hint=hint, visit=visit)
 
 
 class VariableTracker:

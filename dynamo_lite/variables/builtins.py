@@ -23,6 +23,7 @@ from .. import polyfills
 from ..source import AttrSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
+from .choices import choose
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
 from .drawn import draw, draw_from, is_draw
@@ -391,7 +392,10 @@ def _extreme(symbol: str, name: str) -> Handler:
         best, best_key = items[0], tx.call(key, [items[0]], {}) if use_key else items[0]
         for item in items[1:]:
             item_key = tx.call(key, [item], {}) if use_key else item
-            if tx.truth(tx.compare(symbol, item_key, best_key)):
+            chosen = None if use_key else choose(tx, symbol, item, best)
+            if chosen is not None:
+                best = best_key = chosen
+            elif tx.truth(tx.compare(symbol, item_key, best_key)):
                 best, best_key = item, item_key
         return best
 

@@ -101,6 +101,8 @@ class TensorVariable(VariableTracker):
     """
 
     has_identity = True
+    # The tensors of the trace that it may be, if it stands for one of several.
+    alternatives: tuple[TensorVariable, ...] = ()
 
     def __init__(
         self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor
@@ -143,6 +145,9 @@ class TensorVariable(VariableTracker):
         unsupported("data_dependent_branch", f"bool() of a {self.describe()}")
 
     def same_object(self, other: VariableTracker) -> bool | None:
+        if self is not other and isinstance(other, TensorVariable) and (self.alternatives or other.alternatives):
+            mine, theirs = ({id(t) for t in (one, *one.alternatives)} for one in (self, other))
+            return False if mine.isdisjoint(theirs) else None
         return self is other
 
     # -- attributes
