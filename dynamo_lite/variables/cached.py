@@ -123,6 +123,7 @@ class CachedFunctionVariable(RealObjectVariable):
         if len(objects) == 1 and objects[0] in (*args, *kwargs.values()):
             # The cache is asked for whatever object stands there: another one of the kind needs no other graph.
             (given,) = objects
+            assert given.source is not None
             asked = CachedCall(self.value, tuple(_OPEN if a is given else _real(a) for a in args),
                                {name: _OPEN if a is given else _real(a) for name, a in kwargs.items()})
             source = ComputedSource(given.source, asked, self._words(asked, given.source.name))

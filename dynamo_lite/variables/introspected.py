@@ -90,11 +90,12 @@ def is_changed(tx: Any, owner: VariableTracker) -> bool:
 
 def subclasses(cls: type) -> list[weakref.ref[type]]:
     """The subclasses that there are, which a guard does not keep alive."""
-    return [weakref.ref(sub) for sub in type.__subclasses__(cls)]
+    found: list[type] = type.__subclasses__(cls)
+    return [weakref.ref(sub) for sub in found]
 
 
 def _subclasses(tx: Any, cls: type) -> VariableTracker:
-    found = type.__subclasses__(cls)
+    found: list[type] = type.__subclasses__(cls)
     if is_stand_in(cls) or any(map(is_stand_in, found)):
         unsupported("class_definition", f"{cls.__qualname__}.__subclasses__(), with classes that the program makes")
     tx.guard_result(subclasses, (cls,), subclasses(cls))
