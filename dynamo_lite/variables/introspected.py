@@ -112,7 +112,7 @@ def _dir(tx: Any, *args: VariableTracker) -> VariableTracker:
     owner = args[0]
     if not isinstance(owner, ClassVariable) or tx.class_lookup(type(owner.value), "__dir__") is not type.__dict__[
             "__dir__"] or is_changed(tx, owner):
-        unsupported("unsupported_builtin", f"dir() of {owner.describe()}")
+        unsupported("call_skipped", f"dir() of {owner.describe()}")
     names = dir(owner.value)
     tx.guard_result(dir, (owner.value,), names)
     return tx.from_result(names, "the names of a class")  # type: ignore[no-any-return]
