@@ -13,12 +13,21 @@ with _paused():
     from .debug import ExplainOutput, ExportResult, explain, export, generated_code
     from .eval_frame import compile, reset
     from .log import set_logs
-    from .marks import allow_in_graph, assume_constant_result, disable, disallow_in_graph, graph_break, is_compiling
+    from .marks import (
+        allow_in_graph,
+        assume_constant_result,
+        disable,
+        disallow_in_graph,
+        graph_break,
+        is_compiling,
+        run,
+    )
+    from .stance import set_stance
 
 _guards.init_torch(_torch)
 
 __all__ = [
     "ExplainOutput", "ExportResult", "allow_in_graph", "assume_constant_result", "compile", "config", "disable",
     "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling", "list_backends",
-    "lookup_backend", "metrics", "register_backend", "reset", "reset_metrics", "set_logs",
+    "lookup_backend", "metrics", "register_backend", "reset", "reset_metrics", "run", "set_logs", "set_stance",
 ]

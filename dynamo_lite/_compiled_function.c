@@ -267,6 +267,56 @@ call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *ar
     return result;
 }
 
+/* The call with this hook. */
+static PyObject *
+call_with_hook(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *result = call_hit(thread, hook, fn, args, PyVectorcall_NARGS(nargsf), kwnames);
+    if (result == NULL && !PyErr_Occurred()) {
+        FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_NewRef(hook));
+        result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
+        Py_XDECREF(exchange_hook(thread, outer));
+    }
+    else if (result != NULL && Py_IS_TYPE(result, &Continuation_Type)) {
+        result = trampoline(thread, hook, result);
+    }
+    return result;
+}
+
+PyObject *call_policy;
+
+/* The call while a policy is set: with the hook that it chooses, or in plain Python, what it calls included. */
+static PyObject *
+call_by_policy(ThreadState *thread, CompiledFunction *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *fn = Py_NewRef(self->fn), *chosen, *result = NULL;
+    if (call_policy == Py_None) {
+        chosen = Py_NewRef(Py_None);
+    }
+    else {
+        PyObject *policy = Py_NewRef(call_policy);
+        PyObject *stack[] = {fn, (PyObject *)self->hook};
+        FrameHook *outer = exchange_hook(thread, NULL);
+        chosen = PyObject_Vectorcall(policy, stack, Py_ARRAY_LENGTH(stack), NULL);
+        Py_XDECREF(exchange_hook(thread, outer));
+        Py_DECREF(policy);
+    }
+    if (chosen != NULL && PyObject_TypeCheck(chosen, &FrameHook_Type)) {
+        result = call_with_hook(thread, (FrameHook *)chosen, fn, args, nargsf, kwnames);
+    }
+    else if (chosen == Py_None) {
+        FrameHook *outer = exchange_hook(thread, NULL);
+        result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
+        Py_XDECREF(exchange_hook(thread, outer));
+    }
+    else if (chosen != NULL) {
+        PyErr_Format(PyExc_TypeError, "dynamo_lite: a call policy gave %R, neither a FrameHook nor None", chosen);
+    }
+    Py_XDECREF(chosen);
+    Py_DECREF(fn);
+    return result;
+}
+
 static PyObject *
 compiled_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -283,17 +333,12 @@ compiled_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, Py
         }
         return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }
+    if (call_policy != NULL) {
+        return call_by_policy(thread, self, args, nargsf, kwnames);
+    }
     Py_INCREF(hook);
     PyObject *fn = Py_NewRef(self->fn);
-    PyObject *result = call_hit(thread, hook, fn, args, PyVectorcall_NARGS(nargsf), kwnames);
-    if (result == NULL && !PyErr_Occurred()) {
-        FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_NewRef(hook));
-        result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
-        Py_XDECREF(exchange_hook(thread, outer));
-    }
-    else if (result != NULL && Py_IS_TYPE(result, &Continuation_Type)) {
-        result = trampoline(thread, hook, result);
-    }
+    PyObject *result = call_with_hook(thread, hook, fn, args, nargsf, kwnames);
     Py_DECREF(fn);
     Py_DECREF(hook);
     return result;

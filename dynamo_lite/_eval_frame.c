@@ -252,7 +252,8 @@ call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
     PyObject *fn = next->fn;
     PyCodeObject *code = PyFunction_Check(fn) ? (PyCodeObject *)PyFunction_GET_CODE(fn) : NULL;
     if (code != NULL && code_can_be_captured(code) && code->co_argcount == Py_SIZE(next)
-        && code_argument_count(code) == code->co_argcount && !thread_is_traced(PyThreadState_Get())) {
+        && code_argument_count(code) == code->co_argcount && !thread_is_traced(PyThreadState_Get())
+        && call_policy != Py_None) {
         PyFunctionObject *function = (PyFunctionObject *)fn;
         GuardFrame frame = {next->args, Py_SIZE(next), function->func_closure, function->func_globals, function->func_builtins};
         GuardedCode *entry;
@@ -530,7 +531,7 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
     if (thread->busy || throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)) {
         return eval_plain(tstate, frame, throwflag);
     }
-    if (stack_left_is_below(thread_state(), thread->stack_reserve)) {
+    if (call_policy == Py_None || stack_left_is_below(thread_state(), thread->stack_reserve)) {
         return eval_unhooked(thread, tstate, frame);
     }
     Py_INCREF(hook);
@@ -592,7 +593,23 @@ in_compile(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
     return PyBool_FromLong(this_thread.compiling > 0);
 }
 
+static PyObject *
+set_call_policy(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"policy", "plain", NULL};
+    PyObject *policy = Py_None;
+    int plain = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:set_call_policy", names, &policy, &plain)) {
+        return NULL;
+    }
+    Py_XSETREF(call_policy, plain || policy != Py_None ? Py_NewRef(plain ? Py_None : policy) : NULL);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
+    {"set_call_policy", (PyCFunction)(void (*)(void))set_call_policy, METH_VARARGS | METH_KEYWORDS,
+     "set_call_policy(policy=None, plain=False): who chooses the hook of a compiled call, (fn, hook) -> hook or None; plain: "
+     "all run in plain Python"},
     {"set_active", set_active, METH_O, "set_active(hook or None) -> what was active in this thread before"},
     {"active_hook", active_hook, METH_NOARGS, "active_hook() -> the hook that is active in this thread, or None"},
     {"in_compile", in_compile, METH_NOARGS, "in_compile() -> whether this thread is inside a call of compile_frame"},

@@ -98,6 +98,10 @@ PyObject *trampoline(ThreadState *thread, FrameHook *hook, PyObject *continuatio
 int look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFrame *frame, GuardedCode **entry,
             PyObject **inputs);
 
+/* _compiled_function.c: NULL as a rule; None: whatever would run compiled runs in plain Python; or (fn, hook) -> the hook of
+ * this call of a compiled function, or None. */
+extern PyObject *call_policy;
+
 /* _frame_cache.c */
 int cache_init(void);
 CodeCache *cache_of(PyCodeObject *code);

@@ -36,6 +36,7 @@ class FrameHook:
 
     compile_frame: CompileFrame
     roots: Any
+    settings: Any
     def __init__(self, compile_frame: CompileFrame) -> None: ...
 
 @final
@@ -86,6 +87,12 @@ def set_active(hook: FrameHook | None) -> FrameHook | None:
 
 def active_hook() -> FrameHook | None:
     """The hook that is active in this thread."""
+
+def set_call_policy(
+    policy: Callable[[Any, FrameHook], FrameHook | None] | None = None, plain: bool = False
+) -> None:
+    """Who chooses the hook of each call of a compiled function; None: the function's own. What it gives is the hook of
+    this call, or None for a call in plain Python. `plain`: whatever would run compiled runs in plain Python."""
 
 def in_compile() -> bool:
     """Whether this thread is inside a call of `compile_frame`."""

@@ -11,6 +11,7 @@ import os
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -75,6 +76,10 @@ def _option(default: T, help: str, **rest: Any) -> T:
     return Option(default, help, **rest)  # type: ignore[return-value]
 
 
+def _disabled_for_torch() -> bool:
+    return any(os.environ.get(name) == "1" for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"))
+
+
 def _user_cache_dir() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "dynamo_lite")
@@ -82,6 +87,9 @@ def _user_cache_dir() -> str:
 
 # ---------------------------------------------------------------- the table: capture
 default_backend: str = _option("inductor_lite", "the backend that compile() uses when none is named")
+disable: bool = _option(
+    _disabled_for_torch(), "run everything in plain Python, what has been compiled already too; "
+    "TORCH_COMPILE_DISABLE=1 does the same")
 recompile_limit: int = _option(8, "cache entries per code object before it runs uncompiled, with a warning", minimum=1)
 error_on_recompile: bool = _option(False, "raise instead of compiling a code object a second time")
 suppress_errors: bool = _option(
@@ -108,6 +116,14 @@ cache_dir: str = _option(_user_cache_dir(), "folder of compiled kernels and grap
 cache_graphs: bool = _option(True, "keep compiled graphs in cache_dir, so that another process compiles none of them")
 
 
+_watchers: dict[str, Callable[[], None]] = {}
+
+
+def watch(name: str, changed: Callable[[], None]) -> None:
+    """Calls `changed` after each assignment to a setting."""
+    _watchers[_find(name).name] = changed
+
+
 class _ConfigModule(types.ModuleType):
     """Checks what is assigned, and answers an unknown name with the near ones."""
 
@@ -115,6 +131,8 @@ class _ConfigModule(types.ModuleType):
         if not name.startswith("__"):
             value = _find(name).check(value)
         super().__setattr__(name, value)
+        if name in _watchers:
+            _watchers[name]()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -45,6 +45,7 @@ from .output_graph import OutputGraph
 from .rerun import Rerun, may_raise
 from .resume import break_start, emit_break, is_resume_code, needed_locals, note_numbers, resume_label
 from .source import LocalSource, Source
+from .torch_marks import setting
 from .variables import arrays, autograd_function, checkpointing, transforms
 from .variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized
 from .variables.cells import CellVariable
@@ -141,24 +142,25 @@ def compile_frame(
         if decision is not None:
             return decision
     with log.frame(_frame_id(code)), log.phase("trace"), saved_tensors_hooks_suspended():
-        if len(known) >= config.recompile_limit:
+        limit = setting("recompile_limit")
+        if len(known) >= limit:
             return frame_policy.limit_reached(code, known, frame)
         changing: frozenset[Any] = frozenset()
         measured: frozenset[Any] = frozenset()
+        frame_policy.note_compile(code, known, frame)
         if known:
-            frame_policy.note_recompile(code, known, frame)
             changing = frame_policy.changing_values(user_code, known, frame)
         resumed = is_resume_code(code)
         if resumed is not None and resumed.numbers:
             names = enumerate(code.co_varnames[: len(args)])
             measured = frozenset(LocalSource(name, i).key for i, name in names if name in resumed.numbers)
-        fits_all = len(known) == config.recompile_limit - 1 and not settings.fullgraph
+        fits_all = len(known) == limit - 1 and not settings.fullgraph
         compiler = _FrameCompiler(settings, code, globals, builtins, closure, args, changing | measured, fits_all)
         if all(entry.extra.graph is None for entry in known):
             compiler.barren = len(known)
-        if not settings.fullgraph and len(known) >= config.recompile_limit // 2:
+        if not settings.fullgraph and len(known) >= limit // 2:
             compiler.kept = changing | measured
-        elif not settings.fullgraph and (known or config.capture_scalar_outputs):
+        elif not settings.fullgraph and (known or setting("capture_scalar_outputs")):
             compiler.kept = measured
         return compiler.compile()
 

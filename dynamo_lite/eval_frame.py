@@ -30,11 +30,14 @@ from . import (
     exc,
     frame_policy,
     log,
+    stance,
+    torch_compiler,
     trace_rules,
 )
 from .backends import lookup_backend
 from .bytecode.code_map import CodeMap
 from .source import AttrSource, Source
+from .torch_marks import disables_all, setting
 from .variables.base import VariableTracker, realized, wraps_type
 
 Backend = Callable[..., Any]
@@ -85,7 +88,7 @@ def compile(
         raise TypeError(f"compile takes a function, a callable object or an nn.Module, not a {type(model).__name__}")
     if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
         raise ValueError(f"no mode {mode!r}; the known ones are default, reduce-overhead, max-autotune")
-    if disable:
+    if disable or (disables_all() and not config.disable):
         return model
     model = innermost(model)
     hook = _hook_for(backend if backend is not None else config.default_backend, fullgraph, dynamic, mode, options)
@@ -174,11 +177,47 @@ def _hook_for(
         return known
     name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
     graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
-    hook = make_hook(convert_frame.Settings(graphs, fullgraph, CodeMap()))
+    settings = convert_frame.Settings(graphs, fullgraph, CodeMap())
+    hook = make_hook(settings)
+    hook.settings = settings
     if isinstance(backend, str):
         # Named backends live as long as the process; one made by the user lives with its compiled functions.
         _hooks[key] = hook
     return hook
+
+
+def _hook_of_call(fn: Any, hook: _eval_frame.FrameHook) -> _eval_frame.FrameHook | None:
+    """The hook of one call of a compiled function, where the stance has a say in it; None: plain Python."""
+    now = stance.current()
+    if now.backend is not None:
+        return _with_backend(hook, now.backend)
+    if now.name in stance.DELAYED and stance.is_first_call(code_of(fn)):
+        return None if now.name == "eager_then_compile" else _with_backend(hook, "aot_eager")
+    return hook
+
+
+def _with_backend(hook: _eval_frame.FrameHook, backend: str | Backend) -> _eval_frame.FrameHook:
+    """A hook like this one with another backend."""
+    settings = getattr(hook, "settings", None)  # reports have hooks of their own
+    if settings is None:
+        return hook
+    made = vars(hook).setdefault("others", {})
+    key = backend if isinstance(backend, str) else id(backend)
+    if key not in made:
+        # The default of torch.compile stands for ours.
+        function = lookup_backend(config.default_backend if backend == "inductor" else backend)
+        graphs = functools.partial(_run_backend, function, str(backend), None)
+        made[key] = make_hook(convert_frame.Settings(graphs, settings.fullgraph, hook.roots))
+    return made[key]
+
+
+stance.choose_by(_hook_of_call)
+torch_compiler.follow(lambda: reset())
+
+
+def hooks_alive() -> list[_eval_frame.FrameHook]:
+    """The hooks of all that has been compiled."""
+    return list(_alive)
 
 
 def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
@@ -188,6 +227,8 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
     def compile_frame(
         code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
     ) -> Any:
+        if not stance.may_compile():
+            return _eval_frame.RUN_ORIGINAL
         decision = frame_policy.decide_disabled(func, settings.roots)
         if decision is not None:
             return decision
@@ -218,7 +259,7 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
                 log.artifact("perf").info("%s compiled in %.3f s: %s", code.co_qualname, sum(seconds.values()), phases)
             return made
         except (exc.Unsupported, exc.BackendCompilerFailed) as error:
-            if isinstance(error, exc.BackendCompilerFailed) and config.suppress_errors:
+            if isinstance(error, exc.BackendCompilerFailed) and setting("suppress_errors"):
                 log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)
                 return _eval_frame.SKIP
             raise error.with_traceback(None) from error.__cause__
@@ -328,6 +369,13 @@ _OWN_NAMES = frozenset({
 })
 
 
+def running_module(module: CompiledModule) -> CompiledModule:
+    """The compiled module with calls that compile nothing (``run``)."""
+    made = CompiledModule(module._orig_mod, module._hook)
+    object.__setattr__(made, "_compiled_call", stance.Running()(module._compiled_call))
+    return made
+
+
 def _restore_module(module: torch.nn.Module) -> Any:
     return compile(module)
 
@@ -361,4 +409,5 @@ def reset() -> None:
     _hooks.clear()
     convert_frame.reset_numbers()
     changed_values.reset()
+    stance.reset()
     log.reset()

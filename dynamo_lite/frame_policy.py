@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
-from . import changed_values, config, exc, introspection, log, torch_marks, trace_rules
+from . import changed_values, exc, introspection, log, stance, torch_marks, trace_rules
 from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, GuardedCode, skip, unskip
 from ._guards import GuardProgram
 from .bytecode.code_map import CodeMap
@@ -24,6 +24,7 @@ from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
 from .resume import is_resume_code
 from .source import LocalSource, TypeAttrSource
+from .torch_marks import setting
 
 
 def place(code: types.CodeType) -> str:
@@ -332,30 +333,36 @@ def misses(known: list[GuardedCode], frame: Frame) -> list[Miss]:
 def limit_reached(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> Any:
     """There are as many entries as config allows: what fits none runs in plain Python."""
     log.count("recompile_limit")
-    if log.first_time("recompiles", code) or config.error_on_recompile:
+    if log.first_time("recompiles", code) or setting("error_on_recompile"):
         reasons = "; ".join(_in_users_words(str(m), code) for m in misses(known, frame)[:1])
-        if config.error_on_recompile:
+        if setting("error_on_recompile"):
             raise exc.RecompileLimitExceeded(f"{where(code, frame)}: {reasons}")
         log.artifact("recompiles").warning(
             "%s has been compiled config.recompile_limit = %d times; calls that fit none of these run in plain Python. "
-            "Last: %s", where(code, frame), config.recompile_limit, reasons,
+            "Last: %s", where(code, frame), setting("recompile_limit"), reasons,
         )
     info = is_resume_code(code)
     note_skipped(code if info is None else info.original, "config.recompile_limit is reached")
     return KEEP_ENTRIES
 
 
-def note_recompile(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> None:
-    """Says why a function is compiled once more.
+def note_compile(code: types.CodeType, known: list[GuardedCode], frame: Frame) -> None:
+    """Says why a function is compiled, if it has been before.
 
     Raises:
-        exc.RecompileLimitExceeded: with config.error_on_recompile.
+        exc.RecompileLimitExceeded: with config.error_on_recompile, and under the stance fail_on_recompile.
     """
+    if stance.current().name == "fail_on_recompile":
+        reasons = "".join(f"; {_in_users_words(str(miss), code)}" for miss in misses(known, frame)[:1])
+        raise exc.RecompileLimitExceeded(
+            f"{where(code, frame)} would be compiled, and the stance is fail_on_recompile{reasons}")
+    if not known:
+        return
     log.count("recompiles")
-    if not log.enabled("recompiles") and not config.error_on_recompile:
+    if not log.enabled("recompiles") and not setting("error_on_recompile"):
         return
     found = misses(known, frame)
-    if config.error_on_recompile:
+    if setting("error_on_recompile"):
         raise exc.RecompileLimitExceeded(f"{where(code, frame)} would be compiled again: {'; '.join(map(str, found))}")
     shown = found if log.enabled("recompiles", 10) else found[:1]
     reasons = "; ".join(_in_users_words(str(miss), code) for miss in shown)

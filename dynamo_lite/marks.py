@@ -1,5 +1,5 @@
 """What users say about single functions: disable, allow_in_graph, disallow_in_graph, assume_constant_result,
-graph_break, is_compiling.
+graph_break, is_compiling, run.
 
 Invariant: a mark changes what becomes of calls while they are captured, never what the function does in plain Python.
 """
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from . import _eval_frame, frame_policy, torch_marks, trace_rules
-from .eval_frame import innermost
+from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
+from .stance import Running
 from .trace_rules import Decision, Rule
 from .variables.base import unsupported
 from .variables.constant import ConstantVariable
@@ -67,6 +68,33 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     trace_rules.mark_disabled(disabled, fn, reason or "")
     return disabled
+
+
+def run(fn: Any = None) -> Any:
+    """Calls a function by compiled code alone: what fits no entry runs in plain Python, and nothing is compiled.
+
+    Args:
+        fn: what ``compile`` returned, or a function that runs by what was compiled for it; None makes a decorator,
+            which is a context manager too.
+
+    Returns:
+        a function, or a module for a module.
+
+    Raises:
+        TypeError: `fn` can't be called.
+    """
+    if fn is None:
+        return Running()
+    if not callable(fn):
+        raise TypeError(f"run takes a function or an nn.Module, not {fn!r}")
+    if isinstance(fn, CompiledModule):
+        return running_module(fn)
+    if not isinstance(fn, _eval_frame.CompiledFunction):
+        code = code_of(fn)
+        hook = next((h for h in hooks_alive() if code is not None and _eval_frame.entries(code, h)), None)
+        if hook is not None:
+            fn = functools.wraps(fn)(_eval_frame.CompiledFunction(fn, hook))
+    return Running()(fn)
 
 
 def _mark(fn: Any, decision: Decision) -> None:

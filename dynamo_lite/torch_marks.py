@@ -1,4 +1,5 @@
-"""What the user's program has told torch's compiler about functions, as far as it means the same here.
+"""What the user's program has told torch's compiler about functions, and its settings, as far as they mean the same
+here.
 
 torch's decorators leave attributes on functions (``torch.compiler.disable``, ``assume_constant_result``) or write into
 tables of ``torch._dynamo`` (``allow_in_graph``, ``disallow_in_graph``, ``substitute_in_graph``). Invariant: nothing
@@ -10,6 +11,8 @@ import dataclasses
 import sys
 import types
 from typing import Any
+
+from . import config
 
 FORBIDDEN = "_dynamo_forbidden"
 CONSTANT = "_dynamo_marked_constant"
@@ -112,6 +115,31 @@ def substitute(function: Any) -> types.FunctionType | None:
     return polyfill
 
 
+# ---------------------------------------------------------------- settings
+# Settings of torch._dynamo.config that mean what ours of these names do.
+_SETTINGS = frozenset({"capture_scalar_outputs", "error_on_recompile", "recompile_limit", "suppress_errors"})
+
+
+def setting(name: str) -> Any:
+    """A setting of ours; where it has its default, what the program has set in ``torch._dynamo.config``."""
+    value, default = getattr(config, name), config.OPTIONS[name].default
+    return _set_for_torch(name, value) if name in _SETTINGS and value == default else value
+
+
+def disables_all() -> bool:
+    """Whether the program has set ``torch._dynamo.config.disable``, at which torch looks when something is compiled."""
+    return bool(_set_for_torch("disable", False))
+
+
+def _set_for_torch(name: str, otherwise: Any) -> Any:
+    """What the program has set there, if it is not the default."""
+    torchs = sys.modules.get("torch._dynamo.config")
+    value = getattr(torchs, name, otherwise)
+    default = getattr(getattr(torchs, "_config", {}).get(name), "default", value)
+    return value if type(value) is type(otherwise) and value != default else otherwise
+
+
+# ---------------------------------------------------------------- functions
 # Functions of torch's compiler that a program calls, by module and name -> ours that does the same.
 _SAME: dict[tuple[str, str], types.FunctionType] = {}
 

@@ -575,3 +575,38 @@ def test_deep_recursion_does_not_end_the_stack():
     p = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
     assert p.returncode == 0, p.stderr[-2000:]
     assert p.stdout.split() == ["50000", "50000", "RecursionError"] * 2
+
+
+def test_a_call_policy_chooses_the_hook():
+    seen = []
+    hook = E.FrameHook(lambda *args: seen.append(args[0].co_name) or E.RUN_ORIGINAL)
+    other = E.FrameHook(lambda *args: seen.append("other") or E.RUN_ORIGINAL)
+
+    def inner():
+        return E.active_hook()
+
+    def fn():
+        return inner()
+
+    made = E.CompiledFunction(fn, hook)
+    choices = {"fn": hook, "other": other, "plain": None, "wrong": 3}
+    try:
+        for name, calls in (("fn", ["fn", "inner"]), ("other", ["other", "other"]), ("plain", [])):
+            E.set_call_policy(lambda f, h: choices[name] if (f, h) == (fn, hook) else "wrong")
+            seen.clear()
+            assert made() is choices[name] and seen == calls
+        E.set_call_policy(lambda f, h: choices["wrong"])
+        with pytest.raises(TypeError, match="a call policy gave 3"):
+            made()
+        E.set_call_policy(lambda f, h: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            made()
+        E.set_call_policy(plain=True)
+        seen.clear()
+        assert made() is None and seen == []
+        previous = E.set_active(hook)
+        assert fn() is None and seen == []
+        E.set_active(previous)
+    finally:
+        E.set_call_policy()
+    assert made() is hook and seen == ["fn", "inner"]

@@ -26,6 +26,8 @@ LAYERS = [
     "rerun",
     "torch_marks",
     "trace_rules",
+    "stance",
+    "torch_compiler",
     "introspection",
     "changed_values",
     "frame_policy",

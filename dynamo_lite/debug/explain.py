@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .. import _eval_frame, exc, log
+from .. import _eval_frame, exc, log, stance
 from ..convert_frame import Settings
 from ..eval_frame import innermost, make_hook
 
@@ -41,7 +41,9 @@ class ExplainOutput:
     result: Any
 
     def __str__(self) -> str:
-        lines = [
+        plain = stance.reason_for_plain()
+        lines = [] if plain is None else [f"Everything runs in plain Python: {plain}"]
+        lines += [
             f"Graphs: {self.graph_count}",
             f"Graph breaks: {self.graph_break_count}",
             f"Operations: {self.op_count}",

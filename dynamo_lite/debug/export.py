@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from .. import _eval_frame, exc
+from .. import _eval_frame, exc, stance
 from ..convert_frame import Settings
 from ..eval_frame import innermost, make_hook
 from ..frame_policy import Artifact
@@ -56,6 +56,8 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
         raise TypeError(f"export takes a function or an nn.Module, not {fn!r}")
 
     def run(*args: Any, **kwargs: Any) -> ExportResult:
+        if stance.reason_for_plain() is not None:
+            raise exc.DynamoLiteError(f"export has nothing to capture: {stance.reason_for_plain()}")
         captured: list[tuple[torch.fx.GraphModule, Any, Any]] = []
         guards: list[str] = []
 

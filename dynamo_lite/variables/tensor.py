@@ -17,13 +17,13 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from .. import config
 from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
 from ..exc import Unsupported
 from ..graph_calls import GraphCall
 from ..known_values import MOST_IN_GRAPH
 from ..polyfills.optimizers import METHODS as WITH_NUMBERS
 from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
+from ..torch_marks import setting
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .class_arguments import in_graph
 from .constant import ConstantVariable
@@ -286,7 +286,7 @@ class TensorVariable(VariableTracker):
     def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
         gives_numbers = name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
         constant = known_tensor(tx, self.fake) if gives_numbers else None
-        if constant is None and config.capture_scalar_outputs and name in NUMBER_METHODS:
+        if constant is None and setting("capture_scalar_outputs") and name in NUMBER_METHODS:
             number = number_in(tx, self, name)
             if number is not None:
                 return number
