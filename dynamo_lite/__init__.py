@@ -20,14 +20,20 @@ with _paused():
         disallow_in_graph,
         graph_break,
         is_compiling,
+        mark_dynamic,
+        mark_static,
+        maybe_mark_dynamic,
         run,
     )
     from .stance import set_stance
 
 _guards.init_torch(_torch)
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ExplainOutput", "ExportResult", "allow_in_graph", "assume_constant_result", "compile", "config", "disable",
-    "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling", "list_backends",
-    "lookup_backend", "metrics", "register_backend", "reset", "reset_metrics", "run", "set_logs", "set_stance",
+    "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling",
+    "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "metrics",
+    "register_backend", "reset", "reset_metrics", "run", "set_logs", "set_stance",
 ]

@@ -62,11 +62,11 @@ def compile(
     Args:
         model: the function, method, callable object or ``nn.Module``.
         fullgraph: raise ``exc.Unsupported`` at the first thing that can't be captured, in place of a graph break.
-        dynamic: False compiles for exact sizes; None and True allow sizes to become symbolic where that is supported.
+        dynamic: False and None compile for exact sizes, as True does so far, with a warning.
         backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
             ``config.default_backend``.
-        mode: as for torch.compile; "default" or None. Others are accepted and have no effect of their own yet.
-        options: passed to the backend as keyword ``options``, if it takes one.
+        mode: torch.compile's names are known, and those besides "default" have no effect, with a warning.
+        options: passed to the backend as keyword ``options``; checked here, if it has an attribute ``check_options``.
         disable: return `model` as it is.
 
     Returns:
@@ -75,19 +75,20 @@ def compile(
 
     Raises:
         exc.InvalidBackend: no backend has this name.
-        TypeError: `model` is a class or can't be called, or an argument is of another type.
-        ValueError: no mode has this name.
+        TypeError: `model` is a class or can't be called, an argument is of another type, or the backend takes no
+            options.
+        ValueError: no mode or option has this name, or both are given.
     """
     _check_arguments(fullgraph=(fullgraph, bool), dynamic=(dynamic, bool | None), mode=(mode, str | None),
                      options=(options, Mapping | None), disable=(disable, bool))
+    if not disable:
+        _check_meaning(backend if backend is not None else config.default_backend, dynamic, mode, options)
     if model is None:
         return functools.partial(
             compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
         )
     if not callable(model):
         raise TypeError(f"compile takes a function, a callable object or an nn.Module, not a {type(model).__name__}")
-    if mode not in (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
-        raise ValueError(f"no mode {mode!r}; the known ones are default, reduce-overhead, max-autotune")
     if disable or (disables_all() and not config.disable):
         return model
     model = innermost(model)
@@ -105,6 +106,39 @@ def _check_arguments(**given: tuple[Any, Any]) -> None:
         if not isinstance(value, allowed):
             wanted = " or ".join(str(getattr(t, "__name__", t)) for t in getattr(allowed, "__args__", (allowed,)))
             raise TypeError(f"compile's {name} is {wanted.replace('NoneType', 'None')}, not {value!r}")
+
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def _check_meaning(
+    backend: str | Backend, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
+) -> None:
+    """Refuses what is not known, and warns once of what has no effect."""
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"no mode {mode!r}; the known ones are {', '.join(_MODES)}")
+    if mode is not None and options:
+        raise ValueError("compile takes a mode or options, not both")
+    if options:
+        with collector.paused():
+            function = lookup_backend(backend)
+        if not _takes_options(function):
+            raise TypeError(f"backend {backend!r} takes no options")
+        getattr(function, "check_options", lambda options: None)(dict(options))
+    if mode not in (None, "default"):
+        log.warn_once(f"dynamo_lite.compile: mode={mode!r} has no effect: there is one way to compile, with no graphs "
+                      "to replay and nothing to tune by trying", 4)
+    if dynamic:
+        log.warn_once("dynamo_lite.compile: dynamic=True has no effect yet: each new size is compiled anew, up to "
+                      "config.recompile_limit", 4)
+
+
+def _takes_options(function: Backend) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True  # written in C
+    return any(p.kind is p.VAR_KEYWORD or p.name == "options" for p in parameters)
 
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR

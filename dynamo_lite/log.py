@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Hashable, Iterator
 
 ROOT = "dynamo_lite"
@@ -105,6 +106,16 @@ def first_time(name: str, key: Hashable) -> bool:
             return False
         _seen.add((name, key))
         return True
+
+
+def warn_once(text: str, level: int = 3) -> None:
+    """A warning, once until the next reset.
+
+    Args:
+        level: how far up its line is; 3 is the caller of the function that calls this.
+    """
+    if first_time("warnings", text):
+        warnings.warn(text, stacklevel=level)
 
 
 class _Formatter(logging.Formatter):

@@ -1,17 +1,19 @@
 """What users say about single functions: disable, allow_in_graph, disallow_in_graph, assume_constant_result,
-graph_break, is_compiling, run.
+graph_break, is_compiling, run, and marks on tensors' sizes.
 
 Invariant: a mark changes what becomes of calls while they are captured, never what the function does in plain Python.
 """
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from . import _eval_frame, frame_policy, torch_marks, trace_rules
+from . import _eval_frame, frame_policy, log, torch_marks, trace_rules
 from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
+from .exc import STATIC
 from .stance import Running
 from .trace_rules import Decision, Rule
 from .variables.base import unsupported
@@ -180,6 +182,56 @@ def _graph_break(tx: Any, msg: Any = None) -> Any:
 @handles_torch(is_compiling)
 def _is_compiling(tx: Any) -> Any:
     return ConstantVariable(True)
+
+
+# ---------------------------------------------------------------- sizes
+_SIZES = "_dynamo_lite_sizes"  # on a tensor: dimension -> "dynamic", "maybe dynamic" or "static"
+
+
+def mark_dynamic(
+    t: torch.Tensor, index: int | Sequence[int], *, min: int | None = None, max: int | None = None
+) -> None:
+    """Says that dimensions of a tensor will change from call to call. It has no effect so far: sizes are static.
+
+    Args:
+        index: the dimension, or several.
+        min, max: bounds of the size.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+        TypeError: `t` is no tensor, or a dimension or a bound is no int.
+        ValueError: the tensor's size is not within the bounds.
+    """
+    for dim in _marked(t, index, "dynamic"):
+        for bound, wrong in ((min, int.__lt__), (max, int.__gt__)):
+            if bound is not None and wrong(t.shape[dim], bound):
+                raise ValueError(f"dimension {dim} has size {t.shape[dim]}, which is not within {min} to {max}")
+    log.warn_once(f"mark_dynamic: {STATIC}")
+
+
+def maybe_mark_dynamic(t: torch.Tensor, index: int | Sequence[int]) -> None:
+    """Says that dimensions of a tensor may change from call to call, as ``mark_dynamic`` does."""
+    _marked(t, index, "maybe dynamic")
+
+
+def mark_static(t: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
+    """Says that dimensions of a tensor are to be compiled for exactly; None: all. So far they always are."""
+    _marked(t, range(t.dim()) if index is None else index, "static")
+
+
+def _marked(t: torch.Tensor, index: int | Sequence[int], how: str) -> list[int]:
+    """Marks dimensions; gives them, counted from the front."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"sizes of tensors are marked, not of {t!r}")
+    dims = []
+    for dim in [index] if isinstance(index, int) else index:
+        if type(dim) is not int:
+            raise TypeError(f"a dimension is an int, not {dim!r}")
+        if not -t.dim() <= dim < t.dim():
+            raise IndexError(f"dimension {dim} of a tensor with {t.dim()}")
+        dims.append(dim % t.dim())
+    setattr(t, _SIZES, {**getattr(t, _SIZES, {}), **dict.fromkeys(dims, how)})
+    return dims
 
 
 # Their names in torch's compiler.

@@ -26,6 +26,7 @@ from .guards import GuardSet
 from .guards.memory import overlap_on_device
 from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
+from .torch_marks import asks_for_dynamic_sizes
 from .variables import masks, size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
@@ -109,6 +110,8 @@ class OutputGraph:
 
     def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
         """A tensor from outside as a graph input; its guards are the caller's business."""
+        if asks_for_dynamic_sizes(value) and log.first_time("fallbacks", "mark_dynamic"):
+            log.artifact("fallbacks").warning("%s is marked by torch._dynamo.mark_dynamic: %s", source.name, exc.STATIC)
         try:
             fake = self.fake_mode.from_tensor(value)
         except (RuntimeError, NotImplementedError) as error:

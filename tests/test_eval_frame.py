@@ -1,6 +1,7 @@
 """The public entry points: compile in all its forms, marks on functions, reset."""
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -296,6 +297,52 @@ def test_arguments_of_a_wrong_type_are_named(wrong, text):
         dynamo_lite.compile(lambda x: x, **wrong)
     with pytest.raises(TypeError, match=text):
         dynamo_lite.compile(**wrong)
+
+
+@pytest.mark.parametrize("wrong, error, text", [
+    ({"options": {"lower": 1}}, ValueError, "no option 'lower'; it has lowering"),
+    ({"options": {"lowering": "fast"}}, ValueError, "'lowering' is one of native, library, not 'fast'"),
+    ({"options": {"triton.cudagraphs": True}}, ValueError, "no option 'triton.cudagraphs'"),
+    ({"options": {"lowering": "library"}, "backend": "eager"}, TypeError, "backend 'eager' takes no options"),
+    ({"options": {"a": 1}, "backend": "nope"}, dynamo_lite.exc.InvalidBackend, "no backend 'nope'"),
+    ({"options": {"lowering": "library"}, "mode": "default"}, ValueError, "a mode or options, not both"),
+    ({"mode": "fastest"}, ValueError, "no mode 'fastest'; the known ones are default, reduce-overhead"),
+])
+def test_settings_are_refused_at_compile(wrong, error, text):
+    with pytest.raises(error, match=text):
+        dynamo_lite.compile(lambda x: x, **wrong)
+    with pytest.raises(error, match=text):
+        dynamo_lite.compile(**wrong)
+    assert dynamo_lite.compile(abs, disable=True, **wrong) is abs
+
+
+@pytest.mark.parametrize("setting", [{"dynamic": True}, {"mode": "reduce-overhead"}, {"mode": "max-autotune"}])
+def test_settings_without_an_effect_are_warned_of_once(setting):
+    dynamo_lite.reset()
+    with pytest.warns(UserWarning, match="has no effect") as caught:
+        f = dynamo_lite.compile(lambda x: x + 1, backend="eager", **setting)
+        dynamo_lite.compile(lambda x: x + 2, backend="eager", **setting)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    assert f(torch.ones(2)).tolist() == [2.0, 2.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dynamo_lite.compile(lambda x: x, backend="eager", dynamic=False, mode="default")
+        dynamo_lite.compile(lambda x: x, backend="eager", dynamic=None, options={})
+
+
+def test_options_go_unchecked_to_a_backend_that_does_not_check_them():
+    seen = []
+
+    def backend(gm, inputs, **rest):
+        seen.append(rest)
+        return gm.forward
+
+    dynamo_lite.compile(lambda x: x + 1, backend=backend, options={"any": 1})(torch.ones(1))
+    assert seen == [{"options": {"any": 1}}]
+
+
+def test_version():
+    assert dynamo_lite.__version__.count(".") == 2
 
 
 def test_what_is_no_function_is_named():

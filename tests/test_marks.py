@@ -342,3 +342,43 @@ def test_torchs_assume_constant_result():
 
     check(lambda c: dynamo_lite.compile(lambda x: x * width(), backend=c, fullgraph=True), 3.0, ["mul"])
     assert len(calls) == 1
+
+
+# ---------------------------------------------------------------- sizes
+def test_marks_on_sizes():
+    x = torch.ones(2, 3)
+    with pytest.warns(UserWarning, match="mark_dynamic: dynamo_lite compiles for exact sizes") as caught:
+        dynamo_lite.mark_dynamic(x, 0)
+        dynamo_lite.mark_dynamic(x, (-1, 0), min=2, max=8)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    dynamo_lite.mark_static(x)
+    dynamo_lite.mark_static(x, 1)
+    dynamo_lite.maybe_mark_dynamic(x, [0, 1])
+    assert dynamo_lite.compile(lambda x: x + 1, backend="eager", fullgraph=True)(x).sum() == 12
+    for mark in (dynamo_lite.mark_dynamic, dynamo_lite.mark_static, dynamo_lite.maybe_mark_dynamic):
+        with pytest.raises(IndexError, match="dimension 2 of a tensor with 2"):
+            mark(x, 2)
+        with pytest.raises(IndexError):
+            mark(x, [0, -3])
+        with pytest.raises(TypeError, match="a dimension is an int"):
+            mark(x, ["0"])
+        with pytest.raises(TypeError, match="sizes of tensors"):
+            mark([1], 0)
+    with pytest.raises(ValueError, match="size 3, which is not within 4 to None"):
+        dynamo_lite.mark_dynamic(x, 1, min=4)
+    with pytest.raises(ValueError, match="not within None to 1"):
+        dynamo_lite.mark_dynamic(x, 0, max=1)
+
+
+def test_torchs_marks_on_sizes(caplog):
+    import torch._dynamo
+
+    x = torch.ones(2, 3)
+    torch._dynamo.mark_dynamic(x, 0)
+    f = dynamo_lite.compile(lambda x: x + 1, backend="eager", fullgraph=True)
+    with caplog.at_level("WARNING", logger="dynamo_lite"):
+        assert f(x).sum() == 12
+    assert "x is marked by torch._dynamo.mark_dynamic: dynamo_lite compiles for exact sizes" in caplog.text
+    torch._dynamo.mark_static(x, 1)
+    torch._dynamo.mark_static_address(x)
+    assert f(x).sum() == 12

@@ -10,11 +10,12 @@ import zipfile
 
 import pytest
 
+import dynamo_lite
 from dynamo_lite.backends.inductor import prebuilt
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import LIBRARIES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OURS = ["setup.py", "pyproject.toml", "README.md", "dynamo_lite", "backends"]
+OURS = ["setup.py", "pyproject.toml", "README.md", "LICENSE", "dynamo_lite", "backends"]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,10 @@ def test_wheel_holds_the_package(wheel):
     }
     expected = {name for name in expected if "__pycache__" not in name}
     assert expected <= names, expected - names
+    assert "dynamo_lite/py.typed" in names
+    info = f"dynamo_lite-{dynamo_lite.__version__}.dist-info/"
+    assert info + "METADATA" in names and any(n.startswith(info) and n.endswith("/LICENSE") for n in names)
+    assert b"License-Expression: BSD-3-Clause" in zipfile.ZipFile(wheel).read(info + "METADATA")
     for module in ("_eval_frame", "_guards"):
         assert any(name.startswith(f"dynamo_lite/{module}.") and name.endswith(".so") for name in names)
     assert all(name.startswith(("dynamo_lite/", "dynamo_lite-")) for name in names), names

@@ -94,6 +94,9 @@ def inductor_lite(
     return call
 
 
+inductor_lite.check_options = lambda options: _checked(options)  # type: ignore[attr-defined]
+
+
 def _start_kept(artifact: Artifact | None) -> Call | None:
     """The function of an artifact that was kept; None if there is none, or its library can't be had again."""
     if artifact is None:
