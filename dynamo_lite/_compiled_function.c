@@ -273,9 +273,9 @@ call_with_hook(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *con
 {
     PyObject *result = call_hit(thread, hook, fn, args, PyVectorcall_NARGS(nargsf), kwnames);
     if (result == NULL && !PyErr_Occurred()) {
-        FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_NewRef(hook));
+        Switched switched = begin_hook(thread, hook);
         result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
-        Py_XDECREF(exchange_hook(thread, outer));
+        end_hook(thread, switched);
     }
     else if (result != NULL && Py_IS_TYPE(result, &Continuation_Type)) {
         result = trampoline(thread, hook, result);
@@ -296,18 +296,20 @@ call_by_policy(ThreadState *thread, CompiledFunction *self, PyObject *const *arg
     else {
         PyObject *policy = Py_NewRef(call_policy);
         PyObject *stack[] = {fn, (PyObject *)self->hook};
-        FrameHook *outer = exchange_hook(thread, NULL);
+        Above own = begin_own(thread);
+        Switched switched = begin_hook(thread, NULL);
         chosen = PyObject_Vectorcall(policy, stack, Py_ARRAY_LENGTH(stack), NULL);
-        Py_XDECREF(exchange_hook(thread, outer));
+        end_hook(thread, switched);
+        end_own(thread, own);
         Py_DECREF(policy);
     }
     if (chosen != NULL && PyObject_TypeCheck(chosen, &FrameHook_Type)) {
         result = call_with_hook(thread, (FrameHook *)chosen, fn, args, nargsf, kwnames);
     }
     else if (chosen == Py_None) {
-        FrameHook *outer = exchange_hook(thread, NULL);
+        Switched switched = begin_hook(thread, NULL);
         result = PyObject_Vectorcall(fn, args, nargsf, kwnames);
-        Py_XDECREF(exchange_hook(thread, outer));
+        end_hook(thread, switched);
     }
     else if (chosen != NULL) {
         PyErr_Format(PyExc_TypeError, "dynamo_lite: a call policy gave %R, neither a FrameHook nor None", chosen);

@@ -1,4 +1,4 @@
-/* The extension module `dynamo_lite._eval_frame`: the evaluation function of PEP 523 and what a thread knows about it.
+/* The extension module `dynamo_lite._eval_frame`: the evaluation function of PEP 523.
  *
  * A frame whose hook is active is looked up among the guarded code of its code object. A hit is an ordinary call of a
  * function made from the guarded code; a miss asks the hook's Python callback. The evaluation function is installed only
@@ -6,100 +6,15 @@
  */
 #include "_eval_frame.h"
 
-#include <pthread.h>
-
-/* Stack that compiled frames leave to the interpreter. With the hook installed a Python call also takes C stack, so deep
- * recursion that is fine in plain Python has to lose the hook before the stack ends. */
-#define STACK_RESERVE (512 * 1024)
+#include "_profile.h"
 
 /* Nested Python calls that a compile may need; they are not the program's, whose depth must not matter to it. */
 #define COMPILE_DEPTH 1000
 
 const GuardsAPI *guards;
 
-static _Thread_local ThreadState this_thread;
-static int threads_with_hook;
-static _PyFrameEvalFunction previous_eval;
-
 /* What compile_frame can return instead of a GuardedCode. */
 static PyObject *run_original, *skip_frame, *skip_recursive, *keep_entries;
-
-/* ---- the state of a thread ---- */
-
-static void
-find_stack(ThreadState *thread)
-{
-    thread->stack_end = 1; /* not known: never low */
-#ifdef __linux__
-    pthread_attr_t attributes;
-    void *end;
-    size_t size;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-        if (pthread_attr_getstack(&attributes, &end, &size) == 0) {
-            thread->stack_end = (uintptr_t)end;
-            thread->stack_reserve = size / 4 < STACK_RESERVE ? size / 4 : STACK_RESERVE;
-        }
-        pthread_attr_destroy(&attributes);
-    }
-#endif
-}
-
-ThreadState *
-thread_state(void)
-{
-    ThreadState *thread = &this_thread;
-    if (thread->stack_end == 0) {
-        find_stack(thread);
-    }
-    return thread;
-}
-
-/* A stack that is not the thread's own (a fiber's) is never low. */
-int
-stack_left_is_below(const ThreadState *thread, uintptr_t size)
-{
-    char here;
-    return (uintptr_t)&here - thread->stack_end < size;
-}
-
-static PyObject *eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
-
-static void
-count_threads(int change)
-{
-    /* Another tool may have put its own evaluation function above ours. Then it stays, and it calls ours. */
-    static int below_another;
-    PyInterpreterState *interp = PyInterpreterState_Get();
-    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
-    threads_with_hook += change;
-    if (change > 0 && threads_with_hook == 1 && current != eval_frame) {
-        if (below_another && current != _PyEval_EvalFrameDefault) {
-            return;
-        }
-        below_another = 0;
-        previous_eval = current;
-        _PyInterpreterState_SetEvalFrameFunc(interp, eval_frame);
-    }
-    else if (change < 0 && threads_with_hook == 0) {
-        if (current == eval_frame) {
-            _PyInterpreterState_SetEvalFrameFunc(interp, previous_eval);
-        }
-        else {
-            below_another = 1;
-        }
-    }
-}
-
-FrameHook *
-exchange_hook(ThreadState *thread, FrameHook *hook)
-{
-    FrameHook *old = thread->hook;
-    thread->hook = hook;
-    if ((old == NULL) != (hook == NULL)) {
-        count_threads(hook == NULL ? -1 : 1);
-    }
-    return old;
-}
 
 /* ---- hits ---- */
 
@@ -230,17 +145,37 @@ call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original
     return result;
 }
 
+/* What torch's profiler shows of a compiled call: the function, and the frame's number in the logs. */
+static PyObject *
+name_of_region(GuardedCode *entry)
+{
+    PyObject *frame_id = PyObject_GetAttrString(entry->extra, "frame_id");
+    if (frame_id == NULL) {
+        PyErr_Clear();
+        return PyUnicode_FromFormat("dynamo_lite: %U", ((PyCodeObject *)entry->code)->co_qualname);
+    }
+    PyObject *name = PyUnicode_FromFormat("dynamo_lite: %U %S", ((PyCodeObject *)entry->code)->co_qualname, frame_id);
+    Py_DECREF(frame_id);
+    return name;
+}
+
 PyObject *
 run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame,
             PyObject **inputs, PyObject **owned)
 {
     FrameHook *wanted = entry->needs_hook ? hook : NULL;
+    Above own = wanted == NULL ? begin_own(thread) : NOT_OWN;
+    PyObject *result, *region = profiler_is_on() ? begin_region(name_of_region(entry)) : NULL;
     if (thread->hook == wanted) {
-        return call_guarded(thread, entry, original, frame, inputs, owned);
+        result = call_guarded(thread, entry, original, frame, inputs, owned);
     }
-    FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_XNewRef(wanted));
-    PyObject *result = call_guarded(thread, entry, original, frame, inputs, owned);
-    Py_XDECREF(exchange_hook(thread, outer));
+    else {
+        Switched switched = begin_hook(thread, wanted);
+        result = call_guarded(thread, entry, original, frame, inputs, owned);
+        end_hook(thread, switched);
+    }
+    end_region(region);
+    end_own(thread, own);
     return result;
 }
 
@@ -287,13 +222,14 @@ call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
 PyObject *
 trampoline(ThreadState *thread, FrameHook *hook, PyObject *result)
 {
-    FrameHook *outer = exchange_hook(thread, (FrameHook *)Py_NewRef(hook));
+    Switched switched = begin_hook(thread, hook);
     while (result != NULL && Py_IS_TYPE(result, &Continuation_Type)) {
+        put_on_top(); /* what ran meanwhile may have taken it away */
         PyObject *next = call_continuation(thread, hook, (Continuation *)result);
         Py_DECREF(result);
         result = next;
     }
-    Py_XDECREF(exchange_hook(thread, outer));
+    end_hook(thread, switched);
     return result;
 }
 
@@ -315,7 +251,8 @@ ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObj
     PyObject *stack[] = {(PyObject *)code, frame->globals, frame->builtins, frame->closure == NULL ? Py_None : frame->closure,
                          args, (PyObject *)function};
     PyObject *callback = Py_NewRef(hook->compile_frame);
-    FrameHook *outer = exchange_hook(thread, NULL);
+    Above own = begin_own(thread);
+    Switched switched = begin_hook(thread, NULL);
     PyThreadState *tstate = PyThreadState_Get();
     *recursion_left(tstate) += COMPILE_DEPTH;
     thread->compiling++;
@@ -324,7 +261,8 @@ ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObj
     thread->busy--;
     thread->compiling--;
     *recursion_left(tstate) -= COMPILE_DEPTH;
-    Py_XDECREF(exchange_hook(thread, outer));
+    end_hook(thread, switched);
+    end_own(thread, own);
     Py_DECREF(callback);
     Py_DECREF(args);
     return decision;
@@ -421,25 +359,6 @@ obey(PyObject *decision, PyCodeObject *code, FrameHook *hook)
 
 /* ---- the evaluation function ---- */
 
-static PyObject *
-eval_plain(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
-{
-    _PyFrameEvalFunction eval = previous_eval;
-    if (eval == NULL || eval == eval_frame) {
-        eval = _PyEval_EvalFrameDefault;
-    }
-    return eval(tstate, frame, throwflag);
-}
-
-static PyObject *
-eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame)
-{
-    FrameHook *outer = exchange_hook(thread, NULL);
-    PyObject *result = eval_plain(tstate, frame, 0);
-    Py_XDECREF(exchange_hook(thread, outer));
-    return result;
-}
-
 static SkipMark
 skip_mark(PyCodeObject *code, FrameHook *hook, int *closed)
 {
@@ -468,7 +387,7 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     int closed;
     SkipMark skip = skip_mark(code, hook, &closed);
     if (skip != SKIP_NOT) {
-        return skip == SKIP_FRAME ? eval_plain(tstate, frame, 0) : eval_unhooked(thread, tstate, frame);
+        return skip == SKIP_FRAME ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
     }
     GuardFrame guard_frame = {frame_arguments(frame), code_argument_count(code), function->func_closure, frame_globals(frame),
                               frame_builtins(frame)};
@@ -497,11 +416,11 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
         return NULL;
     }
     if (found == 0) {
-        return skip == SKIP_WITH_CALLEES ? eval_unhooked(thread, tstate, frame) : eval_plain(tstate, frame, 0);
+        return skip == SKIP_WITH_CALLEES ? eval_unhooked(thread, tstate, frame) : eval_uncaptured(thread, tstate, frame);
     }
     PyObject *result;
     if (entry->code == NULL) {
-        result = entry->needs_hook ? eval_plain(tstate, frame, 0) : eval_unhooked(thread, tstate, frame);
+        result = entry->needs_hook ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
     }
     else {
         result = run_guarded(thread, hook, entry, function, &guard_frame, &inputs, frame_owned_arguments(frame));
@@ -514,13 +433,13 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     return result;
 }
 
-static PyObject *
+PyObject *
 eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
     ThreadState *thread = &this_thread;
     FrameHook *hook = thread->hook;
     if (hook == NULL) {
-        return eval_plain(tstate, frame, throwflag);
+        return eval_without_hook(thread, tstate, frame, throwflag);
     }
     PyCodeObject *code = frame_code(frame);
     release_handover(thread, code);
@@ -528,8 +447,11 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
     if (accepts) {
         thread->accepts = NULL;
     }
-    if (thread->busy || throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)) {
-        return eval_plain(tstate, frame, throwflag);
+    if (thread->busy) {
+        return eval_without_hook(thread, tstate, frame, throwflag);
+    }
+    if (throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)) {
+        return eval_plain(thread, tstate, frame, throwflag);
     }
     if (call_policy == Py_None || stack_left_is_below(thread_state(), thread->stack_reserve)) {
         return eval_unhooked(thread, tstate, frame);
@@ -541,80 +463,6 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 }
 
 /* ---- the module ---- */
-
-/* A thread can end while a hook that set_active() left is active. Its state dict then releases the hook. */
-static void
-release_thread(PyObject *Py_UNUSED(capsule))
-{
-    FrameHook *hook = exchange_hook(&this_thread, NULL);
-    if (!_Py_IsFinalizing()) {
-        Py_XDECREF(hook);
-    }
-}
-
-static int
-release_at_thread_end(void)
-{
-    static const char key[] = "dynamo_lite active hook";
-    PyObject *dict = PyThreadState_GetDict(); /* borrowed */
-    if (dict == NULL || PyDict_GetItemString(dict, key) != NULL) {
-        return 0;
-    }
-    PyObject *capsule = PyCapsule_New(&this_thread, key, release_thread);
-    int status = capsule == NULL ? -1 : PyDict_SetItemString(dict, key, capsule);
-    Py_XDECREF(capsule);
-    return status;
-}
-
-static PyObject *
-set_active(PyObject *Py_UNUSED(module), PyObject *hook)
-{
-    if (hook != Py_None && !PyObject_TypeCheck(hook, &FrameHook_Type)) {
-        PyErr_Format(PyExc_TypeError, "set_active() takes a FrameHook or None, not %.100s", Py_TYPE(hook)->tp_name);
-        return NULL;
-    }
-    if (hook != Py_None && release_at_thread_end() < 0) {
-        return NULL;
-    }
-    PyObject *previous = (PyObject *)exchange_hook(thread_state(), hook == Py_None ? NULL : (FrameHook *)Py_NewRef(hook));
-    return previous != NULL ? previous : Py_NewRef(Py_None);
-}
-
-static PyObject *
-active_hook(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
-{
-    PyObject *hook = (PyObject *)this_thread.hook;
-    return Py_NewRef(hook == NULL ? Py_None : hook);
-}
-
-static PyObject *
-in_compile(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
-{
-    return PyBool_FromLong(this_thread.compiling > 0);
-}
-
-static PyObject *
-set_call_policy(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"policy", "plain", NULL};
-    PyObject *policy = Py_None;
-    int plain = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:set_call_policy", names, &policy, &plain)) {
-        return NULL;
-    }
-    Py_XSETREF(call_policy, plain || policy != Py_None ? Py_NewRef(plain ? Py_None : policy) : NULL);
-    Py_RETURN_NONE;
-}
-
-static PyMethodDef module_methods[] = {
-    {"set_call_policy", (PyCFunction)(void (*)(void))set_call_policy, METH_VARARGS | METH_KEYWORDS,
-     "set_call_policy(policy=None, plain=False): who chooses the hook of a compiled call, (fn, hook) -> hook or None; plain: "
-     "all run in plain Python"},
-    {"set_active", set_active, METH_O, "set_active(hook or None) -> what was active in this thread before"},
-    {"active_hook", active_hook, METH_NOARGS, "active_hook() -> the hook that is active in this thread, or None"},
-    {"in_compile", in_compile, METH_NOARGS, "in_compile() -> whether this thread is inside a call of compile_frame"},
-    {NULL, NULL, 0, NULL},
-};
 
 typedef struct {
     PyObject_HEAD
@@ -668,18 +516,25 @@ import_guards(void)
     return guards == NULL ? -1 : 0;
 }
 
+static PyMethodDef profile_methods[] = {
+    {"use_profiler", use_profiler, METH_VARARGS, USE_PROFILER_DOC},
+    {NULL, NULL, 0, NULL},
+};
+
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
     .m_name = "dynamo_lite._eval_frame",
     .m_doc = "The frame evaluation hook and the entry of a compiled call.",
     .m_size = -1,
-    .m_methods = module_methods,
+    .m_methods = thread_methods,
 };
 
 PyMODINIT_FUNC
 PyInit__eval_frame(void)
 {
-    PyTypeObject *types[] = {&FrameHook_Type, &GuardedCode_Type, &CompiledFunction_Type, &Continuation_Type, &Decision_Type};
+    PyTypeObject *types[] = {&FrameHook_Type, &GuardedCode_Type, &CompiledFunction_Type, &Continuation_Type, &GraphCall_Type,
+                             &Decision_Type};
+    threads_init();
     if (import_guards() < 0 || cache_init() < 0) {
         return NULL;
     }
@@ -693,7 +548,7 @@ PyInit__eval_frame(void)
             return NULL;
         }
     }
-    if (PyModule_AddFunctions(module, cache_methods) < 0 || add_decision(module, &run_original, "RUN_ORIGINAL") < 0
+    if (PyModule_AddFunctions(module, cache_methods) < 0 || PyModule_AddFunctions(module, profile_methods) < 0 || add_decision(module, &run_original, "RUN_ORIGINAL") < 0
         || add_decision(module, &skip_frame, "SKIP") < 0 || add_decision(module, &skip_recursive, "SKIP_RECURSIVE") < 0
         || add_decision(module, &keep_entries, "KEEP_ENTRIES") < 0) {
         Py_DECREF(module);

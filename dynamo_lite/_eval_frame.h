@@ -34,6 +34,7 @@ typedef struct CodeCache {
     PyCodeObject *code; /* borrowed: the cache dies with the code */
     Slot *slots;        /* linked by next_in_code, the last used first */
     SkipMark skip;      /* for every hook */
+    int own;            /* code that we have made: no other evaluation function gets its frames */
     struct CodeCache *next, **link;
 } CodeCache;
 
@@ -65,6 +66,16 @@ typedef struct {
     PyObject *args[1];
 } Continuation;
 
+/* What lay over our evaluation function when it was put on top: both NULL if it was there already. */
+typedef struct {
+    _PyFrameEvalFunction above, previous; /* the one above, and what was our previous one */
+} Above;
+
+typedef struct {
+    FrameHook *outer; /* owned */
+    Above above;
+} Switched;
+
 /* References that have to be gone when the frame of `code` has begun, which has got its own by then: what the program deletes
  * there must not live on because of us. */
 typedef struct {
@@ -81,17 +92,36 @@ typedef struct {
     int busy;                  /* compiling, or evaluating guards: every frame runs plainly */
     PyCodeObject *accepts;     /* the frame of this code may return a Continuation to its caller; borrowed */
     Handover *handover;        /* for the frame that is about to begin; lies on the C stack of who begins it */
+    int own;                   /* depth of what others' evaluation functions must not see: see begin_own() */
+    _PyFrameEvalFunction below; /* what lay over our function when set_active(None) was called, or NULL */
+    InterpreterFrame *passed;  /* the frame that the previous evaluation function has been asked to evaluate, or NULL */
     uintptr_t stack_end;       /* lowest address of the C stack; 0: not looked up yet */
     uintptr_t stack_reserve;   /* with less than this left of it, frames run as without the hook */
 } ThreadState;
 
-extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Continuation_Type;
+extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Continuation_Type, GraphCall_Type;
 extern const GuardsAPI *guards;
 
-/* _eval_frame.c */
+/* _threads.c */
+extern _Thread_local ThreadState this_thread;
+extern PyMethodDef thread_methods[];
+extern PyInterpreterState *interpreter;
+extern _PyFrameEvalFunction previous_eval; /* what ours is installed over */
+void threads_init(void);
 ThreadState *thread_state(void);
 int stack_left_is_below(const ThreadState *thread, uintptr_t size);
-FrameHook *exchange_hook(ThreadState *thread, FrameHook *hook); /* takes and gives ownership */
+Above begin_own_beside_others(ThreadState *thread);
+void end_own_beside_others(ThreadState *thread, Above above);
+Switched begin_hook(ThreadState *thread, FrameHook *hook); /* another hook, or NULL for none, until end_hook() */
+void end_hook(ThreadState *thread, Switched switched);
+PyObject *eval_plain(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
+PyObject *eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame);
+PyObject *eval_without_hook(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
+PyObject *eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame);
+Above put_on_top(void);
+
+/* _eval_frame.c */
+PyObject *eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
 PyObject *run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *function,
                       const GuardFrame *frame, PyObject **inputs, PyObject **owned);
 PyObject *trampoline(ThreadState *thread, FrameHook *hook, PyObject *continuation);
@@ -108,10 +138,33 @@ CodeCache *cache_of(PyCodeObject *code);
 Slot *find_slot(CodeCache *cache, FrameHook *hook);
 Slot *need_slot(PyCodeObject *code, FrameHook *hook);
 int mark_as_guarded(PyCodeObject *code); /* its frames always run plainly */
+int mark_as_own(PyCodeObject *code);
 int add_entry(PyCodeObject *code, FrameHook *hook, GuardedCode *entry);
 Py_ssize_t place_of(PyObject *entries, const GuardedCode *entry); /* where it belongs among them; entries: a tuple or NULL */
 void move_forward(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index, Py_ssize_t place);
 extern PyMethodDef cache_methods[];
+
+/* Compiles, and guarded code that runs without the hook: nobody else's evaluation function is to see their frames.
+ * Where there is no other this costs nothing, and ours needn't be installed. */
+#define NOT_OWN ((Above){eval_frame, NULL}) /* it is never above itself */
+
+static inline Above
+begin_own(ThreadState *thread)
+{
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    if (current == _PyEval_EvalFrameDefault || (current == eval_frame && previous_eval == _PyEval_EvalFrameDefault)) {
+        return NOT_OWN;
+    }
+    return begin_own_beside_others(thread);
+}
+
+static inline void
+end_own(ThreadState *thread, Above above)
+{
+    if (above.above != eval_frame) {
+        end_own_beside_others(thread, above);
+    }
+}
 
 static inline Py_ssize_t
 code_argument_count(PyCodeObject *code)

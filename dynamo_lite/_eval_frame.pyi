@@ -82,6 +82,17 @@ class CompiledFunction:
     def __get__(self, instance: Any, owner: type | None = None) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
 
+@final
+class GraphCall:
+    """Calls a compiled graph with no hook active, and with no evaluation function of others looking on."""
+
+    fn: Callable[..., Any]
+    def __new__(cls, fn: Callable[..., Any]) -> GraphCall: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def use_profiler(globals: dict[str, Any], flag: str, region: Callable[[str], Any]) -> None:
+    """While `globals[flag]` is True, a compiled call runs in `with region(name):`."""
+
 def set_active(hook: FrameHook | None) -> FrameHook | None:
     """Make the hook the active one of this thread; returns the previous one."""
 
@@ -99,6 +110,9 @@ def in_compile() -> bool:
 
 def entries(code: CodeType, hook: FrameHook | None = None) -> list[GuardedCode]:
     """The entries of a code object, the last hit first; of one hook, or of all."""
+
+def mark_own(code: CodeType) -> None:
+    """Code that was made here (resume functions): no evaluation function of others is shown its frames."""
 
 def reset_code(code: CodeType) -> None:
     """Forget all entries of a code object, and all that hooks decided about it."""

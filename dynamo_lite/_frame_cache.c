@@ -180,6 +180,18 @@ mark_as_guarded(PyCodeObject *code)
         return -1;
     }
     cache->skip = SKIP_FRAME;
+    cache->own = 1;
+    return 0;
+}
+
+int
+mark_as_own(PyCodeObject *code)
+{
+    CodeCache *cache = need_cache(code);
+    if (cache == NULL) {
+        return -1;
+    }
+    cache->own = 1;
     return 0;
 }
 
@@ -561,6 +573,19 @@ is_skipped(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyObject *
+mark_own(PyObject *Py_UNUSED(module), PyObject *code)
+{
+    if (!PyCode_Check(code)) {
+        PyErr_SetString(PyExc_TypeError, "mark_own() takes a code object");
+        return NULL;
+    }
+    if (mark_as_own((PyCodeObject *)code) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 invalidate(PyObject *Py_UNUSED(module), PyObject *arg)
 {
     if (!Py_IS_TYPE(arg, &GuardedCode_Type)) {
@@ -597,6 +622,7 @@ invalidate(PyObject *Py_UNUSED(module), PyObject *arg)
 
 PyMethodDef cache_methods[] = {
     {"entries", list_entries, METH_VARARGS, "entries(code, hook=None) -> list of GuardedCode, the last hit first"},
+    {"mark_own", mark_own, METH_O, "mark_own(code): frames of this code are never shown to other evaluation functions"},
     {"reset_code", reset_code, METH_O, "reset_code(code): forget all entries of a code object and what hooks decided on it"},
     {"reset", reset, METH_NOARGS, "reset(): reset_code() for every code object; skip() for every hook stays"},
     {"skip", skip, METH_VARARGS, "skip(code, hook or None, recursive): never ask about this code; None: for every hook"},

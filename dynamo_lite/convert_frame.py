@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from . import changed_values, config, exc, frame_policy, log
-from ._eval_frame import RUN_ORIGINAL, Continuation, GuardedCode, entries, set_active, skip
+from ._eval_frame import RUN_ORIGINAL, Continuation, GraphCall, GuardedCode, entries, mark_own
 from ._guards import GuardProgram, current_global_state
 from .bytecode.code_map import CodeMap
 from .bytecode.emit import Emitter
@@ -387,7 +387,7 @@ class _FrameCompiler:
         compiled = self._call_backend(graph, inputs) if graph is not None else None
         put_back = self._to_put_back(output, inputs, compiled)
         if compiled is not None and break_index is not None:
-            compiled = _outside_hook(compiled)
+            compiled = GraphCall(compiled)
         emitter, plan, resumes = self._emit(
             tx, plan, len(inputs), returned, break_index, dry=False, compiled=compiled, put_back=put_back,
             changes=changes,
@@ -472,6 +472,8 @@ class _FrameCompiler:
                     keep=self.kept_locals, parameters=(INPUTS, *self._argument_names()), foreign=_foreign(tx.stack),
                 )
                 self._note_numbers(tx, resumes, break_index)
+                for code in resumes:
+                    mark_own(code)
         if rerun is not None:
             rerun.finish()
         return emitter, plan, resumes
@@ -663,21 +665,6 @@ def _restoring(tx: Translator, output: OutputGraph) -> Iterator[None]:
         forget_stand_ins(output.effects)
         tx.forget()
         output.forget()
-
-
-def _outside_hook(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """The compiled graph as code with breaks calls it: that runs with the hook active, the graph is not captured."""
-
-    def call_graph(*inputs: Any) -> Any:
-        previous = set_active(None)
-        try:
-            return compiled(*inputs)
-        finally:
-            set_active(previous)
-
-    call_graph.__qualname__ = "compiled_graph"
-    skip(call_graph.__code__, None, True)
-    return call_graph
 
 
 def _emit_graph_call(

@@ -32,6 +32,7 @@ from . import (
     log,
     stance,
     torch_compiler,
+    torch_marks,
     trace_rules,
 )
 from .backends import lookup_backend
@@ -155,7 +156,8 @@ def _refusal(code: types.CodeType) -> Callable[..., Any]:
 
 
 def innermost(model: Any) -> Any:
-    """What a compiled function or module was made from, or one under ``disable``: of several the outermost counts."""
+    """What a compiled function or module was made from, by torch.compile, too, or one under ``disable``: of several the
+    outermost counts."""
     while True:
         if isinstance(model, CompiledModule):
             model = model._orig_mod
@@ -163,6 +165,8 @@ def innermost(model: Any) -> Any:
             model = model.fn
         else:
             inner = trace_rules.below_disabled(model)
+            if inner is None:
+                inner = torch_marks.below_torch_compile(model)
             if inner is None:
                 return model
             model = inner
@@ -436,6 +440,7 @@ _eval_frame.skip(torch.utils.checkpoint.checkpoint.__wrapped__.__code__, None, T
 # What an import runs is the business of other modules.
 _eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # type: ignore[attr-defined]
 
+_eval_frame.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
 
 def reset() -> None:
     """Forgets all compiled code, counters and what has been logged once."""

@@ -66,6 +66,7 @@ def _in_users_words(text: str, code: types.CodeType) -> str:
 # A compiled graph, and the compiler at work while the program runs, as for the backward pass of a graph that a captured
 # function differentiates: neither they nor what they call are the program's.
 _BACKENDS = "dynamo_lite.backends."
+_TORCH_COMPILE = ("torch._dynamo.", "torch._inductor.", "torch._functorch._aot_autograd.")
 _CALLED_BY_TORCH = ("__torch_function__", "__torch_dispatch__")
 
 
@@ -82,6 +83,9 @@ def decide(
     """
     module = str(globals.get("__name__", ""))
     if module.startswith(_BACKENDS):
+        return SKIP_RECURSIVE
+    if module.startswith(_TORCH_COMPILE):
+        skipped(user_code, "torch.compile at work; what it compiles and what it disables is left to it")
         return SKIP_RECURSIVE
     if trace_rules.runs_once(user_code, module) and not asked:
         skipped(user_code, "it prepares an object, and so does what it calls")

@@ -66,6 +66,20 @@ def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
     return found.wrapped  # type: ignore[no-any-return]
 
 
+def below_torch_compile(value: Any) -> Any:
+    """What torch.compile was given, if `value` is what it made; else None. A compiled function inside of a compiled one
+    is compiled with it, whoever compiled it, as with torch.compile."""
+    made = getattr(value, "__dict__", None)
+    if not isinstance(made, dict):
+        return None
+    if isinstance(value, types.FunctionType):
+        own = made.get("_is_torch_compile") is True and made.get("_torchdynamo_wrapper_id") == id(value)
+        return made.get("_torchdynamo_orig_callable") if own else None
+    if type(value).__module__ == "torch._dynamo.eval_frame" and "_torchdynamo_orig_callable" in made:
+        return made["_modules"].get("_orig_mod")
+    return None
+
+
 def _is_torchs(function: Any) -> bool:
     if not isinstance(function, types.FunctionType):
         return False

@@ -90,6 +90,7 @@ MODULES: dict[str, Decision] = {
     "torch.jit": _skip("unsupported_torch_call", "it acts on TorchScript"),
     "torch.fx": _skip("unsupported_torch_call", "it acts on graphs"),
     "torch._dynamo": _skip("call_skipped", "it belongs to torch.compile"),
+    "torch._dynamo.external_utils": _INLINE,  # wrappers that call what they are given
     "torch._dynamo._trace_wrapped_higher_order_op": _INLINE,  # a torch function mode that models enter
     "torch._inductor": _skip("call_skipped", "it belongs to torch.compile"),
     "torch.compiler": _skip("call_skipped", "it belongs to torch.compile"),

@@ -14,8 +14,8 @@ import torch
 
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
-from ..source import ConstSource, FrozenSource, SlotSource, Source
-from ..torch_marks import below_own_patch, same, substitute
+from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
+from ..torch_marks import below_own_patch, below_torch_compile, same, substitute
 from ..trace_rules import Rule, decide, is_library, marked
 from ..variables import branches as branches  # for what it registers
 from ..variables import introspected as introspected  # likewise
@@ -129,6 +129,11 @@ class Wrapping:
             if not trusted:
                 self.guard(source, "is", value)
             return self._traced_as(value, traced, source)
+        compiled = below_torch_compile(value)
+        if compiled is not None:
+            if not trusted:
+                self.guard(source, "is", value)
+            return realized(self, self.wrap_at(compiled, AttrSource(source, "_torchdynamo_orig_callable")))
         if value in STAND_INS:
             if not trusted:
                 self.guard(source, "is", value)

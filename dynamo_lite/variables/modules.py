@@ -17,6 +17,7 @@ import torch.nn.modules.module as module_state
 
 from ..polyfills.modules import call_with_hooks
 from ..source import AttrSource, ConstSource, DictItemSource, DictValueSource, InstanceDictSource, Source
+from ..torch_marks import below_torch_compile
 from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .classes import has_instance_dict, instance_dict
 from .constant import ConstantVariable
@@ -150,6 +151,10 @@ def _wrap_module(tx: Any, value: torch.nn.Module, source: Source) -> VariableTra
     tx.guard(source, "type_is", type(value))
     if isinstance(value, torch.jit.ScriptModule):
         unsupported("unsupported_value", f"{source.name}, a TorchScript module")
+    compiled = below_torch_compile(value)
+    if compiled is not None and not any(getattr(value, name) for name in _HOOK_TABLES):
+        tx.guard(source, "no_hooks", _HOOK_TABLES)
+        return realized(tx, tx.wrap_at(compiled, AttrSource(source, "_orig_mod")))
     return NNModuleVariable(type(value), value, source)
 
 
