@@ -182,7 +182,14 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
         return changed >= 0 && changed <= step->i1 && guard_require_torch() == 0 ? 1 : PyErr_Occurred() ? -1 : 0;
     }
     case OP_NOT_SAME:
-        return n != 1 ? 0 : parse_not_same(step, first, written, self->n_registers) < 0 ? -1 : 1;
+        if (n != 1 && n != 2) {
+            return 0;
+        }
+        if (parse_not_same(step, first, written, self->n_registers) < 0) {
+            return -1;
+        }
+        step->i2 = n == 2 ? PyLong_AsSsize_t(PyTuple_GET_ITEM(rest, 1)) : step->i1;
+        return step->i2 >= 0 && step->i2 <= step->i1 ? 1 : PyErr_Occurred() ? -1 : 0;
     case OP_GLOBAL_STATE:
         step->data = guard_state_parse(rest, &step->obj);
         return step->data == NULL ? -1 : 1;

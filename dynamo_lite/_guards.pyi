@@ -57,6 +57,7 @@ Checks
     ("set_order", reg, items)                a set or frozenset that gives these elements in this order
     ("tensor_data", reg, bytes)              a tensor in the CPU's memory with these elements
     ("tensor_same", reg, reg), ("not_same", regs)        identical objects; all different objects
+    ("not_same", regs, changed)              each of the first `changed` is another object than all others
     ("disjoint", regs, changed)              tensors, of which the first `changed` lie where no other one does, each
                                              counted from its first to its last element
     ("memory_offset", reg, reg, bytes)       the second tensor begins so many bytes behind the first

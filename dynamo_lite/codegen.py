@@ -216,6 +216,13 @@ class Codegen:
         self.emit.call(count + 1)
         self.emit.pop()
 
+    def push_of_top(self, function: Any) -> None:
+        """With an object on the stack, pushes ``function(object)``; the object stays."""
+        self.emit.push_null()
+        self.emit.load_const(function)
+        self.emit.copy(3)
+        self.emit.call(1)
+
     def load_globals(self, space: tuple[dict[str, Any], Source]) -> None:
         """Pushes a function's globals."""
         if isinstance(space[1], GlobalsSource):

@@ -102,6 +102,8 @@ class OutputGraph:
         tracker = tx.wrap_marked(value, source) or self._wrap_new(tx, value, source)
         if tracker.source is not None:
             self.effects.track(value, tracker)
+            if self.effects.is_kept(value):
+                self.effects.take_over(tx, value, tracker)
         return tracker
 
     def _wrap_new(self, tx: Any, value: Any, source: Source) -> VariableTracker:

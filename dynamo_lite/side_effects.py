@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .exc import Unsupported
 from .guards import GuardSet
 from .source import LocalSource, Source
-from .variables.base import MISSING, VariableTracker, realized
+from .variables.base import MISSING, VariableTracker, instance_dict, realized
 from .variables.cells import CellVariable
-from .variables.classes import instance_dict
+from .variables.classes import class_dict, is_in_dict
+from .variables.constant import ConstantVariable
 from .variables.endings import Watch, endings_in, parts_of
 from .variables.functions import GeneratorVariable
 from .variables.later import LaterCall
 from .variables.mappings import DictVariable
 from .variables.sequences import ListVariable
 from .variables.sets import SetVariable
+from .variables.spaces import dict_in, space_at
 
 if TYPE_CHECKING:
     from .codegen import Codegen
@@ -39,6 +41,10 @@ class SideEffects:
         self._attributes: dict[int, tuple[VariableTracker, dict[str, Any]]] = {}
         self._mutated: dict[int, VariableTracker] = {}
         self._globals: dict[int, tuple[dict[str, Any], Source, dict[str, Any]]] = {}
+        # Dicts of attributes and globals: those with what their keeper has written, those that were looked at.
+        self._keepers: dict[int, tuple[dict[str, Any], VariableTracker | None]] = {}
+        self._spaces: dict[int, tuple[dict[str, Any], Source]] = {}
+        self._watched: set[int] = set()  # trackers of which all parts are
         self._raised: dict[int, tuple[VariableTracker, int]] = {}
         self._touched: list[VariableTracker | None] = []
         self.calls: list[LaterCall] = []
@@ -67,8 +73,8 @@ class SideEffects:
 
     def is_tracked(self, value: Any) -> bool:
         """Whether an object's contents may have been changed in this trace."""
-        known = self._trackers.get(id(value))
-        return known is not None and id(known[1]) in self._mutated
+        known = self.tracker_of(value)
+        return known is not None and not self._mutated.keys().isdisjoint((id(known), id(dict_in(known))))
 
     def forget(self) -> None:
         """Lets go of all objects and trackers. To be called when the trace has ended."""
@@ -77,7 +83,7 @@ class SideEffects:
         for cell in self.cells:
             cell.contents = MISSING
         for known in vars(self).values():
-            if isinstance(known, (dict, list)):
+            if isinstance(known, (dict, list, set)):
                 known.clear()
         self.watch = Watch()
 
@@ -112,19 +118,22 @@ class SideEffects:
         """What has been changed since that was the number; None: unknown."""
         return self._touched[count:] if count <= len(self._touched) else None
 
-    def mutate(self, tracker: VariableTracker) -> None:
-        """Announces a change of the contents of a list, dict, set or cell."""
+    def mutate(self, tracker: VariableTracker, replaced: Sequence[VariableTracker] | None = None) -> None:
+        """Announces a change of the contents of a list, dict, set or cell; `replaced`: what it lets go of, if known."""
         self.epoch += 1
         self._touched.append(tracker)
         if any(self.tracker_of(mapping) is tracker for mapping in self._proxied):
             raise Unsupported("side_effect_unsupported", f"a change of {tracker.describe()}, read through a proxy too")
-        if tracker.source is not None and id(tracker) not in self._mutated:
-            self.watch.add(*(getattr(part, "value", None) for part in parts_of(tracker)))
+        if tracker.source is not None and id(tracker) not in self._watched:
+            if replaced is None:
+                self._watched.add(id(tracker))
+                replaced = parts_of(tracker)
+            self.watch.add(*(getattr(part, "value", None) for part in replaced))
             self._mutated[id(tracker)] = tracker
 
     def note_proxied(self, mapping: Any) -> None:
         """Announces that the trace reads a mapping through a ``mappingproxy``, which is guarded by identity."""
-        if self.is_tracked(mapping):
+        if self.is_tracked(mapping) or any(mapping is class_dict(t.value) for t in self._classes.values()):  # type: ignore
             raise Unsupported("side_effect_unsupported", "reading a changed mapping through a proxy")
         self._proxied.append(mapping)
 
@@ -150,11 +159,63 @@ class SideEffects:
         self._touched.append(tracker)
         written = self._attributes.setdefault(id(tracker), (tracker, {}))[1]
         if tracker.source is not None and name not in written:
-            self.watch.add(_attribute(getattr(tracker, "value", None), name))
+            real = getattr(tracker, "value", None)
+            self.watch.add(_attribute(real, name))
+            space = instance_dict(real)
+            if space is not None and is_in_dict(type(real), name):
+                self._keepers.setdefault(id(space), (space, tracker))
         if value is MISSING or written.get(name, MISSING) is MISSING:
             written.pop(name, None)  # set anew, it comes last; set again, it keeps its place
         if value is not MISSING or tracker.source is not None:
             written[name] = value
+
+    # -- dicts of attributes and globals
+    def space_of(
+        self, tx: Any, keeper: VariableTracker | None, real: dict[str, Any] | None, source: Source | None
+    ) -> DictVariable | None:
+        """The tracker of a dict of attributes that has another name besides its keeper's, None while it has none.
+
+        Args:
+            keeper: the object whose dict it is, None for a frame's globals.
+            real: the dict, None if the object was made in the trace.
+            source: where it is found.
+        """
+        if real is None:
+            return getattr(keeper, "own_dict", None)
+        assert source is not None
+        self._spaces.setdefault(id(real), (real, source))
+        if id(real) not in self._trackers and self._keepers.get(id(real), (real, keeper))[1] is keeper:
+            return None
+        return space_at(tx, real, source)
+
+    def note_read(self, real: dict[str, Any], source: Source) -> None:
+        """Remembers that the trace has looked into a dict without a tracker."""
+        self._spaces.setdefault(id(real), (real, source))
+
+    def is_kept(self, value: Any) -> bool:
+        """Whether a keeper has written to a dict that no tracker stands for yet."""
+        return id(value) in self._keepers
+
+    def take_over(self, tx: Any, real: dict[str, Any], tracker: VariableTracker) -> None:
+        """Moves what the keeper of a dict has written to the dict's own tracker."""
+        keeper = self._keepers.pop(id(real))[1]
+        space = dict_in(tracker)
+        assert space is not None and tracker.source is not None
+        known = self._spaces[id(real)][1]
+        if known != tracker.source:
+            tx.guard(known, "tensor_same", tracker.source)
+        if keeper is None:
+            written = self._globals.pop(id(real))[2]
+        else:
+            held = self.attributes_of(keeper)
+            cls = type(getattr(keeper, "value", None))
+            written = {name: held.pop(name) for name in list(held) if is_in_dict(cls, name)}
+        for name, value in written.items():
+            key = ConstantVariable(name)
+            if value is not MISSING:
+                space.store(tx, key, value)
+            elif space.contains(tx, key):
+                space.delitem(tx, key)
 
     # -- attributes of classes
     def store_class_attribute(
@@ -166,6 +227,8 @@ class SideEffects:
         Raises:
             Unsupported: the end of what stood there would be felt.
         """
+        if any(mapping is class_dict(cls) for mapping in self._proxied):
+            raise Unsupported("side_effect_unsupported", f"setting {cls.__qualname__}.{name}, read through a proxy too")
         holder = self._classes.get(id(cls)) or self._classes.setdefault(id(cls), make())
         if name not in self.attributes_of(holder) and endings_in(cls.__dict__.get(name)):
             raise Unsupported("end_of_life", f"what {cls.__qualname__}.{name} has been")
@@ -232,16 +295,27 @@ class SideEffects:
                 raise Unsupported("generator_frame", f"{generator.describe()}, left inside try or with", visit=visit)
 
     # -- globals
-    def load_global(self, tx: Any, space: dict[str, Any], name: str) -> Any:
+    def load_global(self, tx: Any, space: dict[str, Any], source: Source, name: str) -> Any:
         """A global written in this trace; None if it was not written, MISSING if it was deleted."""
+        known = self.space_of(tx, None, space, source)
+        if known is not None:
+            return known.lookup(tx, ConstantVariable(name)) or MISSING
         entry = self._globals.get(id(space))
         if entry is None or name not in entry[2]:
             return None
         value = entry[2][name]
         return value if value is MISSING else realized(tx, value)
 
-    def store_global(self, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
+    def store_global(self, tx: Any, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
         """Announces that a global is set, or deleted with MISSING."""
+        known = self.space_of(tx, None, space, source)
+        if known is not None:
+            if value is MISSING:
+                known.delitem(tx, ConstantVariable(name))
+            else:
+                known.store(tx, ConstantVariable(name), value)
+            return
+        self._keepers.setdefault(id(space), (space, None))
         self.epoch += 1
         self._touched.append(None)
         written = self._globals.setdefault(id(space), (space, source, {}))[2]
@@ -280,14 +354,15 @@ class SideEffects:
 
     def guard_distinct(self, guards: GuardSet) -> None:
         """Objects that were changed must be other objects than those of their kind next time, too."""
-        changed = [t for t in self._mutated.values() if t.source is not None]
-        changed += [t for t, written in self._attributes.values() if t.source is not None and written]
+        self._guard_spaces(guards)
+        changed = [t for t in self._mutated.values() if t.source is not None and not isinstance(t, DictVariable)]
+        changed += [
+            t for t, written in self._attributes.values()
+            if t.source is not None and any(not is_in_dict(type(getattr(t, "value", None)), name) for name in written)
+        ]
         for tracker in changed:
             if tracker.is_constant():
                 continue  # a module or class, guarded by identity
-            if isinstance(tracker, DictVariable) and tracker.source is not None:
-                for mapping in self._proxied:
-                    guards.add(tracker.source, "is_not", mapping)
             for _, other in self._trackers.values():
                 if other is tracker or other.source is None or tracker.source is None:
                     continue
@@ -295,6 +370,27 @@ class SideEffects:
                     continue
                 if other.python_type() is tracker.python_type() and other.source != tracker.source:
                     guards.add(tracker.source, "not_same", other.source)
+
+    def _guard_spaces(self, guards: GuardSet) -> None:
+        """A dict that was changed must be another one than all that were looked at, under whatever name."""
+        found = {key: source for key, (_, source) in self._spaces.items()}
+        for real, tracker in self._trackers.values():
+            space = dict_in(tracker)
+            if space is not None and tracker.source is not None:
+                found[id(real)] = tracker.source
+        trackers = self._trackers.values()
+        changed = {id(real): tracker.source for real, tracker in trackers if id(dict_in(tracker)) in self._mutated}
+        for key, (_, keeper) in self._keepers.items():
+            if keeper is None or self.attributes_of(keeper):
+                changed[key] = found.get(key)
+        for source in changed.values():
+            for mapping in self._proxied if source is not None else ():
+                guards.add(source, "is_not", mapping)
+        sources = [found[key] for key in changed if key in found]
+        count = len(sources)
+        sources += [source for key, source in found.items() if key not in changed and not source.is_frozen]
+        if count and len(sources) > 1:
+            guards.add(sources[0], "apart", count, *sources[1:])
 
     def replay(self, cg: Codegen) -> None:
         """Emits the changes. Values are computed before any object is changed, so that order does not matter."""

@@ -16,7 +16,7 @@ from ..source import DictItemSource, PathKey, SequenceItemSource, Source
 from .guard import Guard
 
 # Checks that involve a second source.
-PAIR_KINDS = frozenset({"tensor_same", "not_same", "all_distinct", "disjoint", "memory_offset"})
+PAIR_KINDS = frozenset({"tensor_same", "not_same", "all_distinct", "apart", "disjoint", "memory_offset"})
 
 _IMMUTABLE = (bool, int, float, complex, str, bytes, tuple, frozenset, range, slice, type(None), type(Ellipsis))
 _SIZED = (str, bytes, tuple, frozenset, range)

@@ -65,6 +65,7 @@ KINDS: dict[str, Kind] = {
     "class_version": Kind(3, lambda pairs: f"defines {', '.join(name for name, _ in pairs)} as when compiled"),
     "tensor_same": Kind(4, lambda other: f"is the same tensor as {other}"),
     "not_same": Kind(4, lambda other: f"is another object than {other}"),
+    "apart": Kind(4, lambda n, *others: f"and {', '.join(o.name for o in others)} are no dict under two names"),
     "all_distinct": Kind(4, lambda *others: f"and {', '.join(o.name for o in others)} are all different objects"),
     "disjoint": Kind(4, lambda n, *others: f"and {', '.join(o.name for o in others)} lie apart in memory"),
     "memory_offset": Kind(4, lambda other, n: f"lies {n} bytes before {other}"),

@@ -284,6 +284,7 @@ _PLAIN_WORDS: dict[str, Callable[[str], tuple[str, ...]]] = {
         "pass copies, or pass views of one tensor each time"),
     "memory_offset": lambda text: (f"tensors that share memory lie differently: it was that {text}",),
     "not_same": lambda text: (f"two arguments are one object now: it was that {text}",),
+    "apart": lambda text: ("a dict that is written to is known by two names now",),
     "tensor_same": lambda text: (f"two arguments are different objects now: it was that {text}",),
     "callable_eq": lambda text: (f"a setting has changed: it was {text}",),
 }

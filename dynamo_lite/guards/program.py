@@ -81,6 +81,12 @@ class _Builder:
             self.emit((guard.kind, *guard.expected), words)
         elif guard.kind == "all_distinct":
             self.emit(("not_same", [register, *(self.register(other) for other in guard.expected)]), words)
+        elif guard.kind == "apart":
+            changed, *others = guard.expected
+            registers = [register, *(self.register(other) for other in others)]
+            # Beyond so many comparisons for each of the others, sorting all of them is less.
+            few = changed <= 2 * len(registers).bit_length()
+            self.emit(("not_same", registers, changed) if few else ("not_same", registers), words)
         elif guard.kind == "disjoint":
             changed, *others = guard.expected
             self.emit(("disjoint", [register, *(self.register(other) for other in others)], changed), words)

@@ -56,7 +56,7 @@ from ..variables.made_classes import DESCRIPTORS, DescriptorVariable, define_cla
 from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
 from ..variables.objects import ObjectVariable
 from ..variables.overrides import DisabledOverridesVariable
-from ..variables.partials import PartialVariable
+from ..variables.partials import new_partial
 from ..variables.scalars import ScalarVariable, call_on_scalars
 from ..variables.sequences import (
     ListVariable,
@@ -631,9 +631,7 @@ def _reversed(tx: Any, items: VariableTracker) -> VariableTracker:
 @constructs(functools.partial)
 def _partial(tx: Any, function: VariableTracker, /, *args: VariableTracker,
     **kwargs: VariableTracker) -> VariableTracker:
-    if isinstance(function, PartialVariable):
-        return PartialVariable(function.function, [*function.args, *args], {**function.keywords, **kwargs})
-    return PartialVariable(function, list(args), kwargs)
+    return new_partial(tx, function, list(args), kwargs)
 
 
 @constructs(types.MethodType)

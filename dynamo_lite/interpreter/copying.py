@@ -95,8 +95,8 @@ def _state(tx: Any, owner: VariableTracker) -> VariableTracker:
         return ConstantVariable(None)
     state: VariableTracker = ConstantVariable(None)
     if cls.__dictoffset__ != 0:
-        own = owner.generic_getattr(tx, "__dict__").as_dict(tx)  # type: ignore[union-attr]
-        state = own if own.items else state
+        own = owner.generic_getattr(tx, "__dict__")
+        state = own if isinstance(own, DictVariable) and own.items else state
     slots: dict[str, VariableTracker] = {}
     for name in copyreg._slotnames(cls):  # type: ignore[attr-defined]
         value = _slot(tx, owner, name)

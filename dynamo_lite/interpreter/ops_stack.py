@@ -135,13 +135,13 @@ def _load_global(tx: Translator, i: Any) -> None:
 
 @opcode("STORE_GLOBAL")
 def _store_global(tx: Translator, i: Any) -> None:
-    tx.output.effects.store_global(*tx.globals, i.argval, tx.pop_lazy())
+    tx.output.effects.store_global(tx, *tx.globals, i.argval, tx.pop_lazy())
 
 
 @opcode("DELETE_GLOBAL")
 def _delete_global(tx: Translator, i: Any) -> None:
     tx.load_global(i.argval)
-    tx.output.effects.store_global(*tx.globals, i.argval, MISSING)
+    tx.output.effects.store_global(tx, *tx.globals, i.argval, MISSING)
 
 
 @opcode("IMPORT_NAME")

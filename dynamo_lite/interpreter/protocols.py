@@ -28,7 +28,7 @@ from ..variables.endings import SUSPENDED, frame_values, held_by
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.identity import IdentityVariable
 from ..variables.mappings import DictVariable
-from ..variables.objects import InstanceDictVariable, ObjectVariable
+from ..variables.objects import ObjectVariable
 from ..variables.scalars import ScalarVariable
 from ..variables.sequences import ListVariable, SequenceVariable, SliceVariable, TupleVariable
 from ..variables.sets import SetVariable
@@ -499,8 +499,6 @@ class Protocols(Wrapping, Errors, Construction):
     def dict_content(self, value: VariableTracker) -> DictVariable | None:
         """The entries of a dict or of an object that is one; None for other values."""
         value = realized(self, value)
-        if isinstance(value, InstanceDictVariable):
-            return value.as_dict(self)
         if isinstance(value, ObjectVariable) and isinstance(value.content, DictVariable):
             if isinstance(self.class_lookup(value.cls, "keys"), types.FunctionType):
                 return None

@@ -370,7 +370,7 @@ class Translator(Protocols):
     def load_global(self, name: str) -> VariableTracker:
         """A global or builtin, lazily."""
         space, source = self.globals
-        written = self.output.effects.load_global(self, space, name)
+        written = self.output.effects.load_global(self, space, source, name)
         if written is not None and written is not MISSING:
             return written
         if written is None and name in space:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 __all__ = ["MISSING", "STAND_INS", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker",
-           "realized", "unsupported", "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
+           "instance_dict", "realized", "unsupported", "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
 
 
 class ObservedException(Exception):
@@ -209,6 +209,15 @@ class VariableTracker:
 
     def __repr__(self) -> str:
         return f"<{self.describe()}>"
+
+
+def instance_dict(value: Any) -> dict[str, Any] | None:
+    """The object's own dict, found without running user code."""
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return own if isinstance(own, dict) else None
 
 
 class IteratorVariable(VariableTracker):

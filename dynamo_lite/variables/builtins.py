@@ -34,6 +34,7 @@ from .real_object import RealObjectVariable
 from .scalars import call_on_scalars
 from .sequences import ListVariable, SequenceVariable, TupleVariable, sort_items
 from .sets import SetVariable
+from .spaces import space_at
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
 
@@ -64,7 +65,7 @@ _PURE = {
 }
 _BREAKS = {
     print: "print_or_log", input: "input_output", open: "input_output", exec: "dynamic_code", eval: "dynamic_code",
-    compile: "dynamic_code", globals: "dynamic_code", locals: "dynamic_code", vars: "dynamic_code",
+    compile: "dynamic_code", locals: "dynamic_code", vars: "dynamic_code",
     breakpoint: "process_control", __import__: "import_statement", warnings.warn: "print_or_log",
     warnings.warn_explicit: "print_or_log",
     **{clock: "input_output" for name, clock in vars(time).items() if isinstance(clock, types.BuiltinFunctionType)},
@@ -246,6 +247,11 @@ def _setattr(tx: Any, value: VariableTracker, name: VariableTracker, new: Variab
 def _delattr(tx: Any, value: VariableTracker, name: VariableTracker) -> VariableTracker:
     value.delattr(tx, name.constant())
     return ConstantVariable(None)
+
+
+@handles(globals)
+def _globals(tx: Any) -> VariableTracker:
+    return space_at(tx, *tx.globals)
 
 
 @handles(vars)

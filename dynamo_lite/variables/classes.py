@@ -6,6 +6,7 @@ layout (a native base, an instance dict) can't change while the class exists.
 from __future__ import annotations
 
 import enum
+import gc
 import types
 import weakref
 from collections.abc import Callable
@@ -169,13 +170,15 @@ def is_data_descriptor(tx: Any, attribute: Any) -> bool:
     return any(tx.class_lookup(cls, name, NO_ATTRIBUTE) is not NO_ATTRIBUTE for name in ("__set__", "__delete__"))
 
 
-def instance_dict(value: Any) -> dict[str, Any] | None:
-    """The object's own dict, found without running user code."""
-    try:
-        own = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None
-    return own if isinstance(own, dict) else None
+def class_dict(cls: type) -> Any:
+    """A class's own dict, which Python shows through a proxy."""
+    return gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]
+
+
+def is_in_dict(cls: type, name: str) -> bool:
+    """Whether an attribute that is set lies in an instance's own dict, and not in a slot or a field in C."""
+    in_c = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return not isinstance(next((c.__dict__[name] for c in cls.__mro__ if name in c.__dict__), None), in_c)
 
 
 def has_instance_dict(cls: type) -> bool:

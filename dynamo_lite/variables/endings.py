@@ -24,8 +24,8 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported
-from .base import MISSING, LazyVariable, VariableTracker
-from .classes import instance_dict, is_made_by_python
+from .base import MISSING, LazyVariable, VariableTracker, instance_dict
+from .classes import is_made_by_python
 from .functions import GeneratorVariable
 from .iterators import IteratorAdapterVariable
 from .objects import ObjectVariable
@@ -260,16 +260,20 @@ class Watch:
             written = effects.attributes_of(found)
             pending += ((v, here) for v in (*written.values(), *parts_of(found)) if v is not MISSING)
             if isinstance(found, ObjectVariable) and real is not None:
-                pending += ((part, here) for part in _unwritten(real, written))
+                own = instance_dict(real)
+                if effects.tracker_of(own) is not None:
+                    pending.append((own, here))
+                pending += ((part, here) for part in _unwritten(effects, real, written))
             elif id(real) in ending.holders:
                 pending += ((part, here) for part in _parts(real))
         return []
 
 
-def _unwritten(value: Any, written: dict[str, Any]) -> Iterator[Any]:
-    """The attributes of a real object that the trace has not set."""
+def _unwritten(effects: Any, value: Any, written: dict[str, Any]) -> Iterator[Any]:
+    """The attributes of a real object that the trace has not set; without those in a dict that has its own tracker."""
     own = instance_dict(value) or {}
-    yield from (part for name, part in own.items() if name not in written)
+    if effects.tracker_of(own) is None:
+        yield from (part for name, part in own.items() if name not in written)
     known = {id(own), *map(id, own.values())}
     yield from (part for part in gc.get_referents(value) if id(part) not in known)
 
@@ -282,7 +286,7 @@ def frame_values(frame: Any) -> list[VariableTracker]:
 
 
 # Attributes of trackers under which they keep real objects, whose containers hold no trackers and may be large.
-_REAL = ("value", "_value", "_globals")
+_REAL = ("value", "_value", "_globals", "_before")
 
 
 def parts_of(tracker: VariableTracker) -> list[VariableTracker]:

@@ -23,11 +23,12 @@ from ..source import (
     SequenceItemSource,
     Source,
 )
-from .base import LazyVariable, VariableTracker, realized, unsupported, wraps_type
+from .base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
 from .binding import VARARGS, VARKEYWORDS, bind_arguments
 from .cells import CellVariable
 from .constant import ConstantVariable
 from .mappings import DictVariable
+from .spaces import read_own, space_at, write_own
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -180,12 +181,13 @@ class FunctionVariable(BaseFunctionVariable):
         if not values:
             return {}
         part = self._part("__kwdefaults__")
+        space = tx.output.effects.space_of(tx, self, values, part)
+        if space is not None:
+            return {key.constant(): value for key, value in space.items.values()}
         return {name: LazyVariable(v, DictItemSource(part, name)) for name, v in values.items()}
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         value = self.value
-        if name in tx.output.effects.attributes_of(self):
-            return tx.output.effects.load_attr(self, name)
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             assert self.source is not None
             tx.guard(AttrSource(self.source, name), "const", getattr(value, name))
@@ -193,6 +195,8 @@ class FunctionVariable(BaseFunctionVariable):
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"):
             if name == "__code__":
                 return tx.from_result(value.__code__, "code object")
+            if name == "__dict__":
+                return space_at(tx, value.__dict__, self._part(name))
             return tx.wrap_at(getattr(value, name), self._part(name))
         if name == "__annotations__":
             return tx.wrap_at(value.__annotations__, AttrSource(self.source, name))  # type: ignore[arg-type]
@@ -200,17 +204,24 @@ class FunctionVariable(BaseFunctionVariable):
             return tx.from_result(types.FunctionType, "class")
         if name == "__get__":
             return tx.builtin_method(self, name)
-        if name in value.__dict__:
-            return tx.wrap_at(value.__dict__[name], DictItemSource(self._part("__dict__"), name))
+        found = read_own(tx, self, value.__dict__, self._part("__dict__"), name)
+        if found is not None:
+            return found
         if name == "__call__":
             return self
-        tx.guard(self._part("__dict__"), "dict_lacks", name)
         tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         if name.startswith("__"):
             super().setattr(tx, name, value)
-        tx.output.effects.store_attr(self, name, value)
+        write_own(tx, self, self.value.__dict__, self._part("__dict__"), name, value)
+
+    def delattr(self, tx: Any, name: str) -> None:
+        if name.startswith("__"):
+            super().delattr(tx, name)
+        if read_own(tx, self, self.value.__dict__, self._part("__dict__"), name) is None:
+            tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+        write_own(tx, self, self.value.__dict__, self._part("__dict__"), name, MISSING)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.load_const(self.value)

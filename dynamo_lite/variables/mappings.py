@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
+Entry = tuple[VariableTracker, VariableTracker]  # key and value
+Entries = dict[Any, Entry]
+
+
 class DictVariable(VariableTracker):
     """A dict or one of its standard subclasses.
 
@@ -40,7 +44,7 @@ class DictVariable(VariableTracker):
 
     def __init__(
         self,
-        items: dict[Any, tuple[VariableTracker, VariableTracker]],
+        items: Entries,
         source: Source | None = None,
         cls: type = dict,
         default_factory: VariableTracker | None = None,
@@ -50,12 +54,15 @@ class DictVariable(VariableTracker):
         self._entries = items
         self.structure = 0  # counts changes of which keys there are
         self._initial = {h: key for h, (key, _) in items.items()} if source is not None else {}
+        # What the real dict has, looked at or not, by what tells its keys apart.
+        self._before = {_mark(h): value for h, (_, value) in items.items()} if source is not None else {}
         self._guard_keys = guard_keys
+        self._decided: set[Any] = set()  # keys that have been guarded or written while all of them are not
         self.cls = cls
         self.default_factory = default_factory
 
     @property
-    def items(self) -> dict[Any, tuple[VariableTracker, VariableTracker]]:
+    def items(self) -> Entries:
         """All entries. Whoever looks at them relies on which keys there are and on their order."""
         if self._guard_keys is not None:
             guard, self._guard_keys = self._guard_keys, None
@@ -67,30 +74,42 @@ class DictVariable(VariableTracker):
 
         None where that would not give the order of its keys. No other key is hashed again.
         """
-        now = {_mark(hashed): entry for hashed, entry in self.items.items()}
+        now = {_mark(hashed): entry for hashed, entry in self._entries.items()}
         before = {_mark(hashed): key for hashed, key in self._initial.items()}
         kept = [mark for mark in before if mark in now]
         if list(now)[: len(kept)] != kept:
             return None
-        check_unchanged(hashed for hashed in self.items if _mark(hashed) not in before)
+        check_unchanged(hashed for hashed in self._entries if _mark(hashed) not in before)
         removed = [key for mark, key in before.items() if mark not in now]
-        stored = [(key, value) for mark, (key, value) in now.items() if mark not in before or self._is_new(key, value)]
+        stored = [(key, value) for mark, (key, value) in now.items() if self._before.get(mark) is not value]
         return removed, stored
 
-    def _is_new(self, key: VariableTracker, value: VariableTracker) -> bool:
-        """Whether a value is another one than the real dict has under the key."""
-        if value.source is None or self.source is None or not isinstance(value.source, DictItemSource):
-            return True
-        return value.source.base != self.source or not _is_key(key, value.source.item)
+    def is_as_before(self, key: Any) -> bool:
+        """Whether the trace has left alone what the real dict has under a constant key."""
+        entry = self._entries.get(key)
+        return self._before.get(key) is (entry and entry[1])
 
-    def _entry(self, tx: Any, key: VariableTracker) -> tuple[Any, tuple[VariableTracker, VariableTracker] | None]:
+    def _entry(self, tx: Any, key: VariableTracker) -> tuple[Any, Entry | None]:
         """The hash key and the entry under a key; relies on this key alone where that is possible."""
         hashed = self.key_of(tx, key)
         if self._guard_keys is None or not (key.is_constant() and is_constant_value(key.constant())):
             return hashed, self.items.get(hashed)
         entry = self._entries.get(hashed)
-        tx.guard(self.source, "dict_lacks" if entry is None else "dict_has", key.constant())
+        if hashed not in self._decided:
+            self._decided.add(hashed)
+            tx.guard(self.source, "dict_lacks" if entry is None else "dict_has", key.constant())
         return hashed, entry
+
+    def _look_at(self, tx: Any, hashed: Any) -> VariableTracker:
+        """The value under a key that is there, looked at."""
+        key, value = self._entries[hashed]
+        found = realized(tx, value)
+        if found is not value:
+            mark = _mark(hashed)
+            if self._before.get(mark) is value:
+                self._before[mark] = found
+            self._entries[hashed] = (key, found)
+        return found
 
     def python_type(self) -> type:
         return self.cls
@@ -106,34 +125,28 @@ class DictVariable(VariableTracker):
     def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
         """The value under a key, looked at; None if there is none."""
         hashed, entry = self._entry(tx, key)
-        if entry is None:
-            return None
-        value = realized(tx, entry[1])
-        if value is not entry[1]:
-            self._entries[hashed] = (entry[0], value)
-        return value
+        return None if entry is None else self._look_at(tx, hashed)
 
     def store(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
         """self[key] = value, keeping the key that is there."""
-        self._store_hashed(tx, self.key_of(tx, key), key, value)
+        hashed, old = self._entry(tx, key)
+        self._store_at(tx, hashed, old, key, value)
 
-    def _store_hashed(self, tx: Any, hashed: Any, key: VariableTracker, value: VariableTracker) -> None:
-        tx.output.effects.mutate(self)
-        old = self.items.get(hashed)
+    def _store_at(self, tx: Any, hashed: Any, old: Entry | None, key: VariableTracker, value: VariableTracker) -> None:
+        tx.output.effects.mutate(self, old[1:] if old is not None else ())
         self.structure += old is None
-        self.items[hashed] = (old[0] if old is not None else key, value)
+        self._entries[hashed] = (old[0] if old is not None else key, value)
+
+    def _remove(self, tx: Any, hashed: Any) -> None:
+        tx.output.effects.mutate(self, self._entries[hashed][1:])
+        self.structure += 1
+        del self._entries[hashed]
 
     def keys(self) -> list[VariableTracker]:
         return [key for key, _ in self.items.values()]
 
     def values(self, tx: Any) -> list[VariableTracker]:
-        result = []
-        for hashed, (key, value) in list(self.items.items()):
-            looked_at = realized(tx, value)
-            if looked_at is not value:
-                self.items[hashed] = (key, looked_at)
-            result.append(looked_at)
-        return result
+        return [self._look_at(tx, hashed) for hashed in list(self.items)]
 
     def hashed_elements(self, tx: Any) -> dict[Any, VariableTracker]:
         return {hashed: key for hashed, (key, _) in self.items.items()}
@@ -178,12 +191,10 @@ class DictVariable(VariableTracker):
         self.store(tx, key, value)
 
     def delitem(self, tx: Any, key: VariableTracker) -> None:
-        hashed = self.key_of(tx, key)
-        if hashed not in self.items:
+        hashed, entry = self._entry(tx, key)
+        if entry is None:
             tx.raise_value(KeyError, [key])
-        tx.output.effects.mutate(self)
-        self.structure += 1
-        del self.items[hashed]
+        self._remove(tx, hashed)
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         return self._entry(tx, item)[1] is not None
@@ -217,7 +228,7 @@ class DictVariable(VariableTracker):
         self._update(tx, other)
         return self
 
-    def like(self, items: dict[Any, tuple[VariableTracker, VariableTracker]]) -> DictVariable:
+    def like(self, items: Entries) -> DictVariable:
         cls = dict if self.cls is MappingProxyType else self.cls
         return DictVariable(items, cls=cls, default_factory=self.default_factory)
 
@@ -257,11 +268,9 @@ class DictVariable(VariableTracker):
         hashed, entry = self._entry(tx, key)
         if entry is None:
             value = default or ConstantVariable(None)
-            self._store_hashed(tx, hashed, key, value)
+            self._store_at(tx, hashed, None, key, value)
             return value
-        value = realized(tx, entry[1])
-        self._entries[hashed] = (entry[0], value)
-        return value
+        return self._look_at(tx, hashed)
 
     def _pop(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
         hashed, entry = self._entry(tx, key)
@@ -269,10 +278,8 @@ class DictVariable(VariableTracker):
             if default is None:
                 tx.raise_value(KeyError, [key])
             return default
-        value = realized(tx, entry[1])
-        tx.output.effects.mutate(self)
-        self.structure += 1
-        del self.items[hashed]
+        value = self._look_at(tx, hashed)
+        self._remove(tx, hashed)
         return value
 
     def _popitem(self, tx: Any, last: VariableTracker | None = None) -> VariableTracker:
@@ -364,12 +371,6 @@ def _mark(hashed: Any) -> Any:
     return ("user's", id(hashed)) if isinstance(hashed, UserKey) else hashed
 
 
-def _is_key(key: VariableTracker, item: Any) -> bool:
-    if key.is_constant():
-        return type(key.constant()) is type(item) and bool(key.constant() == item)
-    return getattr(key, "value", None) is item
-
-
 class MappingProxyVariable(DictVariable):
     """A read-only view of a mapping made in the trace: its entries are the mapping's own."""
 
@@ -436,11 +437,10 @@ class DictIteratorVariable(IteratorVariable):
         hashed = self.rest.pop(0)
         if hashed not in self.owner.items:
             unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
-        key, value = self.owner.items[hashed]
+        key = self.owner.items[hashed][0]
         if self.what == "keys":
             return key
-        looked_at = realized(tx, value)
-        self.owner.items[hashed] = (key, looked_at)
+        looked_at = self.owner._look_at(tx, hashed)
         return looked_at if self.what == "values" else TupleVariable([key, looked_at])
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -525,7 +525,6 @@ class DictViewVariable(VariableTracker):
 
 
 # ---------------------------------------------------------------- wrapping
-Entries = dict[Any, tuple[VariableTracker, VariableTracker]]
 
 
 def lazy_entries(tx: Any, value: dict[Any, Any], source: Source) -> Entries:
@@ -589,7 +588,7 @@ def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
         tx.guard(source, "is", value)
         tx.guard(ConstSource(value, source.name), "callable_eq", entries_of, (value,), entries_of(value))
         tx.output.effects.note_proxied(gc.get_referents(value)[0])
-    entries: dict[Any, tuple[VariableTracker, VariableTracker]] = {}
+    entries: Entries = {}
     for key, item in value.items():
         key_variable = tx.from_result(key, "key")
         entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, place(item, f"{source.name}[{key!r}]")))

@@ -18,11 +18,12 @@ import torch.nn.modules.module as module_state
 from ..polyfills.modules import call_with_hooks
 from ..source import AttrSource, ConstSource, DictItemSource, DictValueSource, InstanceDictSource, Source
 from ..torch_marks import below_torch_compile
-from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
-from .classes import has_instance_dict, instance_dict
+from .base import VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
+from .classes import has_instance_dict
 from .constant import ConstantVariable
 from .objects import ObjectVariable
 from .real_object import RealObjectVariable
+from .spaces import dict_source, read_own, space_at, write_own
 from .torch_functions import is_switch
 
 _HOOK_TABLES = (
@@ -60,7 +61,7 @@ class NNModuleVariable(ObjectVariable):
         """A parameter, buffer or submodule, as nn.Module.__getattr__ finds it."""
         own = instance_dict(self.value) or {}
         for table in _MEMBER_TABLES:
-            if table in tx.output.effects.attributes_of(self):
+            if self._has_written(tx, table):
                 return super()._fallback_getattr(tx, name)
             members = own.get(table)
             if members is None:
@@ -73,10 +74,19 @@ class NNModuleVariable(ObjectVariable):
                     return found.getitem(tx, key)
                 continue
             where = DictItemSource(InstanceDictSource(self.source), table)
+            tx.output.effects.note_read(members, where)
             if name in members:
                 return realized(tx, tx.wrap_at(members[name], DictItemSource(where, name)))
             tx.guard(where, "dict_lacks", name)
         return None
+
+    def _has_written(self, tx: Any, *names: str) -> bool:
+        """Whether the trace has changed any of these in the module's own dict."""
+        own = instance_dict(self.value) or {}
+        space = tx.output.effects.space_of(tx, self, own, dict_source(self.source))
+        if space is not None:
+            return not all(map(space.is_as_before, names))
+        return not tx.output.effects.attributes_of(self).keys().isdisjoint(names)
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """module(...): forward alone where there are no hooks, else nn.Module's own code, inlined."""
@@ -103,7 +113,6 @@ class NNModuleVariable(ObjectVariable):
         own = instance_dict(self.value) if self.value is not None else None
         if own is None or self.source is None:
             return None
-        written = tx.output.effects.attributes_of(self)
         places: tuple[tuple[Any, Source, Any, tuple[str, ...]], ...] = (
             (vars(module_state), ConstSource(module_state, "torch.nn.modules.module"), "_global", _OTHER_GLOBAL_TABLES),
             (own, self.source, "", _OTHER_TABLES),
@@ -113,7 +122,7 @@ class NNModuleVariable(ObjectVariable):
         for space, _, prefix, others in places:
             names = [f"{prefix}_forward_pre_hooks", f"{prefix}_forward_hooks"]
             tables = [space.get(name) for name in (*names, *others)]
-            if any(name in written for name in (*names, *others)) or any(map(tx.output.effects.is_tracked, tables)):
+            if self._has_written(tx, *names, *others) or any(map(tx.output.effects.is_tracked, tables)):
                 return None
             if any(tables[2:]) or not all(type(table) is collections.OrderedDict for table in tables[:2]):
                 return None
@@ -135,8 +144,7 @@ class NNModuleVariable(ObjectVariable):
         own = instance_dict(self.value) if self.value is not None else None
         if own is None or any(own.get(name) for name in _HOOK_TABLES):
             return False
-        written = tx.output.effects.attributes_of(self)
-        if any(name in written or tx.output.effects.is_tracked(own.get(name)) for name in _HOOK_TABLES):
+        if self._has_written(tx, *_HOOK_TABLES) or any(tx.output.effects.is_tracked(own.get(n)) for n in _HOOK_TABLES):
             return False
         if any(getattr(module_state, name) for name in _GLOBAL_HOOK_TABLES):
             return False
@@ -175,24 +183,26 @@ class PythonModuleVariable(RealObjectVariable):
         return known
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
-        changed = self._changed(tx)
-        if name in tx.output.effects.attributes_of(changed):
-            return tx.output.effects.load_attr(changed, name)
         space = vars(self.value)
         where = ConstSource(space, self.value.__name__)
-        if name in space:
-            return tx.wrap_at(space[name], DictItemSource(where, name))
+        if name == "__dict__":
+            return space_at(tx, space, where)
+        found = read_own(tx, self._changed(tx), space, where, name)
+        if found is not None:
+            return found
         switch = getattr(vars(type(self.value)).get(name), "getter", None)
         if is_switch(switch):
             # What the trace has set may differ from what is set at entry, as a guard would see it.
             return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.value.__name__}.{name}")), [], {})
-        tx.guard(where, "dict_lacks", name)
+        if name in space:
+            tx.raise_error(AttributeError, f"module {self.value.__name__!r} has no attribute {name!r}")
         # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
         value = tx.run_python(getattr, self.value, name)
         return tx.wrap_at(value, AttrSource(ConstSource(self.value, self.value.__name__), name))
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
-        tx.output.effects.store_attr(self._changed(tx), name, value)
+        space = vars(self.value)
+        write_own(tx, self._changed(tx), space, ConstSource(space, self.value.__name__), name, value)
 
 
 @wraps_if(lambda value: isinstance(value, types.ModuleType), rank=1)

@@ -14,17 +14,27 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..source import DictItemSource, InstanceDictSource, SlotSource, Source
-from .base import MISSING, IteratorVariable, VariableTracker, realized, unsupported, wrapper_of, wraps_if, wraps_type
+from ..source import InstanceDictSource, SlotSource, Source
+from .base import (
+    MISSING,
+    IteratorVariable,
+    VariableTracker,
+    instance_dict,
+    realized,
+    unsupported,
+    wrapper_of,
+    wraps_if,
+    wraps_type,
+)
 from .bound import BINARY_METHODS, COMPARE_METHODS, missing_method
 from .classes import (
     NO_ATTRIBUTE,
     ClassVariable,
     class_attribute_source,
     has_instance_dict,
-    instance_dict,
     is_data_descriptor,
     is_exception_class,
+    is_in_dict,
     is_made_by_python,
     is_stand_in,
     native_base,
@@ -33,9 +43,10 @@ from .constant import ConstantVariable
 from .contents import content_of_value
 from .drawn import is_draw_of_numpy
 from .functions import MethodVariable
-from .mappings import DictVariable, lazy_entries
+from .mappings import DictVariable
 from .sequences import ListVariable, TupleVariable
 from .sets import SetVariable
+from .spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -69,6 +80,7 @@ class ObjectVariable(VariableTracker):
             content.holder = self
         self.new_arguments: list[VariableTracker] = []
         self.exception: ExceptionState | None = None
+        self.own_dict: OwnDictVariable | None = None  # of an object made in the trace, once it has been asked for
         self._looks_up_plainly: bool | None = None
 
     def python_type(self) -> type:
@@ -109,25 +121,19 @@ class ObjectVariable(VariableTracker):
     # -- attributes
     def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
         """The value in the object's own dict, None if there is none."""
-        effects = tx.output.effects
-        written = effects.attributes_of(self)
-        if name in written:
-            return effects.load_attr(self, name)
-        if self.value is None:
-            return None
-        own = instance_dict(self.value)
-        if own is None:
+        own = instance_dict(self.value) if self.value is not None else None
+        if own is None and self.value is not None:
             return None
         if self._looks_up_plainly is None:
-            self._looks_up_plainly = all(issubclass(type(key), str) for key in own)
+            self._looks_up_plainly = all(issubclass(type(key), str) for key in own or ())
         if not self._looks_up_plainly:
             unsupported("unsupported_value", f"{self.describe()}, in whose __dict__ is a key that is no text")
-        if name in own:
-            assert self.source is not None
-            return realized(tx, tx.wrap_at(own[name], DictItemSource(InstanceDictSource(self.source), name)))
-        assert self.source is not None
-        tx.guard(InstanceDictSource(self.source), "dict_lacks", name)
-        return None
+        return read_own(tx, self, own, dict_source(self.source), name)
+
+    def write_own(self, tx: Any, name: str, value: Any) -> None:
+        """Sets the value in the object's own dict; with MISSING, deletes it."""
+        own = instance_dict(self.value) if self.value is not None else None
+        write_own(tx, self, own, dict_source(self.source), name, value)
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         custom = tx.class_lookup(self.cls, "__getattribute__")
@@ -178,13 +184,18 @@ class ObjectVariable(VariableTracker):
             return None
         return self._read_descriptor(tx, name, attribute)
 
-    def _dict_variable(self, tx: Any) -> VariableTracker:
-        if self.value is None or tx.output.effects.attributes_of(self):
-            return InstanceDictVariable(self)
-        own = instance_dict(self.value)
-        if own is None:
-            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute '__dict__'")
-        return InstanceDictVariable(self)
+    def _dict_variable(self, tx: Any) -> DictVariable:
+        if self.value is not None:
+            own = instance_dict(self.value)
+            if own is None:
+                tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute '__dict__'")
+            return space_at(tx, own, InstanceDictSource(self.source))  # type: ignore[arg-type]
+        if self.own_dict is None:
+            self.own_dict = OwnDictVariable(self)
+            written = tx.output.effects.attributes_of(self)
+            for name in [name for name in written if is_in_dict(self.cls, name)]:
+                self.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
+        return self.own_dict
 
     def _read_descriptor(self, tx: Any, name: str, attribute: Any) -> VariableTracker:
         """What reading a class attribute through the instance gives (the descriptor protocol)."""
@@ -207,7 +218,7 @@ class ObjectVariable(VariableTracker):
             return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
         if isinstance(attribute, functools.cached_property):
             value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
-            tx.output.effects.store_attr(self, name, value)
+            self.write_own(tx, name, value)
             return value
         if isinstance(attribute, types.ClassMethodDescriptorType) and not is_stand_in(self.cls):
             return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
@@ -283,9 +294,12 @@ class ObjectVariable(VariableTracker):
                 unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a descriptor written in C")
         if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
             unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a member of a class in C")
-        if not isinstance(attribute, _SLOT_TYPES) and not has_instance_dict(self.cls):
+        if isinstance(attribute, _SLOT_TYPES):
+            tx.output.effects.store_attr(self, name, value)
+            return
+        if not has_instance_dict(self.cls):
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        tx.output.effects.store_attr(self, name, value)
+        self.write_own(tx, name, value)
 
     def delattr(self, tx: Any, name: str) -> None:
         custom = tx.class_lookup(self.cls, "__delattr__")
@@ -321,7 +335,7 @@ class ObjectVariable(VariableTracker):
         if self.own_attribute(tx, name) is None:
             # Whether the message is the bare name depends on how the object keeps its dict.
             unsupported("unsupported_attribute", f"deleting {self.describe()}.{name}, which is not there")
-        tx.output.effects.store_attr(self, name, MISSING)
+        self.write_own(tx, name, MISSING)
 
     # -- protocols
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
@@ -435,7 +449,7 @@ class ObjectVariable(VariableTracker):
             equal = self.compare(tx, "==", other)
             return None if equal is None else ConstantVariable(not tx.truth(equal))
         if self._is_namespace(tx, name) and isinstance(other, ObjectVariable) and other._is_namespace(tx, name):
-            return InstanceDictVariable(self).compare(tx, op, InstanceDictVariable(other)) if op == "==" else None
+            return self._dict_variable(tx).compare(tx, op, other._dict_variable(tx)) if op == "==" else None
         return self._operator(tx, name, other, lambda c: c.compare(tx, op, _content_of(other)))
 
     def _is_namespace(self, tx: Any, name: str) -> bool:
@@ -494,6 +508,8 @@ class ObjectVariable(VariableTracker):
         if self.exception is not None:
             self.exception.reconstruct(cg, native_base(self.cls))
         cg.store_attributes(self)
+        if self.own_dict is not None:
+            self.own_dict.fill_keeper(cg)
 
 
 @dataclasses.dataclass
@@ -567,108 +583,6 @@ class GetItemIteratorVariable(IteratorVariable):
             raise
         self.index += 1
         return value
-
-
-class InstanceDictVariable(VariableTracker):
-    """``obj.__dict__``: reads and writes are those of the object's own attributes."""
-
-    has_identity = True
-
-    def __init__(self, owner: Any) -> None:
-        super().__init__()
-        self.owner = owner  # of a user's class, or a partial
-
-    def python_type(self) -> type:
-        return dict
-
-    def as_dict(self, tx: Any) -> DictVariable:
-        """A copy of the dict as it is now."""
-        items: dict[Any, tuple[VariableTracker, VariableTracker]] = {}
-        owner = self.owner
-        if owner.value is not None:
-            assert owner.source is not None
-            items.update(lazy_entries(tx, instance_dict(owner.value) or {}, InstanceDictSource(owner.source)))
-        for name, value in tx.output.effects.attributes_of(owner).items():
-            if value is MISSING:
-                items.pop(name, None)
-            elif not isinstance(tx.class_lookup(owner.cls, name), _SLOT_TYPES):
-                items[name] = (ConstantVariable(name), value)
-        return DictVariable(items)
-
-    def truth(self, tx: Any) -> bool:
-        return self.as_dict(tx).truth(tx)
-
-    def length(self, tx: Any) -> VariableTracker:
-        return self.as_dict(tx).length(tx)
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return self.as_dict(tx).iterator(tx)
-
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
-        return self._own(tx, item.constant()) is not None
-
-    def _own(self, tx: Any, name: str) -> VariableTracker | None:
-        try:
-            return self.owner.own_attribute(tx, name)
-        except tx.observed as error:
-            if error.value.python_type() is AttributeError:
-                return None
-            raise
-
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        value = self._own(tx, key.constant())
-        if value is None:
-            tx.raise_value(KeyError, [key])
-        return value
-
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
-        if not isinstance(key.constant(), str):
-            unsupported("side_effect_unsupported", f"a key of {self.owner.describe()}.__dict__ that is no text")
-        tx.output.effects.store_attr(self.owner, key.constant(), value)
-
-    def delitem(self, tx: Any, key: VariableTracker) -> None:
-        if self._own(tx, key.constant()) is None:
-            tx.raise_value(KeyError, [key])
-        tx.output.effects.store_attr(self.owner, key.constant(), MISSING)
-
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        return self.as_dict(tx).binary(tx, op, other, reflected)
-
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        theirs = other.as_dict(tx) if isinstance(other, InstanceDictVariable) else other
-        return self.as_dict(tx).compare(tx, op, theirs)
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.builtin_method(self, name)
-
-    def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker:
-        if name == "update":
-            changes = DictVariable({})
-            changes.call_method(tx, "update", args, kwargs)
-            for key, value in zip(changes.keys(), changes.values(tx)):
-                self.setitem(tx, key, value)
-            return ConstantVariable(None)
-        if name in ("get", "setdefault", "pop"):
-            value = self._own(tx, args[0].constant())
-            if value is None:
-                if name == "pop" and len(args) == 1:
-                    tx.raise_value(KeyError, [args[0]])
-                default = args[1] if len(args) > 1 else ConstantVariable(None)
-                if name == "setdefault":
-                    self.setitem(tx, args[0], default)
-                return default
-            if name == "pop":
-                self.delitem(tx, args[0])
-            return value
-        if name in ("items", "keys", "values", "copy"):
-            return self.as_dict(tx).call_method(tx, name, args, kwargs)
-        return super().call_method(tx, name, args, kwargs)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.push(self.owner)
-        cg.emit.load_attr("__dict__")
 
 
 class BuiltinMethodVariable(VariableTracker):

@@ -8,7 +8,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..source import AttrSource, ConstSource, InstanceDictSource, Source
-from .base import VariableTracker, realized, unsupported
+from .base import VariableTracker, instance_dict, realized, unsupported
 from .bound import BINARY_METHODS, COMPARE_METHODS
 from .constant import ConstantVariable
 
@@ -83,6 +83,9 @@ class RealObjectVariable(VariableTracker):
         if type(self.value).__dictoffset__ == 0:  # nothing can be set
             value = tx.run_python(getattr, self.value, name)
             return tx.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
+        own = instance_dict(self.value)
+        if own is not None and tx.output.effects.is_tracked(own):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, whose dict has been changed")
         where = self.source or ConstSource(self.value, getattr(self.value, "__qualname__", self.describe()))
         try:
             value = getattr(self.value, name)

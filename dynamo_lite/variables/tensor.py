@@ -22,9 +22,9 @@ from ..exc import Unsupported
 from ..graph_calls import GraphCall
 from ..known_values import MOST_IN_GRAPH
 from ..polyfills.optimizers import METHODS as WITH_NUMBERS
-from ..source import AttrSource, DictItemSource, InstanceDictSource, Source
+from ..source import AttrSource, Source
 from ..torch_marks import setting
-from .base import VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .base import VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
 from .class_arguments import in_graph
 from .constant import ConstantVariable
 from .failures import target_name
@@ -32,6 +32,7 @@ from .meta_tensors import MetaTensorVariable
 from .parameters import adds_only, is_added, read_added
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_elements, known_tensor, learn_or_refuse
+from .spaces import dict_source, read_own, write_own
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -171,18 +172,20 @@ class TensorVariable(VariableTracker):
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
         if name == "__class__":
             return tx.from_result(self.cls, "class")
-        if name in tx.output.effects.attributes_of(self):
+        if name == "grad" and name in tx.output.effects.attributes_of(self):
             return tx.output.effects.load_attr(self, name)
         if name == "grad":
             return self._grad(tx)
         if name == "grad_fn" and (not self.fake.requires_grad or self.getattr(tx, "is_leaf").constant()):
             return ConstantVariable(None)
-        if self.value is not None and name in getattr(self.value, "__dict__", {}):
-            return tx.wrap_at(self.value.__dict__[name], DictItemSource(InstanceDictSource(_known(self.source)), name))
+        own = instance_dict(self.value) if self.value is not None else None
+        written = name in tx.output.effects.attributes_of(self) or tx.output.effects.tracker_of(own) is not None
         descriptor = tx.class_lookup(self.cls, name)
+        if descriptor is None or written or own is not None and name in own:
+            found = read_own(tx, self, own, dict_source(self.source), name)
+            if found is not None:
+                return found
         if descriptor is None:
-            if self.value is not None:
-                tx.guard(InstanceDictSource(_known(self.source)), "dict_lacks", name)
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name):
             return read_added(tx, self, self.cls, name, descriptor)
@@ -205,7 +208,8 @@ class TensorVariable(VariableTracker):
             return  # what Module.to() does where there is nothing to convert
         if name in ("data", "requires_grad", "grad", "names") or isinstance(tx.class_lookup(self.cls, name), _GETSETS):
             unsupported("input_mutation", f"setting Tensor.{name}")
-        tx.output.effects.store_attr(self, name, value)
+        own = instance_dict(self.value) if self.value is not None else None
+        write_own(tx, self, own, dict_source(self.source), name, value)
 
     def _may_have_grad(self, value: VariableTracker) -> bool:
         """Whether torch surely takes the value as this tensor's gradient, after the graph."""
