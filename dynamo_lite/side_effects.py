@@ -383,10 +383,10 @@ class SideEffects:
         for key, (_, keeper) in self._keepers.items():
             if keeper is None or self.attributes_of(keeper):
                 changed[key] = found.get(key)
-        for source in changed.values():
-            for mapping in self._proxied if source is not None else ():
-                guards.add(source, "is_not", mapping)
         sources = [found[key] for key in changed if key in found]
+        for source in sources:
+            for mapping in self._proxied:
+                guards.add(source, "is_not", mapping)
         count = len(sources)
         sources += [source for key, source in found.items() if key not in changed and not source.is_frozen]
         if count and len(sources) > 1:

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from ..source import AttrSource, ComputedSource, ConstSource, Source, WeakrefSource
-from .base import MISSING, VariableTracker, realized, unsupported, wraps_type
-from .classes import instance_dict
+from .base import MISSING, VariableTracker, instance_dict, realized, unsupported, wraps_type
 from .constant import is_constant_value
 from .later import call_later
 from .mappings import DictVariable

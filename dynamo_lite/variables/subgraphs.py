@@ -178,6 +178,9 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
             todo.append(value.contents)  # type: ignore[attr-defined]
         elif isinstance(getattr(value, "content", None), VariableTracker):
             todo.append(value.content)  # type: ignore[attr-defined]
+        own = getattr(value, "own_dict", None)
+        if own is not None:
+            todo.append(own)
         if effects is not None:
             todo.extend(v for v in effects.attributes_of(value).values() if isinstance(v, VariableTracker))
     return found
