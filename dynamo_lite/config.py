@@ -25,6 +25,7 @@ class Option:
     help: str
     choices: tuple[str, ...] = ()
     minimum: int | None = None
+    path: bool = False
     name: str = ""
 
     @property
@@ -68,7 +69,7 @@ class Option:
             raise ValueError(f"config.{self.name} is one of {', '.join(self.choices)}, not {value!r}")
         if self.minimum is not None and value < self.minimum:
             raise ValueError(f"config.{self.name} is at least {self.minimum}, not {value!r}")
-        return value
+        return _absolute(self.name, value) if self.path and value else value
 
 
 def _option(default: T, help: str, **rest: Any) -> T:
@@ -80,9 +81,28 @@ def _disabled_for_torch() -> bool:
     return any(os.environ.get(name) == "1" for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"))
 
 
+def _absolute(name: str, path: str) -> str:
+    """A path that means the same when the program changes its folder."""
+    expanded = os.path.expanduser(path)
+    if expanded.startswith("~"):
+        raise ValueError(f"config.{name} is {path!r}, and there is no such home folder")
+    try:
+        return os.path.abspath(expanded)
+    except OSError as error:
+        raise ValueError(f"config.{name} is {path!r}, relative to a folder that is gone") from error
+
+
 def _user_cache_dir() -> str:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "dynamo_lite")
+    """Where this user's programs keep files; a user without a home, as containers have, gets a folder among the
+    temporary ones.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    home = os.path.expanduser("~")
+    if not os.path.isabs(base) and os.path.isabs(home):
+        base = os.path.join(home, ".cache")
+    if os.path.isabs(base):
+        return os.path.join(base, "dynamo_lite")
+    return os.path.join("/tmp", f"dynamo_lite-{os.geteuid()}")
 
 
 # ---------------------------------------------------------------- the table: capture
@@ -112,7 +132,14 @@ cpp_compiler: str = _option(os.environ.get("CXX") or "g++", "the C++ compiler's 
 cpp_simd: str = _option(
     "auto", "vector instructions of generated C++ kernels", choices=("auto", "avx512", "avx2", "scalar"))
 num_compile_workers: int = _option(0, "C++ files compiled side by side; 0: as many as there are processors", minimum=0)
-cache_dir: str = _option(_user_cache_dir(), "folder of compiled kernels and graphs, made with mode 0700")
+cpp_compiler_timeout: int = _option(
+    300, "seconds that the C++ compiler may take for one file before it is stopped; 0: as many as it likes", minimum=0)
+cache_dir: str = _option(
+    _user_cache_dir(), "folder of compiled kernels and graphs, made with mode 0700; not used if others can write it",
+    path=True)
+cache_secret: str = _option(
+    "", "file of the secret that kept files are signed with, made with mode 0600; empty: `secret` in the user's cache "
+    "folder, whatever cache_dir is", path=True)
 cache_graphs: bool = _option(True, "keep compiled graphs in cache_dir, so that another process compiles none of them")
 
 

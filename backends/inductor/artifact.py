@@ -17,6 +17,7 @@ import logging
 import types
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ import torch
 from dynamo_lite import log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.joint import Interface
+from dynamo_lite.backends.aot.partition import Saved
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp.text import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper
@@ -62,6 +65,20 @@ class Artifact:
     library_calls: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    """The artifacts of a graph that takes part in autograd; of its backward pass once that has run.
+
+    ``names`` stands for the names of the forward pass's nodes: another recording has to have the same.
+    """
+
+    face: Interface
+    saved: Saved
+    names: str
+    forward: Artifact
+    backward: Artifact | None
+
+
 def write(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Artifact:
     """The artifact of an aten graph.
 
@@ -91,14 +108,16 @@ def start(artifact: Artifact) -> Call:
         exc.CompilerMissing, exc.CacheError: its library can't be had.
     """
     wrapper, source = artifact.wrapper, artifact.source
-    library = None
-    if wrapper.entry_specs:
-        *needed, library = codecache.build_all([*artifact.libraries, without_comments(source)])
-        for path in needed:
-            # Its symbols are for the graph's own library, which is loaded next.
-            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-    with log.phase("load"):
-        call = _load(wrapper, library)
+    try:
+        library = _library(artifact)
+        with log.phase("load"):
+            call = _load(wrapper, library)
+    except codecache.Unloadable as error:
+        # It may be of a machine that had other libraries.
+        if not codecache.give_up(error.path):
+            raise
+        log.artifact("cache").info("%s; it is built again", error)
+        return start(artifact)
     shown = source.replace(header(), _HEADER_LEFT_OUT)
     if log.enabled("output_code"):
         whole = log.enabled("output_code", logging.DEBUG)
@@ -112,16 +131,30 @@ def start(artifact: Artifact) -> Call:
     return call
 
 
-def _load(wrapper: WrapperSource, library: Any) -> Call:
+def _library(artifact: Artifact) -> Path | None:
+    """The file of the graph's own library; those that it calls into are loaded."""
+    if not artifact.wrapper.entry_specs:
+        return None
+    *needed, library = codecache.build_all([*artifact.libraries, without_comments(artifact.source)])
+    for path in needed:
+        # Its symbols are for the graph's own library, which is loaded next.
+        codecache.load(path, lambda name: ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL))
+    return library
+
+
+def _load(wrapper: WrapperSource, library: Path | None) -> Call:
     """The wrapper's function, its entries bound to the library's."""
     # The module it is of says that it is a part of the backend, which is never captured itself.
     namespace = {**wrapper.namespace, "__name__": "dynamo_lite.backends.inductor.generated"}
     if library is not None:
-        handle = _runtime.load(str(library))
+        handle = codecache.load(library, _runtime.load)
         for spec in wrapper.entry_specs:
-            namespace[spec.symbol] = _runtime.entry(
-                handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept,
-                spec.faults)
+            try:
+                namespace[spec.symbol] = _runtime.entry(
+                    handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept,
+                    spec.faults)
+            except OSError as error:  # the symbol is not in it
+                raise codecache.Unloadable(library, error) from error
         if wrapper.direct:
             return namespace[wrapper.entry_specs[0].symbol]  # type: ignore[no-any-return]
     filename = f"<dynamo_lite wrapper {next(_numbers)}>"

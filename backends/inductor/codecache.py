@@ -1,36 +1,40 @@
 """Compiled kernels, kept in a folder and addressed by content.
 
-A library's name is the digest of everything that decides its bytes: the source, the compiler (the file it is, not
-what it prints, so that no process is started), the flags, the processor. A file ends with a digest of itself, so that
-a truncated or foreign one is recognized, reported and built again. Files appear by ``os.replace``; builders of the
-same file wait for each other through a lock file, whatever process they are in.
+A library's name is the digest of everything that decides its bytes: the source, the flags, the processor, and behind
+those the compiler (the file it is, not what it prints, so that no process is started). Without a compiler, a library
+that another one made of the same source and flags is as good. A file ends with a seal (``private_files``), so that one
+that is truncated, under another's name or not this user's is recognized, reported and built again. Files appear by
+``os.replace``; builders of the same file wait for each other through a lock file, whatever process they are in. Which
+folders: ``places``.
 
-Invariant: a path that ``shared_library`` returns holds exactly what the compiler made of that source, completely.
+Invariant: a path that ``shared_library`` returns holds exactly what a compiler made of that source, completely, for
+this user.
 """
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
+import itertools
 import os
 import platform
-import shlex
 import shutil
-import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import filelock
+from typing import TypeVar
 
 from dynamo_lite import config, exc, log
-from dynamo_lite.backends.inductor import prebuilt
+from dynamo_lite.backends.inductor import places, prebuilt, private_files, toolchain
 
-_MAGIC = b"\ndynamo_lite library sha256 "
-_FOOTER = len(_MAGIC) + 64
-_VERSION = "1"  # part of every key: raise it when the meaning of a file changes
+T = TypeVar("T")
+
+_VERSION = "2"  # part of every key: raise it when the meaning of a file changes
+_MFD_EXEC = 0x10  # Linux 6.3 and later: the file may be executed even where none may by default
 
 _lock = threading.Lock()
 _workers: ThreadPoolExecutor | None = None
@@ -81,108 +85,75 @@ def build_flags(simd_kind: str | None = None) -> tuple[str, ...]:
     return prebuilt.flags_for(simd_kind or simd())
 
 
-@functools.lru_cache(maxsize=16)
-def _find_compiler(command: str, search_path: str) -> tuple[tuple[str, ...], str]:
-    words = shlex.split(command)
-    if not words:
-        raise exc.CompilerMissing(command, "no command given")
-    found = shutil.which(words[0], path=search_path)
-    if found is None:
-        raise exc.CompilerMissing(command, "not found")
-    real = os.path.realpath(found)
-    status = os.stat(real)
-    return (found, *words[1:]), f"{real} {status.st_size} {status.st_mtime_ns}"
-
-
-def find_compiler() -> tuple[tuple[str, ...], str]:
-    """The compiler's command line and what identifies it, found without running it.
-
-    Raises:
-        exc.CompilerMissing: there is none of that name.
-    """
-    return _find_compiler(config.cpp_compiler, os.environ.get("PATH", os.defpath))
-
-
-# ---------------------------------------------------------------- the folder
-def cache_dir() -> Path:
-    """The cache folder, made with mode 0700 if it is not there.
-
-    Raises:
-        exc.CacheError: it can't be made or written.
-    """
-    return _prepared(config.cache_dir)
-
-
-@functools.lru_cache(maxsize=16)
-def _prepared(folder: str) -> Path:
-    path = Path(folder).expanduser()
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = path.stat()
-    except OSError as e:
-        raise exc.CacheError(f"the cache folder {path} can't be made: {e}; set DYNAMO_LITE_CACHE_DIR") from e
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise exc.CacheError(f"the cache folder {path} can't be written; set DYNAMO_LITE_CACHE_DIR")
-    if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o002:
-        # Libraries from there are run: whoever can write to it runs code as this user.
-        raise exc.CacheError(f"the cache folder {path} belongs to, or can be written by, other users; set "
-                             "DYNAMO_LITE_CACHE_DIR to a folder of your own")
-    return path
-
-
+# ---------------------------------------------------------------- libraries
 def library_key(source: str, flags: Sequence[str], compiler: str) -> str:
-    """The digest under which the library made of ``source`` is kept."""
+    """The name under which the library made of ``source`` is kept: a digest of the source and the flags, and one of the
+    compiler.
+    """
+    return f"{_digest(_VERSION, platform.machine(), *flags, source)}-{_digest(compiler)[:16]}"
+
+
+def _digest(*parts: str) -> str:
     digest = hashlib.sha256()
-    for part in (_VERSION, compiler, platform.machine(), *flags, source):
-        data = part.encode()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
     return digest.hexdigest()
 
 
-# ---------------------------------------------------------------- files
 def shared_library(source: str, simd_kind: str | None = None) -> Path:
     """The shared library compiled from C++ ``source``: installed with the package, from the cache, or built now.
 
     Raises:
         exc.CompilerMissing: it has to be built and there is no compiler.
-        exc.CacheError: the folder can't be used, or the compiler rejects the source.
+        exc.CacheError: no folder can be used, or the compiler rejects the source.
     """
     flags = build_flags(simd_kind)
-    command, identity = find_compiler()
-    ready = prebuilt.find(source, flags) if len(command) == 1 else None  # otherwise with options of the user's own
-    if ready is not None:
+    options = toolchain.words(config.cpp_compiler)[1:]
+    ready = prebuilt.find(source, flags) if not options else None  # otherwise with options of the user's own
+    if ready is not None and ready not in _useless:
         log.count("cache_hits")
         return ready
-    key = library_key(source, (*command[1:], *flags), identity)
-    folder = cache_dir() / key[:2]
-    path = folder / f"{key}.so"
-    if _is_valid(path):
-        log.count("cache_hits")
-        log.artifact("cache").info("%s: found", path)
-        return path
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with filelock.FileLock(folder / f"{key}.lock"):
-            if _is_valid(path):
-                # Another process was faster.
-                log.count("cache_hits")
-                return path
-            if path.exists():
-                log.artifact("cache").warning("%s is truncated or not from here; it is built again", path)
-            log.count("cache_misses")
-            _build(command, flags, source, path)
-    except OSError as e:
-        raise exc.CacheError(f"the cache folder {folder} can't be used: {e}") from e
-    log.artifact("cache").info("%s: built", path)
-    return path
+        command, identity = toolchain.find()
+    except exc.CompilerMissing as missing:
+        return _by_another_compiler(library_key(source, (*options, *flags), ""), missing)
+    key = library_key(source, (*options, *flags), identity)
+    for place in places.readable():
+        path = Path(place, key[:2], key + ".so")
+        if _is_kept(path):
+            return path
+    try:
+        return _built(command, flags, source, key)
+    except (exc.CompilerMissing, exc.CacheError) as error:
+        return _by_another_compiler(key, error)
+
+
+def _by_another_compiler(key: str, error: Exception) -> Path:
+    """A library of the same source and flags; the error if there is none."""
+    wanted = key.partition("-")[0]
+    for place in places.readable():
+        shard = os.path.join(place, key[:2])
+        with contextlib.suppress(OSError):  # nothing has been kept there
+            for name in sorted(os.listdir(shard)):
+                path = Path(shard, name)
+                if name.startswith(wanted) and name.endswith(".so") and _is_kept(path):
+                    log.artifact("cache").info("%s is of another compiler, as this one is of no use: %s", path, error)
+                    return path
+    raise error
 
 
 def build_all(sources: Sequence[str], simd_kind: str | None = None) -> list[Path]:
     """The libraries of several sources, compiled side by side."""
-    if len(sources) <= 1:
-        return [shared_library(source, simd_kind) for source in sources]
-    return list(_pool().map(lambda source: shared_library(source, simd_kind), sources))
+    if len(sources) > 1:
+        try:
+            return list(_pool().map(lambda source: shared_library(source, simd_kind), sources))
+        except RuntimeError as error:
+            if isinstance(error, exc.DynamoLiteError):
+                raise
+            log.artifact("cache").info("libraries are built one after the other: %s", error)  # no thread can be started
+    return [shared_library(source, simd_kind) for source in sources]
 
 
 def _pool() -> ThreadPoolExecutor:
@@ -194,82 +165,186 @@ def _pool() -> ThreadPoolExecutor:
         return _workers
 
 
-def _is_valid(path: Path) -> bool:
-    return _body(path) is not None
+def _is_kept(path: Path, again: bool = False) -> bool:
+    """Whether there is a library, whole; ``again``: what is wrong with it has been said."""
+    if path in _useless or _content(path, again) is None:
+        return False
+    log.count("cache_hits")
+    log.artifact("cache").info("%s: found", path)
+    return True
 
 
-def _body(path: Path) -> bytes | None:
-    """What stands before the digest with which a file ends; None if it is another's digest, or there is no file."""
+# ---------------------------------------------------------------- building
+def _built(command: tuple[str, ...], flags: Sequence[str], source: str, key: str) -> Path:
+    """The library, built in the first folder that takes it."""
+    for place in places.writable():
+        path = Path(place, key[:2], key + ".so")
+        try:
+            private_files.folder(str(path.parent), create=True)
+            with _locked(path.with_suffix(".lock")):
+                if _is_kept(path, again=True):
+                    return path  # another process was faster
+                log.count("cache_misses")
+                _build(command, flags, source, path)
+        except (OSError, private_files.Untrusted) as error:
+            places.passed_over(place, error)
+            continue
+        _useless.discard(path)
+        log.artifact("cache").info("%s: built", path)
+        return path
+    raise exc.CacheError("there is no folder that compiled kernels can be written to; set DYNAMO_LITE_CACHE_DIR")
+
+
+def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Path) -> None:
+    """Compiles in a folder beside ``path``, then moves the finished file there."""
+    source_path = path.with_suffix(".cpp")
+    private_files.write(str(source_path), source.encode("utf-8", "surrogatepass"))
+    scratch = tempfile.mkdtemp(prefix="build", suffix=".tmp", dir=path.parent)
     try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    body, footer = data[:-_FOOTER], data[-_FOOTER:]
-    return body if footer == _footer(body) else None
+        os.chmod(scratch, 0o700)  # the umask may have taken rights
+        made = os.path.join(scratch, "library.so")
+        with log.phase("cpp_compile"):
+            toolchain.run([*command, *flags, "-o", made, str(source_path)], source_path, scratch)
+        try:
+            body = private_files.read(made)
+        except FileNotFoundError:
+            body = b""
+        if not body:
+            raise exc.CacheError(f"the C++ compiler {command[0]} has made nothing of {source_path}")
+        private_files.write(str(path), body + private_files.seal(path.name, body, places.secret()), 0o700)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _footer(body: bytes) -> bytes:
-    return _MAGIC + hashlib.sha256(body).hexdigest().encode()
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """While this process builds a file, others wait; not for longer than a compiler may take, so that one that is
+    stopped in between holds up nobody.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(handle, 0o600)
+        begun, limit = time.monotonic(), config.cpp_compiler_timeout or float("inf")
+        for turn in itertools.count():
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() - begun > limit:
+                    log.artifact("cache").warning("another process holds %s; it isn't waited for any longer", path)
+                    break
+                time.sleep(min(0.05, 0.001 * 2**min(turn, 6)))
+            except OSError as error:
+                log.artifact("cache").info("%s can't be locked: %s", path, error)  # a file system without locks
+                break
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # not locked
+            fcntl.flock(handle, fcntl.LOCK_UN)  # before a child that was forked meanwhile closes it
+        os.close(handle)
 
 
-def read_entry(key: str, suffix: str) -> bytes | None:
-    """What ``write_entry`` has kept under a key; None if there is nothing whole.
+# ---------------------------------------------------------------- loading
+class Unloadable(exc.CacheError):
+    """A library that is whole can't be loaded here."""
+
+    def __init__(self, path: Path, reason: object) -> None:
+        super().__init__(f"the library {path} can't be loaded: {reason}")
+        self.path = path
+
+
+def load(path: Path, open_library: Callable[[str], T]) -> T:
+    """Opens a library; from memory where its folder may hold no programs (``noexec``).
 
     Raises:
-        exc.CacheError: the folder can't be used.
+        Unloadable: neither works.
     """
-    path = cache_dir() / key[:2] / (key + suffix)
-    body = _body(path)
-    if body is None and path.exists():
-        log.artifact("cache").warning("%s is truncated or not from here; it is made again", path)
-    return body
+    try:
+        return open_library(str(path))
+    except OSError as error:
+        body = _content(path)
+        if body is not None and hasattr(os, "memfd_create"):
+            try:
+                return _from_memory(path.name, body, open_library)
+            except OSError:
+                log.artifact("cache").info("%s can't be loaded from memory either", path)
+        raise Unloadable(path, error) from error
+
+
+def _from_memory(name: str, body: bytes | memoryview, open_library: Callable[[str], T]) -> T:
+    try:
+        handle = os.memfd_create(name[:100], os.MFD_CLOEXEC | _MFD_EXEC)
+    except OSError:
+        handle = os.memfd_create(name[:100], os.MFD_CLOEXEC)  # a kernel that does not know the flag
+    with open(handle, "wb", buffering=0) as file:
+        while body:
+            body = body[file.write(body):]
+        # The loader takes a path that it has seen for the library that it knows by it, and descriptors' numbers come
+        # again: so the path says the same in another way each time.
+        turns = "".join("./" if digit == "1" else "/" for digit in f"{next(_loads):b}")
+        return open_library(f"/proc/self/fd/{turns}{handle}")
+
+
+_loads = itertools.count(1)
+_useless: set[Path] = set()
+_given_up: set[Path] = set()
+
+
+def give_up(path: Path) -> bool:
+    """Puts a library that can't be loaded away, so that it is built anew; False if that has been tried."""
+    if path in _given_up:
+        return False
+    _given_up.add(path)
+    _useless.add(path)
+    return True
+
+
+# ---------------------------------------------------------------- other files
+def _content(path: Path, quiet: bool = False) -> memoryview | None:
+    """What was kept in a file; None if it is not there, or, and the log says so, damaged or not this user's."""
+    try:
+        data = private_files.read(str(path))
+        return private_files.unseal(path.name, data, places.secret())
+    except FileNotFoundError:
+        return None
+    except private_files.Damaged:
+        if not quiet:
+            log.artifact("cache").warning("%s is truncated or not from here; it is made again", path)
+    except private_files.OtherSecret:
+        if log.first_time("cache", ("secret", path.parent.parent)):
+            log.artifact("cache").warning(
+                "%s, and maybe others, was kept by another user, or with a secret that is gone (see "
+                "DYNAMO_LITE_CACHE_SECRET); what was is made again", path)
+    except (OSError, private_files.Untrusted) as error:
+        if log.first_time("cache", ("file", path)):
+            log.artifact("cache").warning("a kept file is not used: %s", error)
+    return None
+
+
+def read_entry(key: str, suffix: str) -> memoryview | None:
+    """What ``write_entry`` has kept under a key; None if there is nothing whole."""
+    for place in places.readable():
+        body = _content(Path(place, key[:2], key + suffix))
+        if body is not None:
+            return body
+    return None
 
 
 def write_entry(key: str, suffix: str, body: bytes) -> None:
     """Keeps some bytes under a key.
 
     Raises:
-        exc.CacheError, OSError: the folder can't be used.
+        exc.CacheError: no folder can be used.
     """
-    folder = cache_dir() / key[:2]
-    folder.mkdir(mode=0o700, exist_ok=True)
-    _write_atomically(folder / (key + suffix), body + _footer(body))
-
-
-def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Path) -> None:
-    """Compiles to a temporary name beside ``path``, then moves the finished file there."""
-    source_path = path.with_suffix(".cpp")
-    _write_atomically(source_path, source.encode())
-    handle, temporary = tempfile.mkstemp(prefix=path.stem[:16], suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    try:
-        with log.phase("cpp_compile"):
-            _run_compiler([*command, *flags, "-o", temporary, str(source_path)], source_path)
-        body = Path(temporary).read_bytes()
-        with open(temporary, "ab") as f:
-            f.write(_footer(body))
-        os.chmod(temporary, 0o700)
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-
-
-def _run_compiler(command: list[str], source_path: Path) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    except OSError as e:
-        raise exc.CompilerMissing(command[0], str(e)) from e
-    if done.returncode != 0:
-        first = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:300])
-        if "cc1plus" in first or "cannot execute" in first:
-            raise exc.CompilerMissing(command[0], exc.one_line(first))
-        raise exc.CacheError(f"the C++ compiler rejected generated code ({source_path}): {exc.one_line(first)}\n"
-                             f"  command: {shlex.join(command)}")
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=path.stem[:16], suffix=".tmp", dir=path.parent)
-    with os.fdopen(handle, "wb") as f:
-        f.write(data)
-    os.replace(temporary, path)
+    if len(body) > private_files.LARGEST // 2:
+        raise exc.CacheError(f"it is too large ({len(body)} bytes)")
+    for place in places.writable():
+        path = Path(place, key[:2], key + suffix)
+        try:
+            private_files.folder(str(path.parent), create=True)
+            private_files.write(str(path), body + private_files.seal(path.name, body, places.secret()))
+        except (OSError, private_files.Untrusted) as error:
+            places.passed_over(place, error)
+            continue
+        return
+    raise exc.CacheError("there is no folder that it can be written to; set DYNAMO_LITE_CACHE_DIR")

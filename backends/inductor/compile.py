@@ -27,13 +27,13 @@ from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
-from dynamo_lite.backends.aot.joint import Interface, record_joint
-from dynamo_lite.backends.aot.partition import Saved, backward_graph, partition
+from dynamo_lite.backends.aot.joint import record_joint
+from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.aot.twice import second_run
 from dynamo_lite.backends.inductor import codecache, graph_cache
-from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
+from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
 
@@ -128,24 +128,10 @@ def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> tuple[Call
     return start(write(aten, library_program(aten), scopes)), None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Pair:
-    """What is kept of a graph that takes part in autograd; its backward pass once that has run.
-
-    ``names`` stands for the names of the forward pass's nodes: another recording has to have the same.
-    """
-
-    face: Interface
-    saved: Saved
-    names: str
-    forward: Artifact
-    backward: Artifact | None
-
-
 def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, key: str | None) -> Call:
     """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
     record_again = functools.partial(record_joint, gm, example_inputs, FOR_KERNELS if native else REQUIRED)
-    pair: _Pair | None = graph_cache.find(key)
+    pair: Pair | None = graph_cache.find(key)
     call = _start_kept(pair.forward) if pair is not None else None
     backward: AtenGraph | None = None
     if pair is not None and call is not None:
@@ -166,7 +152,7 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, 
             log.artifact("aot_graphs").info("%s", text)
         face, names = joint.interface(), joint.forward_names()
         call, artifact = _build(forward, native, {"no_autocast": torch.is_autocast_enabled("cpu")})
-        pair = None if artifact is None else _Pair(face, saved, names, artifact, None)
+        pair = None if artifact is None else Pair(face, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
     grad = torch.is_grad_enabled()

@@ -24,13 +24,14 @@ from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.lowerings import LOWERINGS
 
-_FORMAT = 1  # raise it when what is kept changes its form
+_FORMAT = 2  # raise it when what is kept changes its form
 _LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
               type)
 _WRITTEN_OUT = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
                 torch.memory_format, type(Ellipsis))
-_ELSEWHERE = frozenset({"cache_dir", "num_compile_workers", "cpp_compiler"})  # settings of where and how, not of what
+# Settings of where and how, not of what.
+_ELSEWHERE = frozenset({"cache_dir", "cache_secret", "num_compile_workers", "cpp_compiler", "cpp_compiler_timeout"})
 
 
 class NoKey(Exception):
@@ -48,10 +49,10 @@ def graph_key(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any
     Raises:
         NoKey: with the reason in words.
     """
-    digest = hashlib.sha256(_surroundings().encode())
+    digest = hashlib.sha256(_surroundings().encode("utf-8", "surrogatepass"))
     for part in (_state(options), *_inputs(gm, example_inputs), *_nodes(gm)):
         digest.update(b"\n%d:" % len(part))
-        digest.update(part.encode())
+        digest.update(part.encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

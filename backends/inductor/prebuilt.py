@@ -89,7 +89,7 @@ def build(source: str, flags: Sequence[str], compiler: Sequence[str], folder: Pa
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as made:
         text, library = Path(made) / "library.cpp", Path(made) / "library.so"
-        text.write_text(source)
+        text.write_text(source, encoding="utf-8")
         command = [*compiler, *flags, "-o", str(library), str(text)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.replace(library, path)

@@ -4,7 +4,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import config
-from dynamo_lite.backends.inductor import codecache, prebuilt
+from dynamo_lite.backends.inductor import codecache, prebuilt, toolchain
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import LIBRARIES, library_source
 
 SOURCE = 'extern "C" int answer() { return 42; }'
@@ -13,7 +13,7 @@ SOURCE = 'extern "C" int answer() { return 42; }'
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(prebuilt, "FOLDER", tmp_path / "prebuilt")
-    monkeypatch.setattr(codecache, "_run_compiler", lambda *a: pytest.fail("a compiler runs"))
+    monkeypatch.setattr(toolchain, "run", lambda *a: pytest.fail("a compiler runs"))
     prebuilt._present.cache_clear()
     # A command with options of its own finds nothing ahead.
     with config.patch(cache_dir=str(tmp_path / "cache"), cpp_compiler="g++"):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from dynamo_lite.backends.inductor import codecache
+from dynamo_lite.backends.inductor import codecache, toolchain
 from dynamo_lite.backends.inductor.codegen.cpp.text import header
 
 # As in generated code, neither the sizes nor the accesses are known to the compiler.
@@ -41,7 +41,7 @@ def program(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sanitized")
     (folder / "program.cpp").write_text(header() + PROGRAM)
     flags = [flag for flag in codecache.build_flags(request.param) if flag != "-shared"]
-    command = [codecache.find_compiler()[0][0], *flags, f"-DLANES_HERE={LANES[request.param]}", "-O1",
+    command = [toolchain.find()[0][0], *flags, f"-DLANES_HERE={LANES[request.param]}", "-O1",
                "-fsanitize=address", "-o", "program", "program.cpp"]  # fmt: skip
     without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=without)

@@ -79,7 +79,7 @@ static void* const libtorch = dlopen("libtorch_cpu.so", 1 | 4);  // RTLD_LAZY | 
 
 @functools.cache
 def _math_header() -> str:
-    return (Path(__file__).parent / "math.h").read_text()
+    return (Path(__file__).parent / "math.h").read_text(encoding="utf-8")
 
 
 def declarations(used: Iterable[str], simd: str) -> str:

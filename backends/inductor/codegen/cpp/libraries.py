@@ -20,7 +20,7 @@ LIBRARIES = {
 @functools.cache
 def text(name: str) -> str:
     """A file beside this one."""
-    return (Path(__file__).parent / name).read_text()
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 @functools.cache

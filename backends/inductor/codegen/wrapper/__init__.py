@@ -2,6 +2,6 @@
 results.
 """
 from dynamo_lite.backends.inductor.codegen.wrapper.library import library_program
-from dynamo_lite.backends.inductor.codegen.wrapper.python import WrapperSource, write_wrapper
+from dynamo_lite.backends.inductor.codegen.wrapper.python import EntrySpec, WrapperSource, write_wrapper
 
-__all__ = ["WrapperSource", "library_program", "write_wrapper"]
+__all__ = ["EntrySpec", "WrapperSource", "library_program", "write_wrapper"]

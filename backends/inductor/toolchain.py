@@ -1,0 +1,118 @@
+"""The C++ compiler: found without running it, run so that whatever it does ends in a file or in one of two errors.
+
+Invariant: a compiler that hangs, crashes, is gone or can't be started costs no more than
+``config.cpp_compiler_timeout`` seconds, and leaves no process behind.
+"""
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from dynamo_lite import config, exc
+
+_SHOWN = 1 << 16  # bytes of what a compiler says
+
+
+@functools.lru_cache(maxsize=16)
+def words(command: str) -> tuple[str, ...]:
+    """The parts of a compiler's command, which is a path, with spaces too, or what a shell would take apart.
+
+    Raises:
+        exc.CompilerMissing: it is neither.
+    """
+    if os.path.isfile(command) and os.access(command, os.X_OK):
+        return (command,)
+    try:
+        found = shlex.split(command)
+    except ValueError as error:
+        raise exc.CompilerMissing(command, f"its command can't be read: {error}") from error
+    if not found:
+        raise exc.CompilerMissing(command, "no command given")
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=16)
+def _find(command: str, search_path: str) -> tuple[tuple[str, ...], str]:
+    name, *options = words(command)
+    found = shutil.which(name, path=search_path)
+    if found is None:
+        raise exc.CompilerMissing(command, "not found")
+    # Behind a launcher, such as ccache, stands another file.
+    files = [found, *filter(None, (shutil.which(word, path=search_path) for word in options))]
+    return (os.path.abspath(found), *options), " ".join(map(_identity, files))
+
+
+def _identity(path: str) -> str:
+    real = os.path.realpath(path)
+    status = os.stat(real)
+    return f"{real} {status.st_size} {status.st_mtime_ns}"
+
+
+def find() -> tuple[tuple[str, ...], str]:
+    """The compiler's command line and what identifies it, found without running it.
+
+    Raises:
+        exc.CompilerMissing: there is none of that name.
+    """
+    try:
+        return _find(config.cpp_compiler, os.environ.get("PATH", os.defpath))
+    except OSError as error:
+        raise exc.CompilerMissing(config.cpp_compiler, str(error)) from error
+
+
+def run(command: list[str], source: Path, scratch: str) -> None:
+    """Compiles.
+
+    Args:
+        source: for messages.
+        scratch: a folder of this user's for what the compiler writes on its way.
+
+    Raises:
+        exc.CompilerMissing: it can't be started.
+        exc.CacheError: it fails, or takes too long.
+        OSError: there is no room for what it writes.
+    """
+    # Messages in one language, as they are looked into; its files for no other user, whatever the umask.
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": scratch}
+    said = os.path.join(scratch, "messages")
+    limit = config.cpp_compiler_timeout or None
+    with open(said, "wb") as messages:
+        try:
+            # Into a file, since who reads a pipe waits for all that hold its other end.
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, env=environment,
+                umask=0o077, start_new_session=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise exc.CompilerMissing(command[0], str(error)) from error
+    try:
+        code = process.wait(limit)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        raise exc.CacheError(f"the C++ compiler has not finished {source} in {limit} seconds "
+                             f"(config.cpp_compiler_timeout)\n  command: {shlex.join(command)}") from None
+    if code != 0:
+        with open(said, encoding="utf-8", errors="replace") as messages_again:
+            raise _failure(command, source, code, messages_again.read(_SHOWN))
+
+
+def _failure(command: list[str], source: Path, code: int, text: str) -> Exception:
+    first = exc.one_line(next((line for line in text.splitlines() if "error" in line), text.strip()[:300]))
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        if os.strerror(number) in text:
+            return OSError(number, first)
+    if "cannot execute" in first or code in (126, 127):
+        return exc.CompilerMissing(command[0], first)
+    what = f"was ended by signal {-code}" if code < 0 else "failed" if "Killed" in first or "memory" in first else (
+        "rejected generated code")
+    return exc.CacheError(f"the C++ compiler {what} ({source}): {first}\n  command: {shlex.join(command)}")
