@@ -110,7 +110,10 @@ def shared_library(source: str, simd_kind: str | None = None) -> Path:
         exc.CacheError: no folder can be used, or the compiler rejects the source.
     """
     flags = build_flags(simd_kind)
-    options = toolchain.words(config.cpp_compiler)[1:]
+    try:
+        options = toolchain.words(config.cpp_compiler)[1:]
+    except exc.CompilerMissing:
+        options = ()
     ready = prebuilt.find(source, flags) if not options else None  # otherwise with options of the user's own
     if ready is not None and ready not in _useless:
         log.count("cache_hits")

@@ -20,13 +20,18 @@ from dynamo_lite.backends.inductor.private_files import Untrusted
 
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 
-_secrets: dict[str, tuple[tuple[int, int], bytes]] = {}
+_secrets: dict[str, tuple[tuple[int, ...], bytes]] = {}
 _without_file: list[bytes] = []
 _of_this_process: dict[int, str] = {}
 
 
 def _bases() -> list[str]:
-    return [base for base in dict.fromkeys((os.environ.get("TMPDIR", ""), *_TEMPORARY)) if os.path.isabs(base)]
+    bases = dict.fromkeys((os.environ.get("TMPDIR", ""), *_TEMPORARY))
+    return [base for base in bases if os.path.isabs(base) and os.path.isdir(base)]
+
+
+def _users_folder() -> str:
+    return str(config.OPTIONS["cache_dir"].default)
 
 
 def _candidates() -> list[str]:
@@ -96,7 +101,7 @@ def secret() -> bytes:
     one that this process forgets, so that what it keeps is of no use to the next.
     """
     paths = [config.cache_secret] if config.cache_secret else [
-        os.path.join(path, "secret") for path in (config.OPTIONS["cache_dir"].default, *_candidates())]
+        os.path.join(path, "secret") for path in (_users_folder(), *_candidates())]
     for path in dict.fromkeys(paths):
         found = _secret_in(path, renewable=not config.cache_secret)
         if found is not None:
@@ -112,9 +117,8 @@ def _secret_in(path: str, renewable: bool) -> bytes | None:
     """The secret in a file; one that may be another's gives way if that is ``renewable``, no file of the user's choice.
     """
     try:
-        status = os.stat(path, follow_symlinks=False)
-        identity, value = _secrets.get(path, ((0, 0), b""))
-        if identity == (status.st_dev, status.st_ino):
+        identity, value = _secrets.get(path, ((), b""))
+        if identity == _identity(path):
             return value
     except OSError:
         pass  # it is not there yet
@@ -122,7 +126,7 @@ def _secret_in(path: str, renewable: bool) -> bytes | None:
     while True:
         try:
             value = private_files.read_secret(path, renew)
-            status = os.stat(path, follow_symlinks=False)
+            identity = _identity(path)
         except (OSError, Untrusted) as error:
             if renewable and not renew and isinstance(error, Untrusted):
                 renew = True
@@ -133,5 +137,11 @@ def _secret_in(path: str, renewable: bool) -> bytes | None:
             log.artifact("cache").warning(
                 "the secret in %s could be another's; it is made anew, and what was kept with it is compiled again",
                 path)
-        _secrets[path] = (status.st_dev, status.st_ino), value
+        _secrets[path] = identity, value
         return value
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    """What changes when a file is replaced, written, or given other rights."""
+    status = os.stat(path, follow_symlinks=False)
+    return status.st_dev, status.st_ino, status.st_ctime_ns
