@@ -7,4 +7,7 @@ from dynamo_lite.backends.registry import list_backends, lookup_backend, registe
 
 __all__ = ["list_backends", "lookup_backend", "register_backend", "register_lazy_backend"]
 
+register_lazy_backend("aot_eager", "dynamo_lite.backends.aot_eager", "aot_eager")
+register_lazy_backend(
+    "aot_eager_decomp_partition", "dynamo_lite.backends.aot_eager", "aot_eager_decomp_partition")
 register_lazy_backend("inductor_lite", "dynamo_lite.backends.inductor", "inductor_lite")

@@ -63,6 +63,7 @@ BACKEND_LAYERS = [
     "inductor.graph_cache",
     "inductor.pieces",
     "inductor.compile",
+    "aot_eager",
     "inductor.__init__",
     "__init__",
 ]

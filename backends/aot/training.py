@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
-from dynamo_lite.backends.aot.joint import Interface, Written
+from dynamo_lite.backends.aot.joint import Interface, Result, Written
 from dynamo_lite.backends.aot.partition import Saved
 from dynamo_lite.backends.aot.twice import SecondRun
 
@@ -42,22 +42,22 @@ def training_function(
     It is called with the grad mode that the function itself will be called with.
     """
     if not any(face.differentiable):
-        return _Results(face, _without_autograd(forward))
+        return Results(face.results, _without_autograd(forward), face.written)
     apply = _autograd_function(face, forward, saved, backward_for, checks, again).apply
     if not torch.is_grad_enabled():
         apply = _with_grad_mode(apply)
     plain = [result.recipe for result in face.results]
     if plain == [ValueOutput(i) for i in range(len(face.layouts))]:
         return apply  # type: ignore[no-any-return]
-    return _Results(face, apply)
+    return Results(face.results, apply, face.written)
 
 
-class _Results:
+class Results:
     """Writes to the captured graph's inputs, and makes its results of the forward pass's values, under autograd."""
 
-    def __init__(self, face: Interface, values: Call) -> None:
-        self._results = face.results
-        self._written = face.written
+    def __init__(self, results: tuple[Result, ...], values: Call, written: tuple[Written, ...] = ()) -> None:
+        self._results = results
+        self._written = written
         self._values = values
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:

@@ -57,25 +57,64 @@ def inductor_lite(
         (that it has written nothing yet when it raises).
     """
     chosen = _checked(options)
+    otherwise = run_otherwise(gm, functools.partial(inductor_lite, options=options))
+    if otherwise is not None:
+        return otherwise
+    native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
+    training = needs_gradients(gm, example_inputs)
+    key = graph_cache.key_of(gm, example_inputs, {**chosen, "training": training}) if native else None
+    target = Target(FOR_KERNELS if native else REQUIRED, functools.partial(_build, native=native))
+    return compile_graph(gm, example_inputs, target, key)
+
+
+inductor_lite.check_options = lambda options: _checked(options)  # type: ignore[attr-defined]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """What graphs are compiled to.
+
+    Attributes:
+        decompositions: see ``record``.
+        build: from an aten graph, and the scopes in which it runs (``write_wrapper`` says which), to a function as
+            ``inductor_lite`` describes it, and the artifact to keep, if there is one.
+    """
+
+    decompositions: dict[Any, Callable[..., Any]]
+    build: Callable[[AtenGraph, dict[str, bool]], tuple[Call, Artifact | None]]
+
+
+def run_otherwise(gm: GraphModule, again: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The function of a graph that is not compiled whole; None for the others.
+
+    Args:
+        again: the backend, for pieces of the graph.
+    """
     if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
         # Only some of the results are inference tensors then.
         return _run_eager(gm, "torch.inference_mode() is entered inside the graph")
     if has_numbers(gm):
         try:
-            return compile_pieces(gm, functools.partial(inductor_lite, options=options))
+            return compile_pieces(gm, again)
         except CannotCut as e:
             return _run_eager(gm, f"a number comes out of a tensor, and {e}")
-    native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
-    training = needs_gradients(gm, example_inputs)
-    key = graph_cache.key_of(gm, example_inputs, {**chosen, "training": training}) if native else None
-    if training:
-        return _compile_training(gm, example_inputs, native, key)
+    return None
+
+
+def compile_graph(gm: GraphModule, example_inputs: list[Any], target: Target, key: str | None = None) -> Call:
+    """A captured graph, recorded and built.
+
+    Args:
+        key: under which it is kept; None: it is not.
+    """
+    if needs_gradients(gm, example_inputs):
+        return _compile_training(gm, example_inputs, target, key)
     kept = _start_kept(graph_cache.find(key))
     if kept is not None:
         return kept
     try:
         with log.phase("aot"):
-            aten = record(gm, example_inputs, FOR_KERNELS if native else REQUIRED)
+            aten = record(gm, example_inputs, target.decompositions)
     except CannotFunctionalize as e:
         return _run_eager(gm, str(e))
     except Exception as e:
@@ -88,13 +127,10 @@ def inductor_lite(
         "no_autocast": torch.is_autocast_enabled("cpu"),
         "inference": aten.inference,
     }
-    call, artifact = _build(aten, native, scopes)
+    call, artifact = target.build(aten, scopes)
     if artifact is not None:
         graph_cache.keep(key, artifact)
     return call
-
-
-inductor_lite.check_options = lambda options: _checked(options)  # type: ignore[attr-defined]
 
 
 def _start_kept(artifact: Artifact | None) -> Call | None:
@@ -108,7 +144,7 @@ def _start_kept(artifact: Artifact | None) -> Call | None:
         return None
 
 
-def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> tuple[Call, Artifact | None]:
+def _build(aten: AtenGraph, scopes: dict[str, bool], native: bool) -> tuple[Call, Artifact | None]:
     """A compiled aten graph: by kernels if it can be, then with the artifact; otherwise by library calls."""
     if native:
         # Imported when first needed: a program whose graphs are all kept does without lowering, 0.1 s.
@@ -128,9 +164,9 @@ def _build(aten: AtenGraph, native: bool, scopes: dict[str, bool]) -> tuple[Call
     return start(write(aten, library_program(aten), scopes)), None
 
 
-def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, key: str | None) -> Call:
+def _compile_training(gm: GraphModule, example_inputs: list[Any], target: Target, key: str | None) -> Call:
     """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
-    record_again = functools.partial(record_joint, gm, example_inputs, FOR_KERNELS if native else REQUIRED)
+    record_again = functools.partial(record_joint, gm, example_inputs, target.decompositions)
     pair: Pair | None = graph_cache.find(key)
     call = _start_kept(pair.forward) if pair is not None else None
     backward: AtenGraph | None = None
@@ -151,7 +187,7 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, 
             text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
             log.artifact("aot_graphs").info("%s", text)
         face, names = joint.interface(), joint.forward_names()
-        call, artifact = _build(forward, native, {"no_autocast": torch.is_autocast_enabled("cpu")})
+        call, artifact = target.build(forward, {"no_autocast": torch.is_autocast_enabled("cpu")})
         pair = None if artifact is None else Pair(face, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
@@ -172,7 +208,7 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], native: bool, 
                 if joint.forward_names() != names:
                     raise exc.InternalError("a second recording of a graph differs from the first")
                 graph = backward_graph(joint, saved)
-        made, artifact = _build(graph, native, {"boxed": True})
+        made, artifact = target.build(graph, {"boxed": True})
         if everything and artifact is not None and pair is not None:
             graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
         return made
