@@ -75,9 +75,21 @@ def below_torch_compile(value: Any) -> Any:
     if isinstance(value, types.FunctionType):
         own = made.get("_is_torch_compile") is True and made.get("_torchdynamo_wrapper_id") == id(value)
         return made.get("_torchdynamo_orig_callable") if own else None
-    if type(value).__module__ == "torch._dynamo.eval_frame" and "_torchdynamo_orig_callable" in made:
-        return made["_modules"].get("_orig_mod")
-    return None
+    return _module_below(value, "OptimizeContext")
+
+
+def _module_below(value: Any, context: str) -> Any:
+    """The module below one that torch.compile or ``torch.compiler.disable`` made, by the name of its context."""
+    made = getattr(value, "__dict__", None)
+    if not isinstance(made, dict) or type(value).__module__ != "torch._dynamo.eval_frame":
+        return None
+    return made["_modules"].get("_orig_mod") if type(made.get("dynamo_ctx")).__name__ == context else None
+
+
+def below_disabled(value: Any) -> Any:
+    """What ``torch.compiler.disable`` was given, if `value` is what it made; else None."""
+    found = disabled(value) if isinstance(value, types.FunctionType) else None
+    return found.wrapped if found is not None else _module_below(value, "DisableContext")
 
 
 def _is_torchs(function: Any) -> bool:

@@ -231,11 +231,9 @@ def mark_disabled(wrapper: Any, function: Any, reason: str) -> None:
 
 
 def below_disabled(function: Any) -> Any:
-    """What a function under ``disable``, dynamo_lite's or torch's, was made of; None if it is not under one."""
-    if not isinstance(function, types.FunctionType):
-        return None
-    found = torch_marks.disabled(function)
-    return _disabled.get(function) or (found.wrapped if found is not None else None)
+    """What a function or module under ``disable``, dynamo_lite's or torch's, was made of; else None."""
+    own = _disabled.get(function) if isinstance(function, types.FunctionType) else None
+    return own or torch_marks.below_disabled(function)
 
 
 def marked(function: Any) -> Decision | None:

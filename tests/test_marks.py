@@ -141,6 +141,8 @@ def test_disabled_modules(disable):
     layer = disable(Layer())
     check(lambda c: dynamo_lite.compile(lambda x: layer(x + 1) - 1, backend=c), 2.0, ["add", "sub"])
     check(lambda c: dynamo_lite.compile(nn.Sequential(layer), backend=c), 1.5, [])
+    if disable is torch.compiler.disable:  # leaves the module as it was
+        check(lambda c: dynamo_lite.compile(layer, backend=c), 1.5, ["truediv", "mul"])
 
 
 @BOTH

@@ -1,4 +1,4 @@
-"""aot_eager and aot_eager_decomp_partition: values, layouts, aliases, writes, random numbers and gradients as eager's."""
+"""aot_eager and aot_eager_decomp_partition: values, layouts, aliases, writes, random numbers and gradients of eager."""
 import weakref
 
 import pytest
