@@ -4,11 +4,14 @@ Invariant: the order of a set is known only where its members are constants; not
 """
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..source import Source
-from .base import IteratorVariable, VariableTracker, unsupported, wraps_type
+import torch
+
+from ..source import ComputedSource, SequenceItemSource, Source
+from .base import IteratorVariable, VariableTracker, realized, unsupported, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
 from .sequences import TupleVariable
@@ -23,8 +26,12 @@ class SetVariable(VariableTracker):
 
     has_identity = True
 
-    def __init__(self, members: dict[Any, VariableTracker], source: Source | None = None, cls: type = set) -> None:
+    def __init__(
+        self, members: dict[Any, VariableTracker], source: Source | None = None, cls: type = set,
+        in_order: bool = False,
+    ) -> None:
         super().__init__(source)
+        self._in_order = in_order  # whether guards fix the order of the members given
         self.members = members
         self.cls = cls
         self._given = members  # replaced, never changed: while it is the same, so is the order
@@ -78,6 +85,8 @@ class SetVariable(VariableTracker):
             # Equal sets may differ in order, by what they held before.
             if self.members is not self._given:
                 unsupported("unsupported_iteration", f"the order of {self.source.name}, a changed set from outside")
+            if self._in_order:
+                return list(self.members.values())
             tx.guard(self.source, "set_order", tuple(m.constant() for m in self.members.values()))
             return list(self.members.values())
         if not all(m.is_constant() for m in self.members.values()):
@@ -265,8 +274,19 @@ _SET_MUTATORS = frozenset({
 
 @wraps_type(set, frozenset)
 def _wrap_set(tx: Any, value: Any, source: Source) -> VariableTracker:
-    if not all(is_constant_value(item) for item in value):
-        unsupported("unsupported_value", f"{source.name}, a set of objects")
     tx.guard(source, "type_is", type(value))
-    tx.guard(source, "set_items", frozenset(value))
-    return SetVariable({item: ConstantVariable(item) for item in value}, source, type(value))
+    if all(is_constant_value(item) for item in value):
+        tx.guard(source, "set_items", frozenset(value))
+        return SetVariable({item: ConstantVariable(item) for item in value}, source, type(value))
+    # The members in the order in which the set has them: nothing else tells one from another at the next call.
+    listed = ComputedSource(source, tuple, f"tuple({source.name})")
+    tx.guard(listed, "len", len(value))
+    made = SetVariable({}, source, type(value), in_order=True)
+    tx.output.effects.track(value, made)  # members may lead to it
+    for place, item in enumerate(value):
+        hasher = tx.class_lookup(type(item), "__hash__")
+        if isinstance(hasher, types.FunctionType) and hasher is not torch.Tensor.__hash__:
+            unsupported("unsupported_value", f"{source.name}, a set with a member that defines __hash__")
+        member = realized(tx, tx.wrap_at(item, SequenceItemSource(listed, place, False)))
+        made.members[tx.hash_key(member)] = member
+    return made
