@@ -19,11 +19,13 @@ from torch import fx
 from ..exc import Unsupported
 from ..graph_calls import BackwardGraph, FunctionCall, FunctionSpec, SavedValue
 from ..guards import Guard, build_program
+from ..source import AttrSource, Source
 from ..trace_rules import is_library
-from .base import ObservedException, VariableTracker, realized, unsupported
+from .base import ObservedException, VariableTracker, realized, unsupported, wraps_if
 from .classes import ClassVariable
 from .constant import ConstantVariable
 from .functions import BaseFunctionVariable
+from .objects import ObjectVariable
 from .scalars import ScalarVariable
 from .sequences import TupleVariable
 from .subgraphs import (
@@ -403,6 +405,37 @@ class _Capture:
         if tensor.node not in nodes:
             unsupported(_KIND, f"{what}() of {self.name} names a tensor that is neither an argument nor a result")
         return nodes.index(tensor.node)
+
+
+# ---------------------------------------------------------------- frames that torch calls
+class OuterContextVariable(ObjectVariable):
+    """The ``ctx`` of a forward or backward pass that torch itself has called: an object from outside, part of which
+    is kept in C."""
+
+    def generic_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+        written = tx.output.effects.attributes_of(self)
+        if name in _KEPT_IN_C and name in written:
+            return written[name]  # type: ignore[no-any-return]
+        if name == "needs_input_grad" and tx.class_lookup(self.cls, name) is _FunctionBase.needs_input_grad:
+            assert self.source is not None
+            return tx.wrap_at(self.value.needs_input_grad, AttrSource(self.source, name))  # type: ignore[no-any-return]
+        return super().generic_getattr(tx, name)
+
+    def generic_setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name in _KEPT_IN_C and tx.class_lookup(self.cls, name) is getattr(_FunctionBase, name):
+            tx.output.effects.store_attr(self, name, value)
+        else:
+            super().generic_setattr(tx, name, value)
+
+
+_FunctionBase: Any = torch._C._FunctionBase
+_KEPT_IN_C = ("to_save", "dirty_tensors", "non_differentiable", "materialize_grads")
+
+
+@wraps_if(lambda value: isinstance(value, torch.autograd.function.BackwardCFunction), rank=60)
+def _wrap_context(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return OuterContextVariable(type(value), value, source)
 
 
 def incoming_gradient() -> None:
