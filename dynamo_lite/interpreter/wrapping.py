@@ -18,6 +18,7 @@ from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
 from ..torch_marks import below_own_patch, below_torch_compile, same, substitute
 from ..trace_rules import Rule, decide, is_library, marked
 from ..variables import branches as branches  # for what it registers
+from ..variables import equality as equality  # likewise
 from ..variables import introspected as introspected  # likewise
 from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler

@@ -55,7 +55,6 @@ _DATA_METHODS = {
     "item": "tensor_to_python", "tolist": "tensor_to_python", "__bool__": "tensor_to_python",
     "__int__": "tensor_to_python", "__float__": "tensor_to_python", "__index__": "tensor_to_python",
     "__complex__": "tensor_to_python", "is_nonzero": "tensor_to_python", "__contains__": "tensor_to_python",
-    "allclose": "tensor_to_python", "equal": "tensor_to_python",
     "numpy": "numpy_conversion", "__array__": "numpy_conversion",
     "is_inference": "unsupported_method", "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr",
     "__dlpack__": "data_ptr",
@@ -241,6 +240,8 @@ class TensorVariable(VariableTracker):
             return shape.getitem(tx, args[0]) if args else shape
         if name == "new":
             return self._new(tx, args, kwargs)
+        if name in ("equal", "allclose"):
+            return tx.call(tx.from_result(getattr(torch, name), name), [self, *args], kwargs)  # type: ignore[no-any-return]
         added = self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name)
         if added or tx.class_lookup(self.cls, name) is None:
             return tx.call(self.getattr(tx, name), args, kwargs)  # type: ignore[no-any-return]

@@ -1,0 +1,71 @@
+"""``torch.equal`` and ``torch.allclose``: truths that the graph computes, where nothing decides by them.
+
+Invariant: what a branch goes by is guarded by the elements of both tensors, as they were at the call, or breaks the
+graph.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .base import VariableTracker, unsupported
+from .constant import ConstantVariable
+from .scalars import ScalarVariable, scalar_of
+from .size_tables import known_tensor, learn_or_refuse
+from .tensor import TensorVariable
+from .torch_functions import handles
+
+
+class EqualityVariable(ScalarVariable):
+    """A truth that the graph computes of two tensors."""
+
+    def compare_with(self, a: TensorVariable, b: TensorVariable, options: tuple[Any, ...]) -> EqualityVariable:
+        """Remembers what is compared."""
+        self.operands = (a, b)
+        self.options = options
+        return self
+
+    def truth(self, tx: Any) -> bool:
+        written = tx.output.written_storages
+        storages = [t.fake.untyped_storage()._cdata for t in self.operands]
+        if any(storage in written for storage in storages):
+            return super().truth(tx)
+        learn_or_refuse(tx, "data_dependent_branch", "bool() of a comparison of two tensors", self.operands)
+        known = [known_tensor(tx, t.fake) for t in self.operands]
+        assert known[0] is not None and known[1] is not None
+        return bool(self.node.target(*known, *self.options))  # type: ignore[operator]
+
+
+def _compare(tx: Any, function: Any, a: VariableTracker, b: VariableTracker, options: list[VariableTracker]) -> (
+        VariableTracker):
+    name = f"torch.{function.__name__}"
+    if not isinstance(a, TensorVariable) or not isinstance(b, TensorVariable) or tx.output.overrides.active() or (
+            tx.output.examples):
+        unsupported("tensor_to_python", name)
+    plain = tuple(option.constant() for option in options)
+    if function is torch.equal and a.fake.shape != b.fake.shape and a.fake.device == b.fake.device:
+        return ConstantVariable(False)
+    known = [known_tensor(tx, t.fake) for t in (a, b)]
+    if known[0] is not None and known[1] is not None:
+        return ConstantVariable(tx.run_python(function, *known, *plain))
+    if a.fake.dtype is not b.fake.dtype or a.fake.device != b.fake.device:
+        unsupported("tensor_to_python", f"{name} of tensors of different types")
+    if function is torch.allclose:
+        tx.output.run_fake(tx, "call_function", torch.isclose, (a.fake, b.fake, *plain), {})  # raises as it does
+    node = scalar_of(tx, "call_function", function, (a.node, b.node, *plain), bool).node
+    return EqualityVariable(node, bool, node.meta["example_value"], None).compare_with(a, b, plain)
+
+
+@handles(torch.equal, torch.Tensor.equal)
+def _equal(tx: Any, a: VariableTracker, other: VariableTracker) -> VariableTracker:
+    return _compare(tx, torch.equal, a, other, [])
+
+
+@handles(torch.allclose, torch.Tensor.allclose)
+def _allclose(
+    tx: Any, a: VariableTracker, other: VariableTracker, rtol: VariableTracker | None = None,
+    atol: VariableTracker | None = None, equal_nan: VariableTracker | None = None,
+) -> VariableTracker:
+    given = (rtol or ConstantVariable(1e-05), atol or ConstantVariable(1e-08), equal_nan or ConstantVariable(False))
+    return _compare(tx, torch.allclose, a, other, list(given))
