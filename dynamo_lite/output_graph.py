@@ -190,6 +190,11 @@ class OutputGraph:
         self._tensors[id(tensor.fake)] = tensor
         return tensor
 
+    def replace_input(self, old: TensorVariable, new: TensorVariable) -> None:
+        """From now on another tracker stands for an input's placeholder."""
+        self.inputs = [new if tensor is old else tensor for tensor in self.inputs]
+        self.register_tensor(new)
+
     def tensors(self) -> list[TensorVariable]:
         """All tensors that the trace knows."""
         return list(self._tensors.values())

@@ -33,6 +33,7 @@ from .parameters import adds_only, is_added, read_added
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_elements, known_tensor, learn_or_refuse
 from .spaces import dict_source, read_own, write_own
+from .tensor_data import check_use, set_data
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -103,6 +104,8 @@ class TensorVariable(VariableTracker):
     has_identity = True
     # The tensors of the trace that it may be, if it stands for one of several.
     alternatives: tuple[TensorVariable, ...] = ()
+    # Whether its data was set in the trace.
+    rebound = False
 
     def __init__(
         self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor
@@ -128,6 +131,8 @@ class TensorVariable(VariableTracker):
             tx.output.guards.distinct([self.source])
 
     def as_argument(self, tx: Any) -> Any:
+        if self.rebound:
+            check_use(self)
         return self.node
 
     def contains_tensor(self) -> bool:
@@ -167,6 +172,8 @@ class TensorVariable(VariableTracker):
                 tx.guard(AttrSource(_known(self.source), name), "is", getattr(self.value, name))
                 return ConstantVariable(getattr(self.value, name))
             return tx.from_result(getattr(self.fake, name), f"Tensor.{name}")
+        if name == "data" and self.rebound:
+            return record(tx, "call_method", "detach", [TensorVariable(self.node, fake_of(self.node))], {})
         if name in _VIEW_ATTRIBUTES:
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
         if name == "__class__":
@@ -203,8 +210,9 @@ class TensorVariable(VariableTracker):
         if name == "grad" and self._may_have_grad(value):
             tx.output.effects.store_attr(self, name, value)
             return
-        if name == "data" and isinstance(value, TensorVariable) and value.fake is self.fake:
-            return  # what Module.to() does where there is nothing to convert
+        if name == "data" and isinstance(value, TensorVariable):
+            set_data(tx, self, value)
+            return
         if name in ("data", "requires_grad", "grad", "names") or isinstance(tx.class_lookup(self.cls, name), _GETSETS):
             unsupported("input_mutation", f"setting Tensor.{name}")
         own = instance_dict(self.value) if self.value is not None else None

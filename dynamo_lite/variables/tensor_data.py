@@ -1,0 +1,72 @@
+"""``x.data = y``: the tensor keeps what autograd knows of it, and lies in another one's memory from then on.
+
+In the trace, ``x`` becomes what ``y.detach()`` gives; views that were taken of it before keep the old memory. A tensor
+from outside is given the data for real behind the graph. Invariant: one that requires gradients, which the graph could
+not give it through what stands for it now, is not used with gradients on until the trace has ended.
+"""
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .base import unsupported
+
+if TYPE_CHECKING:
+    from .tensor import TensorVariable
+
+_KIND = "input_mutation"
+
+
+def is_same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two fake tensors are the same elements in the same places."""
+    return (
+        a.untyped_storage()._cdata == b.untyped_storage()._cdata and a.storage_offset() == b.storage_offset()
+        and a.shape == b.shape and a.stride() == b.stride() and a.dtype is b.dtype
+        and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg()
+    )
+
+
+def set_data(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
+    """tensor.data = value."""
+    what = f"setting {tensor.describe()}.data"
+    if is_same_memory(tensor.fake, value.fake):
+        return  # what conversions give where there is nothing to convert
+    output = tx.output
+    if output.overrides.active() or output.examples or value.alternatives or any(
+            tensor is other for choice in output.choices.made for other in choice.tensor.alternatives):
+        unsupported(_KIND, what)
+    old, new = tensor.fake, value.fake
+    if new.device != old.device or new.layout is not old.layout or new.is_inference() or old.is_inference():
+        unsupported(_KIND, f"{what} to {value.describe()}")
+    if old.requires_grad and (tensor.source is None or not old.is_leaf or not new.is_floating_point()):
+        unsupported(_KIND, f"{what}, which requires gradients")
+    if tensor.source is not None:
+        if "grad" in output.effects.attributes_of(tensor):
+            unsupported(_KIND, f"{what} behind its gradient")
+        output.effects.store_attr(tensor, "data", value)
+    else:
+        output.effects.advance(tensor)
+    _rebind(tx, tensor, value)
+
+
+def _rebind(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
+    output = tx.output
+    made: Any = value.call_method(tx, "detach", [], {})
+    if tensor.source is not None and not tensor.rebound:
+        # The placeholder is still what the guards and the memory of inputs are about.
+        output.replace_input(tensor, copy.copy(tensor))
+    requires_grad = tensor.fake.requires_grad
+    tensor.node, tensor.fake, tensor.rebound = made.node, made.fake, True
+    output.register_tensor(tensor)
+    if requires_grad:
+        with output.fake_mode, torch.enable_grad():
+            tensor.fake = made.fake.detach().requires_grad_()
+        output.register_tensor(tensor)
+
+
+def check_use(tensor: TensorVariable) -> None:
+    """Refuses an operation on a tensor that would have to hand its gradient to what it was before."""
+    if tensor.rebound and tensor.fake.requires_grad and torch.is_grad_enabled():
+        unsupported(_KIND, f"{tensor.describe()}, whose data was set, is used where it gets a gradient")
