@@ -82,6 +82,7 @@ class OutputGraph:
         self.open_modes: list[OpenMode] = []
         self.overrides = Overrides()
         self.choices = Choices()
+        self.rebound: list[TensorVariable] = []  # tensors whose data was set
         self.operations = 0
         self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
         self.examples = 0  # how many transforms show one example in place of a batch
@@ -204,6 +205,7 @@ class OutputGraph:
         self.may_rely_on = lambda source, value: False
         self.effects.forget()
         self.choices.forget()
+        self.rebound.clear()
         self._tensors.clear()
         self._numbers.clear()
         self.inputs.clear()

@@ -33,7 +33,7 @@ from .parameters import adds_only, is_added, read_added
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_elements, known_tensor, learn_or_refuse
 from .spaces import dict_source, read_own, write_own
-from .tensor_data import check_use, set_data
+from .tensor_data import check_uses, set_data
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -104,8 +104,8 @@ class TensorVariable(VariableTracker):
     has_identity = True
     # The tensors of the trace that it may be, if it stands for one of several.
     alternatives: tuple[TensorVariable, ...] = ()
-    # Whether its data was set in the trace.
-    rebound = False
+    # What reading its data gives, where that was set and it requires gradients.
+    plain: TensorVariable | None = None
 
     def __init__(
         self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor
@@ -131,8 +131,6 @@ class TensorVariable(VariableTracker):
             tx.output.guards.distinct([self.source])
 
     def as_argument(self, tx: Any) -> Any:
-        if self.rebound:
-            check_use(self)
         return self.node
 
     def contains_tensor(self) -> bool:
@@ -172,8 +170,8 @@ class TensorVariable(VariableTracker):
                 tx.guard(AttrSource(_known(self.source), name), "is", getattr(self.value, name))
                 return ConstantVariable(getattr(self.value, name))
             return tx.from_result(getattr(self.fake, name), f"Tensor.{name}")
-        if name == "data" and self.rebound:
-            return record(tx, "call_method", "detach", [TensorVariable(self.node, fake_of(self.node))], {})
+        if name == "data" and self.plain is not None:
+            return self.plain.getattr(tx, name)
         if name in _VIEW_ATTRIBUTES:
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
         if name == "__class__":
@@ -485,6 +483,8 @@ def record(
         if result is None or _is_metadata(result):
             return tx.from_result(result, f"result of {target_name(target)}")
         unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
+    if output.rebound:
+        check_uses(output, (node_args, node_kwargs))
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
     if isinstance(result, list):
         for given, fake in zip(args, fake_args):

@@ -10,6 +10,8 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
+from torch.utils import _pytree as pytree
 
 from .base import unsupported
 
@@ -54,19 +56,27 @@ def set_data(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
 def _rebind(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
     output = tx.output
     made: Any = value.call_method(tx, "detach", [], {})
-    if tensor.source is not None and not tensor.rebound:
+    requires_grad = tensor.fake.requires_grad
+    if requires_grad:
+        # Reading `data` again is no use of the tensor itself.
+        made, tensor.plain = made.call_method(tx, "detach", [], {}), made
+    if tensor.source is not None and not any(tensor is other for other in output.rebound):
         # The placeholder is still what the guards and the memory of inputs are about.
         output.replace_input(tensor, copy.copy(tensor))
-    requires_grad = tensor.fake.requires_grad
-    tensor.node, tensor.fake, tensor.rebound = made.node, made.fake, True
+    tensor.node, tensor.fake = made.node, made.fake
     output.register_tensor(tensor)
+    output.rebound.append(tensor)
     if requires_grad:
         with output.fake_mode, torch.enable_grad():
             tensor.fake = made.fake.detach().requires_grad_()
         output.register_tensor(tensor)
 
 
-def check_use(tensor: TensorVariable) -> None:
+def check_uses(output: Any, arguments: Any) -> None:
     """Refuses an operation on a tensor that would have to hand its gradient to what it was before."""
-    if tensor.rebound and tensor.fake.requires_grad and torch.is_grad_enabled():
-        unsupported(_KIND, f"{tensor.describe()}, whose data was set, is used where it gets a gradient")
+    if not torch.is_grad_enabled():
+        return
+    used = {leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, fx.Node)}
+    for tensor in output.rebound:
+        if tensor.fake.requires_grad and tensor.node in used:
+            unsupported(_KIND, f"{tensor.describe()}, whose Tensor.data was set, is used where it gets a gradient")
