@@ -81,6 +81,8 @@ class OutputGraph:
         self.changes_autocast = False
         self.open_modes: list[OpenMode] = []
         self.overrides = Overrides()
+        self.ids_are_keys = False  # whether an id has been a key of a dict or set
+        self.id_numbers: set[int] = set()  # ids that are known as numbers alone
         self.choices = Choices()
         self.rebound: list[TensorVariable] = []  # tensors whose data was set
         self.operations = 0

@@ -26,7 +26,7 @@ from ..variables.constant import ConstantVariable, is_unique
 from ..variables.drawn import draw_by_numpy
 from ..variables.endings import SUSPENDED, frame_values, held_by
 from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
-from ..variables.identity import IdentityVariable
+from ..variables.identity import IdentityVariable, number_of
 from ..variables.mappings import DictVariable
 from ..variables.objects import ObjectVariable
 from ..variables.scalars import ScalarVariable
@@ -428,7 +428,7 @@ class Protocols(Wrapping, Errors, Construction):
     # -- text
     def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
         """str(value), repr(value) or ascii(value) for conversions s, r, a."""
-        value = realized(self, value)
+        value = self.with_number(realized(self, value))
         convert = {"s": str, "r": repr, "a": ascii}[conversion]
         if isinstance(value, TensorVariable):
             unsupported("tensor_formatting", f"text of a {value.describe()}")
@@ -465,7 +465,7 @@ class Protocols(Wrapping, Errors, Construction):
 
     def format_value(self, value: VariableTracker, conversion: str, spec: str) -> VariableTracker:
         """The text of ``f"{value!conversion:spec}"``."""
-        value = realized(self, value)
+        value = self.with_number(realized(self, value))
         if conversion:
             value = self.to_text(value, conversion)
         if isinstance(value, TensorVariable):
@@ -561,11 +561,15 @@ class Protocols(Wrapping, Errors, Construction):
         effects = self.output.effects
         return id(value) in held_by(effects, [*frames, *effects.outside_values()])
 
+    def with_number(self, value: VariableTracker) -> VariableTracker:
+        """A value whose number is needed, where it is an id."""
+        return value.number(self) if isinstance(value, IdentityVariable) else value
+
     def identity_number(self, value: VariableTracker) -> VariableTracker:
         """id(value): the number where the object itself is guarded, else something that only compares."""
         if isinstance(value, FunctionVariable) and value.source is not None:
             self.guard(value.source, "is", value.value)
-            return ConstantVariable(id(value.value))
+            return number_of(self, value.value)
         return IdentityVariable(value)
 
 

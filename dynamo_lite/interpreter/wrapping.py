@@ -257,6 +257,7 @@ class Wrapping:
 
     def as_plain(self, value: VariableTracker) -> Any:
         """The Python value of a tracker made of constants, containers included."""
+        value = self.with_number(value)
         if value.is_constant():
             return value.constant()
         if isinstance(value, NamedTupleVariable) and hasattr(value.cls, "_fields"):

@@ -28,6 +28,7 @@ from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
 from .drawn import draw, draw_from, is_draw
 from .functions import standing_for
+from .identity import number_of
 from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
 from .objects import ObjectVariable, TracebackVariable
 from .real_object import RealObjectVariable
@@ -189,7 +190,7 @@ def _callable(tx: Any, value: VariableTracker) -> VariableTracker:
 @handles(id)
 def _id(tx: Any, value: VariableTracker) -> VariableTracker:
     if value.is_constant() and isinstance(value, (ClassVariable, BuiltinVariable, TorchFunctionVariable)):
-        return ConstantVariable(id(value.constant()))
+        return number_of(tx, value.constant())
     if value.source is None and not isinstance(value, ConstantVariable) and not tx.is_held(value):
         unsupported("unsupported_builtin", f"id() of {value.describe()}, which may be gone before another is made")
     return tx.identity_number(value)

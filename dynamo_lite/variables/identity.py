@@ -1,13 +1,19 @@
 """``id(x)`` as a value.
 
-Invariant: an id is only compared and used as a key; its number never decides anything.
+Invariant: an id is only compared with others and used as a key among others, in which the object's place in the program
+decides, and another object may stand there at the next call. Wherever its number may matter (it meets numbers, is
+printed, is a key of a dict from outside) the object itself is guarded, and the id is that number.
 """
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..source import ConstSource, WeakrefSource
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable, is_constant_value
+from .sequences import TupleVariable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -30,6 +36,7 @@ class IdentityVariable(VariableTracker):
         return _Identity(self.owner)
 
     def guard_hash(self, tx: Any) -> None:
+        tx.output.ids_are_keys = True
         source, real = self.owner.source, getattr(self.owner, "real", None)
         if source is None or (self.owner.is_constant() and real is None):
             return
@@ -46,15 +53,34 @@ class IdentityVariable(VariableTracker):
     def same_object(self, other: VariableTracker) -> bool | None:
         return self is other or None
 
+    def number(self, tx: Any) -> ConstantVariable:
+        """The number itself; the object is guarded, and not kept alive."""
+        owner, value = self.owner, getattr(self.owner, "value", None)
+        if owner.source is None or value is None or not type(value).__weakrefoffset__:
+            unsupported("unsupported_operator", f"the number that is the {self.describe()}")
+        reference = ConstSource(weakref.ref(value), f"a weak reference to {owner.source.name}")
+        tx.guard(owner.source, "tensor_same", WeakrefSource(reference))
+        return ConstantVariable(id(value))  # others may still know it as an id
+
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op not in ("==", "!="):
-            unsupported("unsupported_operator", f"the order of ids, {self.describe()}")
-        if isinstance(other, IdentityVariable):
+        if isinstance(other, IdentityVariable) and op in ("==", "!="):
             return ConstantVariable(tx.is_same(self.owner, other.owner) == (op == "=="))
-        return None
+        if isinstance(other, IdentityVariable):
+            other = other.number(tx)
+        if not issubclass(other.python_type(), (int, float)):
+            return None
+        return self.number(tx).compare(tx, op, other)
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        unsupported("unsupported_operator", f"arithmetic on the {self.describe()}")
+        if isinstance(other, IdentityVariable):
+            other = other.number(tx)
+        return self.number(tx).binary(tx, op, other, reflected)
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        return self.number(tx).unary(tx, op)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return self.number(tx).getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.call_constant(id, lambda: cg.push(self.owner))
@@ -82,3 +108,60 @@ class _Identity:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Identity) and self._key() == other._key()
+
+
+def as_key(tx: Any, key: VariableTracker, keys: Iterable[Any], outside: bool) -> VariableTracker:
+    """A key as a dict or set is asked for it: ids in it are numbers where some key there may be one.
+
+    Args:
+        keys: the hash keys that are there.
+        outside: whether the dict or set came in from outside.
+    """
+    if _has_id(key):
+        return _numbered(tx, key) if outside or any(_has_number(tx, k) for k in keys) else key
+    if tx.output.ids_are_keys and key.is_constant() and _has_number(tx, key.constant()) and (
+            any(map(_has_identity, keys))):
+        unsupported("unsupported_operator", "a number as a key among ids")
+    return key
+
+
+def check_together(tx: Any, some: Iterable[Any], others: Iterable[Any]) -> None:
+    """Refuses to compare keys of which some are ids and others numbers."""
+    if tx.output.ids_are_keys:
+        for ids, numbers in ((some, others), (others, some)):
+            if any(map(_has_identity, ids)) and any(_has_number(tx, k) for k in numbers):
+                unsupported("unsupported_operator", "numbers among ids, in a set")
+
+
+def _has_id(key: VariableTracker) -> bool:
+    if isinstance(key, TupleVariable):
+        return any(map(_has_id, key.items))
+    return isinstance(key, IdentityVariable)
+
+
+def _numbered(tx: Any, key: VariableTracker) -> VariableTracker:
+    if isinstance(key, IdentityVariable):
+        return key.number(tx)
+    if isinstance(key, TupleVariable) and _has_id(key):
+        return tx.new_sequence(key.cls, [_numbered(tx, item) for item in key.items])  # type: ignore[no-any-return]
+    return key
+
+
+def _has_number(tx: Any, key: Any) -> bool:
+    """Whether a key holds a number that may be the id of an object which is known as one."""
+    if type(key) is tuple:
+        return any(_has_number(tx, part) for part in key)
+    return type(key) in (int, float) and key >= _LEAST_ID and key not in tx.output.id_numbers
+
+
+_LEAST_ID = 4096  # an id is an address, and no object lies in the first page
+
+
+def number_of(tx: Any, value: Any) -> ConstantVariable:
+    """The id of an object that is guarded, or the same in all calls: no other object of the trace has it."""
+    tx.output.id_numbers.add(id(value))
+    return ConstantVariable(id(value))
+
+
+def _has_identity(key: Any) -> bool:
+    return isinstance(key, _Identity) or type(key) is tuple and any(map(_has_identity, key))

@@ -16,6 +16,7 @@ from ..source import ConstSource, DictItemSource, DictKeySource, FrozenSource, S
 from .base import IteratorVariable, LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
+from .identity import as_key
 from .sequences import TupleVariable, started_iterator
 from .sets import SetVariable
 from .user_keys import UserKey, check_rebuildable, check_unchanged
@@ -80,9 +81,8 @@ class DictVariable(VariableTracker):
         if list(now)[: len(kept)] != kept:
             return None
         check_unchanged(hashed for hashed in self._entries if _mark(hashed) not in before)
-        removed = [key for mark, key in before.items() if mark not in now]
         stored = [(key, value) for mark, (key, value) in now.items() if self._before.get(mark) is not value]
-        return removed, stored
+        return [key for mark, key in before.items() if mark not in now], stored
 
     def is_as_before(self, key: Any) -> bool:
         """Whether the trace has left alone what the real dict has under a constant key."""
@@ -120,7 +120,7 @@ class DictVariable(VariableTracker):
 
     def key_of(self, tx: Any, key: VariableTracker) -> Any:
         """The hash key of a tracker, TypeError if it is unhashable."""
-        return tx.hash_key(key)
+        return tx.hash_key(as_key(tx, key, self._entries, self.source is not None))
 
     def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
         """The value under a key, looked at; None if there is none."""

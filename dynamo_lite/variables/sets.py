@@ -14,6 +14,7 @@ from ..source import ComputedSource, SequenceItemSource, Source
 from .base import IteratorVariable, VariableTracker, realized, unsupported, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
+from .identity import as_key, check_together
 from .sequences import TupleVariable
 from .user_keys import check_rebuildable
 
@@ -40,7 +41,7 @@ class SetVariable(VariableTracker):
     def of(cls, tx: Any, items: list[VariableTracker], python_class: type = set) -> SetVariable:
         members: dict[Any, VariableTracker] = {}
         for item in items:
-            members.setdefault(tx.hash_key(item), item)
+            members.setdefault(tx.hash_key(as_key(tx, item, members, False)), item)
         return cls(members, cls=python_class)
 
     def python_type(self) -> type:
@@ -98,7 +99,15 @@ class SetVariable(VariableTracker):
         return SetIteratorVariable(self, self.ordered(tx))
 
     def contains(self, tx: Any, item: VariableTracker) -> bool:
-        return tx.hash_key(item) in self.members
+        return self._key_of(tx, item) in self.members
+
+    def _elements_of(self, tx: Any, other: VariableTracker) -> dict[Any, VariableTracker]:
+        elements = other.hashed_elements(tx)
+        check_together(tx, self.members, elements)
+        return elements
+
+    def _key_of(self, tx: Any, item: VariableTracker) -> Any:
+        return tx.hash_key(as_key(tx, item, self.members, self.source is not None))
 
     _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
         "|": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},
@@ -110,12 +119,14 @@ class SetVariable(VariableTracker):
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op not in self._OPS or not isinstance(other, SetVariable):
             return None
+        check_together(tx, self.members, other.members)
         first, second = (other, self) if reflected else (self, other)
         return SetVariable(self._OPS[op](first.members, second.members), cls=first.cls)
 
     def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if self.cls is frozenset or op not in self._OPS or not isinstance(other, SetVariable):
             return None
+        check_together(tx, self.members, other.members)
         tx.output.effects.mutate(self)
         self.members = self._OPS[op](self.members, other.members)
         return self
@@ -123,6 +134,7 @@ class SetVariable(VariableTracker):
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if not isinstance(other, SetVariable):
             return None
+        check_together(tx, self.members, other.members)
         a, b = self.members.keys(), other.members.keys()
         results = {"==": a == b, "!=": a != b, "<=": a <= b, "<": a < b, ">=": a >= b, ">": a > b}
         return ConstantVariable(results[op])
@@ -141,14 +153,14 @@ class SetVariable(VariableTracker):
         return tx.checked_call(method, self, tx, *args, **kwargs)
 
     def _add(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        new = SetVariable.of(tx, [item]).members
+        new = {self._key_of(tx, item): item}
         tx.output.effects.mutate(self)
         self.members = {**new, **self.members} if next(iter(new)) in self.members else {**self.members, **new}
         return ConstantVariable(None)
 
     def _discard(self, tx: Any, item: VariableTracker) -> VariableTracker:
         tx.output.effects.mutate(self)
-        key = tx.hash_key(item)
+        key = self._key_of(tx, item)
         self.members = {k: m for k, m in self.members.items() if k != key}
         return ConstantVariable(None)
 
@@ -174,7 +186,7 @@ class SetVariable(VariableTracker):
 
     def _update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
         for other in others:
-            new = other.hashed_elements(tx)
+            new = self._elements_of(tx, other)
             tx.output.effects.mutate(self)
             self.members = {**self.members, **{h: m for h, m in new.items() if h not in self.members}}
         return ConstantVariable(None)
@@ -184,7 +196,7 @@ class SetVariable(VariableTracker):
         def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
             result = dict(self.members)
             for other in others:
-                result = self._OPS[op](result, other.hashed_elements(tx))
+                result = self._OPS[op](result, self._elements_of(tx, other))
             return SetVariable(result, cls=self.cls)
 
         return method
@@ -206,7 +218,7 @@ class SetVariable(VariableTracker):
         def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
             members = self.members
             for other in others:
-                members = self._OPS[op](members, other.hashed_elements(tx))
+                members = self._OPS[op](members, self._elements_of(tx, other))
             tx.output.effects.mutate(self)
             self.members = members
             return ConstantVariable(None)
