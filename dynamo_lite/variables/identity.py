@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..exc import Unsupported
 from ..source import ConstSource, WeakrefSource
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable, is_constant_value
@@ -110,27 +111,26 @@ class _Identity:
         return isinstance(other, _Identity) and self._key() == other._key()
 
 
-def as_key(tx: Any, key: VariableTracker, keys: Iterable[Any], outside: bool) -> VariableTracker:
-    """A key as a dict or set is asked for it: ids in it are numbers where some key there may be one.
-
-    Args:
-        keys: the hash keys that are there.
-        outside: whether the dict or set came in from outside.
-    """
-    if _has_id(key):
-        return _numbered(tx, key) if outside or any(_has_number(tx, k) for k in keys) else key
-    if tx.output.ids_are_keys and key.is_constant() and _has_number(tx, key.constant()) and (
-            any(map(_has_identity, keys))):
+def as_key(tx: Any, key: VariableTracker, keys: Iterable[Any]) -> VariableTracker:
+    """A key as a dict or set with these hash keys is asked for it: ids in it are numbers where they meet some."""
+    if not tx.output.ids_are_keys and not _has_id(key):
+        return key
+    try:
+        hashed = key.hash_key()
+    except (TypeError, Unsupported):
+        return key  # the dict or set says so
+    met = [k for k in keys if _meet(tx, hashed, k)]
+    if not met:
+        return key
+    if not _has_id(key) or any(map(_has_identity, met)):
         unsupported("unsupported_operator", "a number as a key among ids")
-    return key
+    return _numbered(tx, key)
 
 
 def check_together(tx: Any, some: Iterable[Any], others: Iterable[Any]) -> None:
     """Refuses to compare keys of which some are ids and others numbers."""
-    if tx.output.ids_are_keys:
-        for ids, numbers in ((some, others), (others, some)):
-            if any(map(_has_identity, ids)) and any(_has_number(tx, k) for k in numbers):
-                unsupported("unsupported_operator", "numbers among ids, in a set")
+    if tx.output.ids_are_keys and any(_meet(tx, a, b) for a in some for b in others):
+        unsupported("unsupported_operator", "numbers among ids, in a set")
 
 
 def _has_id(key: VariableTracker) -> bool:
@@ -147,11 +147,20 @@ def _numbered(tx: Any, key: VariableTracker) -> VariableTracker:
     return key
 
 
-def _has_number(tx: Any, key: Any) -> bool:
-    """Whether a key holds a number that may be the id of an object which is known as one."""
-    if type(key) is tuple:
-        return any(_has_number(tx, part) for part in key)
-    return type(key) in (int, float) and key >= _LEAST_ID and key not in tx.output.id_numbers
+def _has_identity(hashed: Any) -> bool:
+    return isinstance(hashed, _Identity) or type(hashed) is tuple and any(map(_has_identity, hashed))
+
+
+def _meet(tx: Any, a: Any, b: Any) -> bool:
+    """Whether one of two hash keys has an id where the other has a number."""
+    if type(a) is tuple and type(b) is tuple and len(a) == len(b):
+        return any(_meet(tx, x, y) for x, y in zip(a, b))
+    return (isinstance(a, _Identity) and _is_number(tx, b)) or (isinstance(b, _Identity) and _is_number(tx, a))
+
+
+def _is_number(tx: Any, hashed: Any) -> bool:
+    """Whether a hash key is a number that may be the id of an object which is not known as one."""
+    return type(hashed) in (int, float) and hashed >= _LEAST_ID and hashed not in tx.output.id_numbers
 
 
 _LEAST_ID = 4096  # an id is an address, and no object lies in the first page
@@ -161,7 +170,3 @@ def number_of(tx: Any, value: Any) -> ConstantVariable:
     """The id of an object that is guarded, or the same in all calls: no other object of the trace has it."""
     tx.output.id_numbers.add(id(value))
     return ConstantVariable(id(value))
-
-
-def _has_identity(key: Any) -> bool:
-    return isinstance(key, _Identity) or type(key) is tuple and any(map(_has_identity, key))

@@ -120,7 +120,7 @@ class DictVariable(VariableTracker):
 
     def key_of(self, tx: Any, key: VariableTracker) -> Any:
         """The hash key of a tracker, TypeError if it is unhashable."""
-        return tx.hash_key(as_key(tx, key, self._entries, self.source is not None))
+        return tx.hash_key(as_key(tx, key, self._entries))
 
     def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
         """The value under a key, looked at; None if there is none."""

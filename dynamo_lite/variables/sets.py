@@ -41,7 +41,7 @@ class SetVariable(VariableTracker):
     def of(cls, tx: Any, items: list[VariableTracker], python_class: type = set) -> SetVariable:
         members: dict[Any, VariableTracker] = {}
         for item in items:
-            members.setdefault(tx.hash_key(as_key(tx, item, members, False)), item)
+            members.setdefault(tx.hash_key(as_key(tx, item, members)), item)
         return cls(members, cls=python_class)
 
     def python_type(self) -> type:
@@ -107,7 +107,7 @@ class SetVariable(VariableTracker):
         return elements
 
     def _key_of(self, tx: Any, item: VariableTracker) -> Any:
-        return tx.hash_key(as_key(tx, item, self.members, self.source is not None))
+        return tx.hash_key(as_key(tx, item, self.members))
 
     _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
         "|": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},

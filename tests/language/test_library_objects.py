@@ -450,7 +450,7 @@ def copies(x):
     )
 
 
-@program.breaks("unsupported_attribute")
+@program
 def typings(x):
     return (
         typing.cast(int, 3),
