@@ -134,7 +134,21 @@ const_equal(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs
     return equal < 0 ? NULL : PyBool_FromLong(equal);
 }
 
+static PyObject *
+generic_access(PyObject *Py_UNUSED(module), PyObject *cls)
+{
+    if (!PyType_Check(cls)) {
+        PyErr_SetString(PyExc_TypeError, "generic_access() takes a class");
+        return NULL;
+    }
+    PyTypeObject *type = (PyTypeObject *)cls;
+    return Py_BuildValue("(NN)", PyBool_FromLong(type->tp_getattro == PyObject_GenericGetAttr),
+                         PyBool_FromLong(type->tp_setattro == PyObject_GenericSetAttr));
+}
+
 static PyMethodDef module_methods[] = {
+    {"generic_access", generic_access, METH_O,
+     "generic_access(cls) -> (whether C reads attributes of its instances as object does, whether it sets them so)"},
     {"const_equal", (PyCFunction)(void (*)(void))const_equal, METH_FASTCALL,
      "const_equal(a, b): the comparison of the step \"const\": same exact type and value, also inside tuples"},
     {NULL, NULL, 0, NULL},

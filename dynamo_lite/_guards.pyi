@@ -119,5 +119,8 @@ def tensor_spec(t: torch.Tensor, /) -> tuple[int, int, int, int, tuple[int, ...]
 def current_global_state() -> tuple[Any, ...]:
     """The state of this thread as operands of the step "global_state", in the order of GLOBAL_STATE_FIELDS."""
 
+def generic_access(cls: type, /) -> tuple[bool, bool]:
+    """Whether C reads attributes of a class's instances as object does, and whether it sets and deletes them so."""
+
 def const_equal(a: object, b: object, /) -> bool:
     """The comparison of the step "const"."""

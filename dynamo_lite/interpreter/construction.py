@@ -34,6 +34,8 @@ from ..variables.classes import (
     NewVariable,
     class_attribute_source,
     class_source,
+    is_data_descriptor,
+    is_generic,
     is_made_by_python,
     is_stand_in,
     native_base,
@@ -219,10 +221,10 @@ class Construction:
         home = getattr(function, "__objclass__", None)
         if name == "__init__" and issubclass(owner.python_type(), BaseException):
             return self._exception_method(owner, name, args)
-        generic = home in (object, BaseException) or native_base(owner.python_type()) in (object, types.SimpleNamespace)
-        if generic or isinstance(owner, ObjectVariable) and content is None and name != "__init__":
+        of_object = home in (object, BaseException) or native_base(owner.python_type()) is object
+        if of_object or isinstance(owner, ObjectVariable) and content is None:
             handler = _OBJECT_METHODS.get(name)
-            if handler is not None:
+            if handler is not None and (of_object or name in _ACCESS and is_generic(function, name)):
                 return tx.checked_call(handler, tx, owner, *args, **kwargs)
             if issubclass(owner.python_type(), BaseException):
                 return self._exception_method(owner, name, args)
@@ -313,11 +315,16 @@ class Construction:
         written = tx.output.effects.attributes_of(cls)
         if name in written:
             return tx.output.effects.load_attr(cls, name)
+        if is_made_by_python(value) and not is_stand_in(value) and not is_library(value.__module__):
+            tx.guard(class_source(value), "type_is", type(value))
+        if isinstance(tx.class_lookup(type(value), "__getattribute__"), types.FunctionType):
+            what = f"{value.__qualname__}.{name}, which {type(value).__qualname__}.__getattribute__ looks up"
+            unsupported("unsupported_attribute", what)
         meta = tx.class_lookup(type(value), name)
         if isinstance(meta, property):
             return tx.call(tx.wrap_class_part(meta.fget, class_attribute_source(type(value), name)), [cls], {})
-        if name == "__dict__":
-            unsupported("unsupported_attribute", f"{value.__qualname__}.__dict__")
+        if name == "__dict__" or is_made_by_python(type(meta)) and is_data_descriptor(tx, meta):
+            unsupported("unsupported_attribute", f"{value.__qualname__}.{name}")
         if name == "__annotations__" and _is_user_class(value):
             return tx.wrap_at(value.__annotations__, AttrSource(class_source(value), name))
         if name in _CLASS_FACTS:
@@ -454,6 +461,7 @@ def _object_init(tx: Any, owner: VariableTracker, *args: VariableTracker, **kwar
     return ConstantVariable(None)
 
 
+_ACCESS = ("__getattribute__", "__setattr__", "__delattr__")
 _OBJECT_METHODS: dict[str, Callable[..., VariableTracker]] = {
     "__init__": _object_init,
     "__init_subclass__": _object_init,

@@ -363,8 +363,14 @@ class Protocols(Wrapping, Errors, Construction):
             return self.as_index(key.call_method(self, "__index__", [], {}))
         if isinstance(key, ScalarVariable):
             key.refuse("an index")
+        content = key.content if isinstance(key, ObjectVariable) else None
+        if content is not None and content.is_constant() and isinstance(content.constant(), int):
+            return content.constant()
         if isinstance(key, ObjectVariable) and self.class_lookup(key.cls, "__index__") is not None:
-            return self.as_index(self.call_method(key, "__index__", []))
+            index = self.call_method(key, "__index__", [])
+            if not issubclass(index.python_type(), int):
+                self.raise_error(TypeError, f"__index__ returned non-int (type {index.python_type().__name__})")
+            return self.as_index(index)
         kind = key.python_type().__name__
         if owner:
             self.raise_error(TypeError, f"{owner} indices must be integers or slices, not {kind}")

@@ -208,7 +208,7 @@ def _hash(tx: Any, value: VariableTracker) -> VariableTracker:
     if value.is_constant():
         return ConstantVariable(tx.run_python(hash, value.constant()))
     if isinstance(value, ObjectVariable) and isinstance(tx.class_lookup(value.cls, "__hash__"), types.FunctionType):
-        return tx.call_method(value, "__hash__", [])
+        return _as_hash(tx, tx.call_method(value, "__hash__", []))
     content = value.content if isinstance(value, ObjectVariable) else None
     if isinstance(content, (ConstantVariable, TupleVariable)):
         if tx.class_lookup(value.python_type(), "__hash__") is content.python_type().__hash__:
@@ -216,6 +216,16 @@ def _hash(tx: Any, value: VariableTracker) -> VariableTracker:
     if isinstance(value, TupleVariable) and value.python_type().__hash__ is tuple.__hash__:
         return ConstantVariable(tx.run_python(hash, tuple(_hash(tx, item).constant() for item in value.iterate(tx))))
     unsupported("unsupported_builtin", f"hash() of {value.describe()}")
+
+
+def _as_hash(tx: Any, said: VariableTracker) -> VariableTracker:
+    """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
+    if not issubclass(said.python_type(), int):
+        tx.raise_error(TypeError, "__hash__ method should return an integer")
+    number = said.constant()
+    if not -sys.maxsize - 1 <= number <= sys.maxsize:
+        number = int.__hash__(number)
+    return ConstantVariable(-2 if number == -1 else int(number))
 
 
 # ---------------------------------------------------------------- attributes

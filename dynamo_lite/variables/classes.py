@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._guards import generic_access
 from ..source import ConstSource, FrozenSource, Source, TypeAttrSource
 from ..trace_rules import is_library
 from .base import VariableTracker, unsupported, wraps_if
@@ -168,6 +169,15 @@ def is_data_descriptor(tx: Any, attribute: Any) -> bool:
     """Whether a class attribute takes precedence over the instance's dict."""
     cls = type(attribute)
     return any(tx.class_lookup(cls, name, NO_ATTRIBUTE) is not NO_ATTRIBUTE for name in ("__set__", "__delete__"))
+
+
+def is_generic(method: Any, name: str) -> bool:
+    """Whether a class's ``__getattribute__``, ``__setattr__`` or ``__delattr__`` does what object's does: classes in C
+    have wrappers of their own, around the same function or another one."""
+    if method is object.__dict__[name]:
+        return True
+    return isinstance(method, types.WrapperDescriptorType) and method.__name__ == name and (
+        generic_access(method.__objclass__)[name != "__getattribute__"])
 
 
 def class_dict(cls: type) -> Any:

@@ -18,8 +18,9 @@ import torch.nn.modules.module as module_state
 from ..polyfills.modules import call_with_hooks
 from ..source import AttrSource, ConstSource, DictItemSource, DictValueSource, InstanceDictSource, Source
 from ..torch_marks import below_torch_compile
-from .base import VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
-from .classes import has_instance_dict
+from ..trace_rules import is_library
+from .base import MISSING, VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
+from .classes import has_instance_dict, is_made_by_python
 from .constant import ConstantVariable
 from .objects import ObjectVariable
 from .real_object import RealObjectVariable
@@ -44,6 +45,14 @@ _OTHER_GLOBAL_TABLES = (
 _MEMBER_TABLES = ("_parameters", "_buffers", "_modules")
 
 
+def _is_torchs(function: Any, name: str) -> bool:
+    """Whether a method of nn.Module is torch's own, and none that somebody has put in its place."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    code = function.__code__
+    return code.co_name == name and code.co_filename == module_state.__file__
+
+
 class NNModuleVariable(ObjectVariable):
     """An ``nn.Module`` that came in from outside."""
 
@@ -53,7 +62,7 @@ class NNModuleVariable(ObjectVariable):
 
     def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
         hook = tx.class_lookup(self.cls, "__getattr__")
-        if hook is not torch.nn.Module.__getattr__ or self.value is None:
+        if not _is_torchs(hook, "__getattr__") or self.value is None:
             return super()._fallback_getattr(tx, name)
         return self.member(tx, name)
 
@@ -90,7 +99,10 @@ class NNModuleVariable(ObjectVariable):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """module(...): forward alone where there are no hooks, else nn.Module's own code, inlined."""
-        if tx.class_lookup(self.cls, "__call__") is not torch.nn.Module.__call__:
+        own = ("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")
+        if not all(_is_torchs(tx.class_lookup(self.cls, name), wanted) for name, wanted in own):
+            return super().call(tx, args, kwargs)
+        if self.own_attribute(tx, "_call_impl") is not None:
             return super().call(tx, args, kwargs)
         bare = self._has_no_hooks(tx)
         hooks = None if bare else self._forward_hooks(tx)
@@ -194,6 +206,13 @@ class PythonModuleVariable(RealObjectVariable):
         if is_switch(switch):
             # What the trace has set may differ from what is set at entry, as a guard would see it.
             return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.value.__name__}.{name}")), [], {})
+        if is_made_by_python(type(self.value)) or not is_library(self.value.__name__):
+            tx.guard(ConstSource(self.value, self.value.__name__), "type_is", type(self.value))
+        hook = space.get("__getattr__", MISSING)
+        if hook is MISSING:
+            tx.guard(where, "dict_lacks", "__getattr__")
+        else:
+            tx.guard(DictItemSource(where, "__getattr__"), "is", hook)
         if name in space:
             tx.raise_error(AttributeError, f"module {self.value.__name__!r} has no attribute {name!r}")
         # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.

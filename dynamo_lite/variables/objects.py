@@ -7,14 +7,14 @@ guarded, absence included.
 """
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
+import sys
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..source import InstanceDictSource, SlotSource, Source
+from ..source import ComputedSource, InstanceDictSource, SlotSource, Source
 from .base import (
     MISSING,
     IteratorVariable,
@@ -34,6 +34,7 @@ from .classes import (
     has_instance_dict,
     is_data_descriptor,
     is_exception_class,
+    is_generic,
     is_in_dict,
     is_made_by_python,
     is_stand_in,
@@ -44,17 +45,13 @@ from .contents import content_of_value
 from .drawn import is_draw_of_numpy
 from .functions import MethodVariable
 from .mappings import DictVariable
-from .sequences import ListVariable, TupleVariable
+from .sequences import FIELD, ListVariable, TupleVariable
 from .sets import SetVariable
 from .spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
-# Slots of C classes that do what object's does.
-_GENERIC_SETATTR = (object.__setattr__, BaseException.__setattr__, types.SimpleNamespace.__setattr__)
-# What reads a field of a namedtuple.
-_FIELD = type(collections.namedtuple("_Fields", "first").first)
 _SLOT_TYPES = (types.MemberDescriptorType,)
 
 
@@ -137,7 +134,7 @@ class ObjectVariable(VariableTracker):
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         custom = tx.class_lookup(self.cls, "__getattribute__")
-        if custom is not object.__getattribute__ and isinstance(custom, types.FunctionType):
+        if isinstance(custom, types.FunctionType):
             found: Any = None
             try:
                 return tx.call_class_attribute(
@@ -150,6 +147,8 @@ class ObjectVariable(VariableTracker):
                 if found is None:
                     raise
             return found
+        if not is_generic(custom, "__getattribute__"):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, which code in C looks up in its own way")
         value = self.generic_getattr(tx, name)
         if value is not None:
             return value
@@ -197,8 +196,9 @@ class ObjectVariable(VariableTracker):
                 self.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
         return self.own_dict
 
-    def _read_descriptor(self, tx: Any, name: str, attribute: Any) -> VariableTracker:
-        """What reading a class attribute through the instance gives (the descriptor protocol)."""
+    def _read_descriptor(self, tx: Any, name: str, attribute: Any) -> VariableTracker | None:
+        """What reading a class attribute through the instance gives (the descriptor protocol); None for a slot that is
+        empty."""
         source = class_attribute_source(self.cls, name)
         if isinstance(attribute, types.FunctionType):
             return MethodVariable(tx.wrap_function(attribute, source, trusted=True), self)
@@ -224,7 +224,7 @@ class ObjectVariable(VariableTracker):
             return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
         if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BuiltinMethodVariable(self, name, attribute)
-        if isinstance(attribute, _FIELD) and isinstance(self.content, TupleVariable):
+        if isinstance(attribute, FIELD) and isinstance(self.content, TupleVariable):
             return self.content.item(tx, attribute.__reduce__()[1][0])
         if isinstance(attribute, types.GetSetDescriptorType):
             if is_exception_class(self.cls):
@@ -240,34 +240,37 @@ class ObjectVariable(VariableTracker):
         descriptor = realized(tx, tx.wrap_at(attribute, source))
         return tx.call_method(descriptor, "__get__", [self, tx.from_result(self.cls, "class")])
 
-    def _read_slot(self, tx: Any, name: str, descriptor: Any) -> VariableTracker:
+    def _read_slot(self, tx: Any, name: str, descriptor: Any) -> VariableTracker | None:
+        """What a slot holds, None if it is empty."""
         effects = tx.output.effects
         if name in effects.attributes_of(self):
             return effects.load_attr(self, name)
-        value = MISSING
-        if self.value is not None:
-            try:
-                value = descriptor.__get__(self.value, self.cls)
-            except AttributeError:
-                value = MISSING
+        value = slot_value(self.value, descriptor) if self.value is not None else MISSING
         if value is MISSING:
             if self.source is not None:
-                if tx.class_lookup(self.cls, "__getattr__") is not None:
-                    unsupported("unsupported_attribute", f"{self.describe()}.{name}, an empty slot")
-                tx.guard(self.source, "lacks_attr", name)
-            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+                place = f"{descriptor.__objclass__.__qualname__}.{name} ({id(descriptor):x})"
+                empty = ComputedSource(
+                    self.source, functools.partial(_is_empty, descriptor), f"the slot {place} of {self.source.name}")
+                tx.guard(empty, "is", True)
+            return None
         assert self.source is not None
         return realized(tx, tx.wrap_at(value, SlotSource(self.source, descriptor)))
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         custom = tx.class_lookup(self.cls, "__setattr__")
-        if custom not in _GENERIC_SETATTR:
-            if not isinstance(custom, (types.FunctionType, types.WrapperDescriptorType, types.MethodDescriptorType)):
-                unsupported("side_effect_unsupported", f"setting {name!r} of {self.describe()}")
+        if not is_generic(custom, "__setattr__"):
+            if not self._takes_over(custom):
+                what = f"setting {name!r} of {self.describe()}, which code in C does in its own way"
+                unsupported("side_effect_unsupported", what)
             args = [ConstantVariable(name), value]
             tx.call_class_attribute(self, self.cls, "__setattr__", custom, args, {})
             return
         self.generic_setattr(tx, name, value)
+
+    def _takes_over(self, method: Any) -> bool:
+        """Whether setting or deleting attributes is Python's, or of a builtin whose contents the trace knows."""
+        in_c = (types.WrapperDescriptorType, types.MethodDescriptorType)
+        return isinstance(method, types.FunctionType) or isinstance(method, in_c) and self.content is not None
 
     def generic_setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         """object.__setattr__(self, name, value)."""
@@ -286,7 +289,7 @@ class ObjectVariable(VariableTracker):
                 tx.call_method(descriptor, "__set__", [self, value])
                 return
             if setter is not None:
-                if is_exception_class(self.cls) and name in EXCEPTION_FIELDS:
+                if is_exception_class(self.cls) and name in EXCEPTIONFIELDS:
                     if not _fits_exception(name, value):
                         unsupported("exception_handling", f"{name} of {self.describe()} = {value.describe()}")
                     tx.output.effects.store_attr(self, name, value)
@@ -298,14 +301,18 @@ class ObjectVariable(VariableTracker):
             tx.output.effects.store_attr(self, name, value)
             return
         if not has_instance_dict(self.cls):
-            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            text = f"{self.cls.__name__!r} object has no attribute {name!r}"
+            if attribute is not None or set_on_class:
+                text = f"{self.cls.__name__!r} object attribute {name!r} is read-only"
+            tx.raise_error(AttributeError, text)
         self.write_own(tx, name, value)
 
     def delattr(self, tx: Any, name: str) -> None:
         custom = tx.class_lookup(self.cls, "__delattr__")
-        if custom is not object.__delattr__ and isinstance(
-            custom, (types.FunctionType, types.WrapperDescriptorType, types.MethodDescriptorType)
-        ):
+        if not is_generic(custom, "__delattr__"):
+            if not self._takes_over(custom):
+                what = f"deleting {name!r} of {self.describe()}, which code in C does in its own way"
+                unsupported("side_effect_unsupported", what)
             tx.call_class_attribute(self, self.cls, "__delattr__", custom, [ConstantVariable(name)], {})
             return
         self.generic_delattr(tx, name)
@@ -329,7 +336,8 @@ class ObjectVariable(VariableTracker):
         if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
             unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a member of a class in C")
         if isinstance(attribute, _SLOT_TYPES):
-            self._read_slot(tx, name, attribute)  # AttributeError if it is empty
+            if self._read_slot(tx, name, attribute) is None:
+                tx.raise_error(AttributeError, name)
             tx.output.effects.store_attr(self, name, MISSING)
             return
         if self.own_attribute(tx, name) is None:
@@ -356,7 +364,7 @@ class ObjectVariable(VariableTracker):
             method = tx.class_lookup(self.cls, name)
             if isinstance(method, types.FunctionType):
                 result = tx.call_class_attribute(self, self.cls, name, method, [], {})
-                return tx.truth(result)
+                return tx.truth(result if name == "__bool__" else _as_length(tx, result))
             if method is not None:
                 if self.content is not None:
                     return self.content.truth(tx)
@@ -364,7 +372,7 @@ class ObjectVariable(VariableTracker):
         return True
 
     def length(self, tx: Any) -> VariableTracker:
-        return self._protocol(tx, "__len__", lambda c: c.length(tx), [])
+        return _as_length(tx, self._protocol(tx, "__len__", lambda c: c.length(tx), []))
 
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
         content = self.content
@@ -534,7 +542,7 @@ class ExceptionState:
 
 
 # What every exception holds in C and a program may set.
-EXCEPTION_FIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
+EXCEPTIONFIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
 
 
 def _fits_exception(name: str, value: VariableTracker) -> bool:
@@ -624,6 +632,30 @@ class _IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _IdentityKey) and other.value is self.value
+
+
+def _as_length(tx: Any, said: VariableTracker) -> VariableTracker:
+    """What len() makes of the result of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
+    if not said.is_constant() or type(said.constant()) is int and 0 <= said.constant() <= sys.maxsize:
+        return said
+    length = tx.as_index(said)
+    if length < 0:
+        tx.raise_error(ValueError, "__len__() should return >= 0")
+    if length > sys.maxsize:
+        tx.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
+    return ConstantVariable(int(length))
+
+
+def slot_value(value: Any, descriptor: Any) -> Any:
+    """What an object has in a slot; MISSING if it is empty."""
+    try:
+        return descriptor.__get__(value, type(value))
+    except AttributeError:
+        return MISSING
+
+
+def _is_empty(descriptor: Any, value: Any) -> bool:
+    return slot_value(value, descriptor) is MISSING
 
 
 def _content_of(value: VariableTracker) -> VariableTracker:

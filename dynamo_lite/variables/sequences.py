@@ -6,6 +6,7 @@ the sequence as mutated before it happens.
 """
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Iterable
@@ -349,6 +350,10 @@ class TupleVariable(SequenceVariable):
             cg.call_constant(self.cls, lambda: (cg.push_all(self.items), cg.emit.build_tuple(len(self.items))))
 
 
+# What reads a field of a namedtuple.
+FIELD = type(collections.namedtuple("_Fields", "first").first)
+
+
 class NamedTupleVariable(TupleVariable):
     """An instance of a namedtuple class, or of a structseq such as torch.return_types.max."""
 
@@ -369,7 +374,9 @@ class NamedTupleVariable(TupleVariable):
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         names = self.field_names()
         if name in names:
-            return self.item(tx, names.index(name))
+            found = tx.class_lookup(self.cls, name) if hasattr(self.cls, "_fields") else None
+            if found is None or isinstance(found, FIELD):
+                return self.item(tx, names.index(name))
         return super().getattr(tx, name)
 
     def call_method(
