@@ -201,6 +201,10 @@ class EnumVariable(ConstantVariable):
         where = InstanceDictSource(ConstSource(self.value, str(self.value)))
         if name in own and not name.startswith("_"):
             return tx.wrap_now(own[name], DictItemSource(where, name))
+        if name == "_value_" or attribute is enum.Enum.__dict__["value"]:
+            held = own.get("_value_")
+            if not is_constant_value(held):
+                return tx.wrap_now(held, DictItemSource(where, "_value_"))
         if name not in own and not hasattr(type(attribute), "__set__"):
             tx.guard(where, "dict_lacks", name)
         return super().getattr(tx, name)

@@ -94,6 +94,8 @@ class DescriptorVariable(VariableTracker):
 
 
 _PARTS_OF_PROPERTY = ("fget", "fset", "fdel", "__doc__")
+# Those that are something else when they are read from the class.
+_BINDING = (classmethod, staticmethod)
 DESCRIPTORS = (property, classmethod, staticmethod, functools.cached_property)
 
 
@@ -116,7 +118,8 @@ class DefinedClassVariable(MadeClassVariable):
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         own = self.namespace.get(name)
-        if own is not None and not isinstance(own, (DescriptorVariable, ObjectVariable)) and name not in _WRAPPED:
+        bound = isinstance(own, ObjectVariable) or isinstance(own, DescriptorVariable) and own.cls in _BINDING
+        if own is not None and not bound and name not in _WRAPPED:
             return own  # what it is, past its stand-in: a function of a class is the function
         return super().getattr(tx, name)
 

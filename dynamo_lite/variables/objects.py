@@ -289,10 +289,12 @@ class ObjectVariable(VariableTracker):
                 tx.call_method(descriptor, "__set__", [self, value])
                 return
             if setter is not None:
-                if is_exception_class(self.cls) and name in EXCEPTIONFIELDS:
+                if is_exception_class(self.cls) and name in EXCEPTION_FIELDS:
                     if not _fits_exception(name, value):
                         unsupported("exception_handling", f"{name} of {self.describe()} = {value.describe()}")
                     tx.output.effects.store_attr(self, name, value)
+                    if name == "__cause__":
+                        tx.output.effects.store_attr(self, "__suppress_context__", ConstantVariable(True))
                     return
                 unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a descriptor written in C")
         if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
@@ -542,7 +544,7 @@ class ExceptionState:
 
 
 # What every exception holds in C and a program may set.
-EXCEPTIONFIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
+EXCEPTION_FIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
 
 
 def _fits_exception(name: str, value: VariableTracker) -> bool:

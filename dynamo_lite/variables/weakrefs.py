@@ -26,6 +26,11 @@ class WeakrefVariable(VariableTracker):
     def python_type(self) -> type:
         return weakref.ReferenceType
 
+    def same_object(self, other: VariableTracker) -> bool | None:
+        if isinstance(other, WeakrefVariable) and other is not self and self.referent is other.referent:
+            return None  # without callbacks they are one object
+        return super().same_object(other)
+
     def truth(self, tx: Any) -> bool:
         return True
 
