@@ -38,7 +38,7 @@ def aot_eager_decomp_partition(gm: GraphModule, example_inputs: list[Any]) -> Ca
 def _run(
     gm: GraphModule, example_inputs: list[Any], backend: Callable[..., Any], decompositions: dict[Any, Any]
 ) -> Callable[..., Any]:
-    otherwise = run_otherwise(gm, backend)
+    otherwise = run_otherwise(gm, example_inputs, backend)
     return otherwise or compile_graph(gm, example_inputs, Target(decompositions, lambda *given: (_Run(*given), None)))
 
 

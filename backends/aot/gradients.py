@@ -43,6 +43,31 @@ def at_entry(node: Node, example: torch.Tensor) -> tuple[bool, bool]:
     return known
 
 
+_FAKE_HISTORY = "torch::autograd::Error"
+"""The ``grad_fn`` of the fake twin of an input that is no leaf."""
+
+
+def has_new_history(node: Node, example: torch.Tensor) -> bool:
+    """Whether the graph has written under autograd to the input that a placeholder stands for."""
+    if not example.requires_grad or example.grad_fn is None:
+        return False
+    return not at_entry(node, example)[0] or example.grad_fn.name() != _FAKE_HISTORY
+
+
+def twin(mode: Any, fake: torch.Tensor) -> torch.Tensor:
+    """A graph's fake tensor as an input of another: of the same memory, a leaf of autograd or with a history from
+    outside.
+    """
+    with mode, torch.no_grad():
+        made = fake.detach()
+    if fake.requires_grad:
+        with mode, torch.enable_grad():
+            made.requires_grad_()
+            if fake.grad_fn is not None:
+                made = torch._C._functions.DelayedError(b"backward of a fake tensor", 1)(made)
+    return made
+
+
 def _switches_grad_mode(node: Node) -> bool:
     return node.op == "call_function" and node.target is torch._C._set_grad_enabled
 

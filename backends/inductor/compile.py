@@ -30,12 +30,13 @@ from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.joint import record_joint
 from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
+from dynamo_lite.backends.aot.segments import CannotCut, Chain, is_one_pointwise_call, segments_of
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.aot.twice import second_run
 from dynamo_lite.backends.inductor import codecache, graph_cache
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
-from dynamo_lite.backends.inductor.pieces import CannotCut, compile_pieces, has_numbers
+from dynamo_lite.backends.inductor.pieces import compile_pieces, has_numbers
 
 OPTIONS = {"lowering": ("native", "library")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
@@ -57,7 +58,7 @@ def inductor_lite(
         (that it has written nothing yet when it raises).
     """
     chosen = _checked(options)
-    otherwise = run_otherwise(gm, functools.partial(inductor_lite, options=options))
+    otherwise = run_otherwise(gm, example_inputs, functools.partial(inductor_lite, options=options))
     if otherwise is not None:
         return otherwise
     native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
@@ -84,11 +85,14 @@ class Target:
     build: Callable[[AtenGraph, dict[str, bool]], tuple[Call, Artifact | None]]
 
 
-def run_otherwise(gm: GraphModule, again: Callable[..., Any]) -> Callable[..., Any] | None:
+def run_otherwise(
+    gm: GraphModule, example_inputs: list[Any], again: Callable[..., Any]
+) -> Callable[..., Any] | None:
     """The function of a graph that is not compiled whole; None for the others.
 
     Args:
-        again: the backend, for pieces of the graph.
+        gm, example_inputs: the graph.
+        again: the backend, for parts of the graph.
     """
     if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
         # Only some of the results are inference tensors then.
@@ -98,6 +102,13 @@ def run_otherwise(gm: GraphModule, again: Callable[..., Any]) -> Callable[..., A
             return compile_pieces(gm, again)
         except CannotCut as e:
             return _run_eager(gm, f"a number comes out of a tensor, and {e}")
+    if needs_gradients(gm, example_inputs):
+        try:
+            segments = segments_of(gm, example_inputs)
+        except CannotCut as e:
+            return _run_eager(gm, f"an intermediate that requires grad leaves it and is used on in it, and {e}")
+        if segments:
+            return Chain(gm, segments, [again(segment.module, segment.examples) for segment in segments])
     return None
 
 
@@ -176,6 +187,9 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], target: Target
         try:
             with log.phase("aot"):
                 joint = record_again()
+                if is_one_pointwise_call(gm, joint):
+                    log.artifact("fallbacks").debug("a segment is one pointwise operation and runs as torch's call")
+                    return gm.forward
                 forward, saved = partition(joint)
                 backward = backward_graph(joint, saved)
         except CannotFunctionalize as e:

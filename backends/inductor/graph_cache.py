@@ -80,7 +80,7 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
 
 
 # ---------------------------------------------------------------- what a file may hold
-_RECORDS = (Artifact, Pair, WrapperSource, EntrySpec, joint.Interface, joint.Result, partition.Saved,
+_RECORDS = (Artifact, Pair, WrapperSource, EntrySpec, joint.Interface, joint.Result, joint.Written, partition.Saved,
             graph.ValueOutput, graph.InputOutput, graph.LiteralOutput, graph.OutputAlias)
 _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are no dataclasses
 # What wrappers name beside operators.

@@ -21,6 +21,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite import exc, log
 from dynamo_lite.backends import metrics
+from dynamo_lite.backends.aot.gradients import twin
+from dynamo_lite.backends.aot.segments import CannotCut
 
 CompilePiece = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
 
@@ -40,10 +42,6 @@ _CHANGE_LAYOUT = frozenset({
     "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "resize_",
     "resize_as_", "set_", "rename_", "requires_grad_",
 })
-
-
-class CannotCut(Exception):
-    """Why a graph can't be cut into pieces."""
 
 
 def has_numbers(gm: GraphModule) -> bool:
@@ -187,7 +185,7 @@ def _piece(
     examples: list[Any] = []
     mode = gm.meta["fake_mode"]
     for node in tensors:
-        examples.append(_twin(mode, _value(node)))
+        examples.append(twin(mode, _value(node)))
         env[node] = _placeholder(graph, node, node.name, examples[-1])
     numbers: list[tuple[Node, torch.dtype]] = []
     for node in nodes:
@@ -203,7 +201,10 @@ def _piece(
     results = [n for n in nodes if any(user not in inside for user in n.users)]
     if any(not isinstance(_value(n), torch.Tensor) for n in results):
         raise CannotCut("what is needed later is no tensor")
-    graph.output(tuple(env[n] for n in results)).meta["example_value"] = tuple(_value(n) for n in results)
+    output = graph.output(tuple(env[n] for n in results))
+    seen = gm.graph.output_node().all_input_nodes
+    output.meta.update(example_value=tuple(_value(n) for n in results),
+                       inside=frozenset(at for at, n in enumerate(results) if n not in seen))
     module = GraphModule(torch.nn.Module(), graph)
     module.meta.update(gm.meta)
     compiled = compile_piece(module, examples)
@@ -227,18 +228,6 @@ def _placeholder(graph: Graph, node: Node, name: str, example: Any) -> Node:
     made = graph.placeholder(name)
     made.meta.update(example_value=example, source=name, static=bool(node.meta.get("static")))
     return made
-
-
-def _twin(mode: Any, fake: torch.Tensor) -> torch.Tensor:
-    """The fake tensor as an input: of the same memory, a leaf of autograd or with a history from outside."""
-    with mode, torch.no_grad():
-        twin = fake.detach()
-    if fake.requires_grad:
-        with mode, torch.enable_grad():
-            twin.requires_grad_()
-            if fake.grad_fn is not None:
-                twin = torch._C._functions.DelayedError(b"backward of a fake tensor", 1)(twin)
-    return twin
 
 
 # ---------------------------------------------------------------- nodes in Python

@@ -1,0 +1,316 @@
+"""Graphs that take part in autograd, cut where a differentiable intermediate leaves them and is used on in them.
+
+A compiled graph is one node of autograd. A tensor that the program sees, because the graph returns it or has written
+to it, may be asked for its gradient, be hooked, or retain it; so what the graph computes of that tensor has to be
+another node, behind it. The graph is cut before the first use of such a tensor that follows its last write. Each
+segment is a graph of its own, with the nodes that bring torch's state to where it is there, and back.
+
+Invariant: the segments' nodes are the graph's, in the program's order.
+"""
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.aot.gradients import has_new_history, twin
+from dynamo_lite.backends.aot.joint import JointGraph
+
+_CHANGE_LAYOUT = frozenset({
+    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "resize_",
+    "resize_as_", "set_", "rename_", "requires_grad_",
+})
+"""Methods after which a fake tensor does not show what it was before."""
+
+
+class CannotCut(Exception):
+    """Why a graph can't be cut into parts."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a graph.
+
+    Attributes:
+        module: the part as a graph.
+        examples: fake tensors for its inputs.
+        reads: nodes of the whole graph that its inputs are.
+        makes: nodes of the whole graph that its results are.
+        writes: whether it may write to an input of the whole graph.
+    """
+
+    module: GraphModule
+    examples: list[Any]
+    reads: list[Node]
+    makes: list[Node]
+    writes: bool
+
+
+def segments_of(gm: GraphModule, example_inputs: list[Any]) -> list[Segment]:
+    """The segments of a captured graph in order; none if it need not be cut.
+
+    Raises:
+        CannotCut: it must be, and can't.
+    """
+    calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output")]
+    if gm.meta.get("segment") or not all("example_value" in n.meta for n in calls):
+        return []  # it is cut, or nothing is known of what its nodes make
+    order = list(_with_items_behind(calls))
+    starts = _cuts(gm, order, example_inputs)
+    if not starts:
+        return []
+    if any(n.op not in ("call_function", "call_method") for n in order):
+        raise CannotCut("it holds modules or constant tensors")
+    for node in order:
+        if node.op == "call_method" and node.target in _CHANGE_LAYOUT:
+            raise CannotCut(f"{node.target} changes what a tensor looks like")
+    bounds = [0, *starts, len(order)]
+    examples = dict(zip(gm.graph.find_nodes(op="placeholder"), example_inputs))
+    return [_segment(gm, order, start, end, examples) for start, end in zip(bounds, bounds[1:])]
+
+
+class Chain:
+    """The whole graph as a function, made of its compiled segments; with the attributes of what a backend returns."""
+
+    def __init__(self, gm: GraphModule, segments: list[Segment], parts: Sequence[Callable[..., Any]]) -> None:
+        self.generated_code = tuple(text for part in parts for text in getattr(part, "generated_code", ()))
+        self.raises_before_writes = not any(segment.writes for segment in segments[:-1]) and (
+            not segments[-1].writes or getattr(parts[-1], "raises_before_writes", False))
+        places = {node: i for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
+        for segment in segments:
+            for node in segment.makes:
+                places.setdefault(node, len(places))
+        self._results = [places[node] for node in gm.graph.output_node().args[0]]  # type: ignore[union-attr, arg-type]
+        self._size = len(places)
+        last: dict[int, int] = {}
+        for at, segment in enumerate(segments):
+            last.update((places[node], at) for node in segment.reads)
+        self._steps = []
+        for at, (segment, part) in enumerate(zip(segments, parts)):
+            done = [place for place, use in last.items() if use == at and place not in self._results]
+            self._steps.append((part, [places[n] for n in segment.reads], [places[n] for n in segment.makes], done))
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        values = [*inputs, *[None] * (self._size - len(inputs))]
+        for part, reads, makes, done in self._steps:
+            for place, value in zip(makes, part(*[values[i] for i in reads])):
+                values[place] = value
+            for place in done:
+                values[place] = None
+        return tuple([values[i] for i in self._results])
+
+
+def is_one_pointwise_call(gm: GraphModule, joint: JointGraph) -> bool:
+    """Whether a graph is a segment and computes one pointwise operation: eager does it, and its gradient, at one
+    reading of memory too, and without the cost of a call of ours.
+    """
+    if not gm.meta.get("segment"):
+        return False
+    calls = [n for n in joint.forward if n.op == "call_function" and not passes.is_view(n.target)]
+    return len(calls) <= 1 and all(torch.Tag.pointwise in getattr(n.target, "tags", ()) for n in calls)
+
+
+# ---------------------------------------------------------------- where to cut
+def _with_items_behind(nodes: Sequence[Node]) -> Iterator[Node]:
+    """The nodes; those that take one of several results of a call stand directly behind it."""
+    done: set[Node] = set()
+
+    def with_items(node: Node) -> Iterator[Node]:
+        done.add(node)
+        yield node
+        for user in node.users:
+            if user not in done and _takes_an_item(user, node):
+                yield from with_items(user)
+
+    for node in nodes:
+        if node not in done:
+            yield from with_items(node)
+
+
+def _takes_an_item(node: Node, call: Node) -> bool:
+    """Whether the node is one of several results of the call."""
+    several = isinstance(call.meta.get("example_value"), (tuple, list))
+    return several and node.target is operator.getitem and type(node.args[1]) is int
+
+
+def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list[int]:
+    """Where segments after the first begin, as few as serve all tensors that the program sees."""
+    values = {id(value): value for value in _visible(gm, example_inputs)}
+    if not values:
+        return []
+    uses = [_Use.of(node) for node in order]
+    modes = _grad_modes(order)
+    needed = [interval for value in values.values() for interval in _between(order, uses, value, modes)]
+    found: list[int] = []
+    for after, before in sorted(needed, key=operator.itemgetter(1)):
+        if not found or found[-1] <= after:
+            found.append(before)
+    return found
+
+
+def _visible(gm: GraphModule, example_inputs: list[Any]) -> Iterator[torch.Tensor]:
+    """What the program sees of what has a history that the graph has given to it, if it may be used on."""
+    for node, value in zip(gm.graph.find_nodes(op="placeholder"), example_inputs):
+        if isinstance(value, torch.Tensor) and has_new_history(node, value):
+            yield value
+    output = gm.graph.output_node()
+    inside = output.meta.get("inside", ())
+    for at, node in enumerate(output.args[0]):  # type: ignore[arg-type]
+        if not isinstance(node, Node) or node.op == "placeholder" or at in inside:
+            continue
+        value = node.meta["example_value"]
+        if isinstance(value, torch.Tensor) and value.requires_grad and (len(node.users) > 1 or node.meta.get("impure")):
+            yield value
+
+
+def _grad_modes(order: list[Node]) -> list[bool]:
+    """For each node the grad mode in which it runs."""
+    modes, grad = [], torch.is_grad_enabled()
+    for node in order:
+        modes.append(grad)
+        if node.target is torch._C._set_grad_enabled:
+            grad = bool(node.args[0])
+    return modes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Use:
+    """The tensors among a call's operands, and those that they are views of, by id."""
+
+    operands: frozenset[int]
+    bases: frozenset[int]
+
+    @classmethod
+    def of(cls, node: Node) -> _Use:
+        if node.target is operator.getitem and isinstance(node.args[0], Node) and _takes_an_item(node, node.args[0]):
+            return cls(frozenset(), frozenset())
+        tensors = [value for n in node.all_input_nodes for value in _tensors(n.meta.get("example_value"))]
+        return cls(frozenset(map(id, tensors)), frozenset(id(_base(value)) for value in tensors))
+
+
+def _between(
+    order: list[Node], uses: list[_Use], value: torch.Tensor, modes: list[bool]
+) -> list[tuple[int, int]]:
+    """Pairs of places: behind the first and not behind the second the graph has to be cut for the tensor's sake."""
+    base = _base(value)
+    found: list[tuple[int, int]] = []
+    changed, used = -1, False
+    for at, (node, use) in enumerate(zip(order, uses)):
+        made = node.meta["example_value"]
+        uses_it = id(value) in use.operands
+        if made is value and not uses_it:
+            changed, used = at, False
+        if id(base) not in use.bases:
+            continue
+        written = _written(node) if modes[at] else []
+        if written is not None and any(_base(v) is base for v in written):
+            # A new history: what was computed before is not computed of it.
+            found.clear()
+            changed, used = at, False
+            continue
+        if uses_it and not used and (made is None or any(v.requires_grad for v in _tensors(made))):
+            found.append((changed, at))
+            used = True
+        if written is None:
+            changed, used = at, False
+    return found
+
+
+def _written(node: Node) -> list[torch.Tensor] | None:
+    """The tensors that a call writes to, if it does so under autograd; None: any of its operands."""
+    if not node.meta.get("impure"):
+        return []
+    made = node.meta["example_value"]
+    if node.target is operator.setitem or str(getattr(node.target, "__name__", "")).startswith("_foreach"):
+        first = node.args[0]
+        nodes = first if isinstance(first, (list, tuple)) else [first]
+        return [n.meta["example_value"] for n in nodes if isinstance(n, Node)]
+    operands = [n.meta.get("example_value") for n in node.all_input_nodes]
+    same = [v for v in _tensors(made) if any(v is operand for operand in operands)]
+    if same:
+        return same
+    # Functions of torch's draw random numbers or write to statistics; others may do anything.
+    module = getattr(node.target, "__module__", None) or ""
+    own = node.op == "call_method" or module in ("_operator", "builtins") or module.split(".")[0] == "torch"
+    return [] if own and made is not None else None
+
+
+def _base(value: torch.Tensor) -> torch.Tensor:
+    return value._base if value._is_view() else value  # type: ignore[return-value]
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for part in value for t in _tensors(part)] if isinstance(value, (tuple, list)) else []
+
+
+# ---------------------------------------------------------------- the segments
+def _segment(gm: GraphModule, order: list[Node], start: int, end: int, examples: dict[Node, Any]) -> Segment:
+    nodes = order[start:end]
+    inside = set(nodes)
+    reads = [n for n in dict.fromkeys(n for node in nodes for n in node.all_input_nodes) if n not in inside]
+    makes = [n for n in nodes if any(user not in inside for user in n.users)]
+    for node in (*reads, *makes):
+        if not isinstance(node.meta["example_value"], torch.Tensor):
+            raise CannotCut(f"{node} is no tensor")
+    graph = Graph()
+    env: dict[Node, Node] = {}
+    inputs = []
+    for node in reads:
+        env[node] = placeholder = graph.placeholder(node.name)
+        if node.op == "placeholder":
+            placeholder.meta.update(node.meta)
+        else:
+            placeholder.meta.update(source=node.name, static=False)
+        value = examples.get(node)
+        if value is None or _may_have_been_written(order[:start], value) and has_new_history(node, value):
+            value = twin(gm.meta["fake_mode"], node.meta["example_value"])
+            placeholder.meta["at_entry"] = value.requires_grad, value.is_leaf
+        placeholder.meta["example_value"] = value
+        inputs.append(value)
+    before, after = _state(order[:start]), _state(order[end:])
+    for node in (*before, *nodes, *after):
+        copy = graph.node_copy(node, env.__getitem__)
+        if node in inside:
+            env[node] = copy
+    graph.output(tuple(env[n] for n in makes)).meta["example_value"] = tuple(n.meta["example_value"] for n in makes)
+    module = GraphModule(torch.nn.Module(), graph)
+    module.meta.update(gm.meta, segment=True)
+    writes = any(_may_have_been_written(nodes, value) for value in examples.values() if isinstance(value, torch.Tensor))
+    return Segment(module, inputs, reads, makes, writes)
+
+
+def _may_have_been_written(nodes: Sequence[Node], value: torch.Tensor) -> bool:
+    """Whether some call may have written to the memory of an input."""
+    storage = value.untyped_storage()._cdata
+    for node in nodes:
+        if node.meta.get("impure"):
+            operands = (n.meta.get("example_value") for n in node.all_input_nodes)
+            if any(isinstance(v, torch.Tensor) and v.untyped_storage()._cdata == storage for v in operands):
+                return True
+    return False
+
+
+def _state(nodes: Sequence[Node]) -> list[Node]:
+    """The calls that set torch's state: of each kind the last, or of those that undo each other what remains."""
+    found: dict[Any, Node] = {}
+    depth: list[Node] = []
+    for node in nodes:
+        if node.op != "call_function" or node.meta["example_value"] is not None or node.all_input_nodes:
+            continue
+        if node.args or node.kwargs:
+            key = node.target, *(node.args if node.kwargs else node.args[:-1])
+            found.pop(key, None)
+            found[key] = node
+        elif node.target.__name__ in ("enter", "leave"):  # of an autocast context
+            if depth and depth[-1].target is not node.target:
+                depth.pop()
+            else:
+                depth.append(node)
+    return [*found.values(), *depth]
