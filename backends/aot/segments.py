@@ -308,7 +308,7 @@ def _state(nodes: Sequence[Node]) -> list[Node]:
             key = node.target, *(node.args if node.kwargs else node.args[:-1])
             found.pop(key, None)
             found[key] = node
-        elif node.target.__name__ in ("enter", "leave"):  # of an autocast context
+        elif getattr(node.target, "__name__", "") in ("enter", "leave"):  # of an autocast context
             if depth and depth[-1].target is not node.target:
                 depth.pop()
             else:
