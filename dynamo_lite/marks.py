@@ -144,6 +144,8 @@ def disallow_in_graph(fn: Any) -> Any:
 def assume_constant_result(fn: Any) -> Any:
     """Calls a function once, while compiling, and takes its result for a constant ever after.
 
+    Tensors in the result are the very ones of that call: to write to them is to write to the constant.
+
     Args:
         fn: the function, whose arguments have to be known while compiling.
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from torch.jit._trace import _script_if_tracing
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from . import config, torch_marks
@@ -146,6 +147,15 @@ _REGISTER_HOOKS = [
     if name.startswith("register_") and name.endswith("_hook") and isinstance(value, types.FunctionType)
 ]
 
+# What torch.distributed is asked for, without acting on processes; where torch was built without it, there is the first
+# alone.
+_ABOUT_PROCESSES = {
+    function: Decision(Rule.ASKED, "distributed", "it asks torch.distributed")
+    for function in (getattr(torch.distributed, name, None) for name in (
+        "is_available", "is_initialized", "get_rank", "get_world_size", "is_torchelastic_launched", "is_nccl_available",
+        "is_gloo_available", "is_mpi_available", "is_ucc_available", "is_xccl_available"))
+    if function is not None}
+
 # Functions by identity, where their module's row does not fit.
 FUNCTIONS: dict[Any, Decision] = {
     torch.nn.functional.multi_head_attention_forward: _INLINE,
@@ -159,7 +169,9 @@ FUNCTIONS: dict[Any, Decision] = {
     torch.compiler.is_compiling: _GRAPH,
     torch.compiler.is_dynamo_compiling: _GRAPH,
     torch.compiler.is_exporting: _GRAPH,
+    torch.compiler.cudagraph_mark_step_begin: _GRAPH,
     torch.jit.is_scripting: _GRAPH,
+    torch.jit.isinstance: _INLINE,
     torch.jit.is_tracing: _GRAPH,
     torch._jit_internal.is_scripting: _GRAPH,
     torch.overrides.has_torch_function: _GRAPH,
@@ -204,10 +216,17 @@ FUNCTIONS: dict[Any, Decision] = {
         value.__dict__["step"] for value in vars(torch.optim.lr_scheduler).values()
         if isinstance(value, type) and "step" in value.__dict__
     ), _skip("call_skipped", "a learning rate schedule computes with the number of its steps, without tensors")),
+    **_ABOUT_PROCESSES,
     torch.set_default_device: _GRAPH,
     torch.set_float32_matmul_precision: _GRAPH,
     torch.set_default_tensor_type: _GRAPH,
 }
+
+
+# The wrapper that torch.jit.script_if_tracing makes anew for each function: outside of TorchScript it calls that.
+_TRACED_CODES = frozenset(
+    id(code) for code in _script_if_tracing.__code__.co_consts
+    if isinstance(code, types.CodeType) and code.co_name == "wrapper")
 
 
 def is_library(module: Any) -> bool:
@@ -260,6 +279,8 @@ def decide(function: types.FunctionType) -> Decision:
     if by_user is not None:
         return by_user
     listed = FUNCTIONS.get(function)
+    if listed is None and id(function.__code__) in _TRACED_CODES:
+        listed = _INLINE
     if listed is not None:
         return listed
     disabled = torch_marks.disabled(function)

@@ -14,6 +14,7 @@ import torch
 
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
+from ..polyfills.tracing import OF_CODES
 from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
 from ..torch_marks import below_own_patch, below_torch_compile, same, substitute
 from ..trace_rules import Rule, decide, is_library, marked
@@ -40,7 +41,7 @@ from ..variables.modules import (
     SubstitutedFunctionVariable,
 )
 from ..variables.native_enums import NativeEnumVariable, is_native_enum
-from ..variables.optimizers import stand_in
+from ..variables.optimizers import stand_in as step_stand_in
 from ..variables.scalars import ScalarVariable
 from ..variables.sequences import (
     ListVariable,
@@ -135,12 +136,13 @@ class Wrapping:
             if not trusted:
                 self.guard(source, "is", value)
             return realized(self, self.wrap_at(compiled, AttrSource(source, "_torchdynamo_orig_callable")))
-        if value in STAND_INS:
+        stand_in = STAND_INS.get(value) or OF_CODES.get(id(value.__code__))
+        if stand_in is not None:
             if not trusted:
                 self.guard(source, "is", value)
-            return self.library_function(STAND_INS[value])
+            return self.library_function(stand_in)
         decision = decide(value)
-        optimizer_step = stand_in(self, value, source)
+        optimizer_step = step_stand_in(self, value, source)
         if optimizer_step is not None:
             return optimizer_step
         if decision.rule is Rule.INLINE and has_handler(value) or decision.kind == "rng_state" and is_draw(value):

@@ -24,6 +24,7 @@ from .classes import has_instance_dict, is_made_by_python
 from .constant import ConstantVariable
 from .objects import ObjectVariable
 from .real_object import RealObjectVariable
+from .sequences import is_named_tuple
 from .spaces import dict_source, read_own, space_at, write_own
 from .torch_functions import is_switch
 
@@ -279,7 +280,18 @@ class ConstantCallVariable(SkippedFunctionVariable):
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         plain = [tx.as_real(a) for a in args]
         named = {k: tx.as_real(v) for k, v in kwargs.items()}
-        return tx.from_result(tx.run_python(self.value, *plain, **named), "result")
+        return _constant_result(tx, tx.run_python(self.value, *plain, **named))
+
+
+def _constant_result(tx: Any, value: Any) -> VariableTracker:
+    """The tracker of a result that is the same ever after; tensors in it are the very ones of this call."""
+    if isinstance(value, torch.Tensor):
+        return tx.frozen(value)
+    if type(value) in (list, tuple) or is_named_tuple(type(value)):
+        return tx.new_sequence(type(value), [_constant_result(tx, item) for item in value])
+    if type(value) is dict:
+        return tx.new_dict({_constant_result(tx, k): _constant_result(tx, v) for k, v in value.items()})
+    return tx.from_result(value, "a result that is assumed to be constant")
 
 
 @wraps_type(types.GenericAlias, type(list[int] | None), type(typing.Optional[int]), type(property()),

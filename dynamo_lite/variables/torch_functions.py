@@ -314,6 +314,13 @@ def _is_compiling(tx: Any) -> VariableTracker:
     return ConstantVariable(tx.code not in _NOT_FOR_TORCHS_COMPILER)
 
 
+@handles(torch.compiler.cudagraph_mark_step_begin)
+def _mark_step(tx: Any) -> VariableTracker:
+    if torch.cuda.is_available():
+        unsupported("call_skipped", "torch.compiler.cudagraph_mark_step_begin(), about CUDA graphs of torch.compile")
+    return ConstantVariable(None)
+
+
 _HANDLERS[id(torch.compiler.is_dynamo_compiling)] = _constant_answer(True)
 _HANDLERS[id(torch.compiler.is_exporting)] = _constant_answer(False)
 for _question in (torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing, torch._C._is_tracing):

@@ -1,0 +1,46 @@
+"""What programs say to TorchScript and ask torch.fx while they are captured, and the call of a module of torch.fx's.
+
+Invariant: each gives what torch's own function gives in plain Python.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import _symbolic_trace
+
+
+def annotate(the_type: Any, the_value: Any) -> Any:
+    """``torch.jit.annotate``."""
+    return the_value
+
+
+def is_fx_tracing() -> bool:
+    """``torch.fx``'s, without the warning that it logs at each call."""
+    return _symbolic_trace._is_fx_tracing_flag
+
+
+def call_graph_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The ``__call__`` of a ``GraphModule``, which besides this prints the generated line at which it fails."""
+    wrapped = module._wrapped_call
+    if wrapped.cls_call is not None:
+        return wrapped.cls_call(module, *args, **kwargs)
+    return super(wrapped.cls, module).__call__(*args, **kwargs)
+
+
+def _nested(function: Callable[..., Any], name: str) -> types.CodeType:
+    """The code of a function that another one defines and returns, anew each time."""
+    return next(c for c in function.__code__.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
+
+
+OF_TORCH: dict[Callable[..., Any], Callable[..., Any]] = {
+    torch.jit.annotate: annotate,
+    _symbolic_trace.is_fx_tracing: is_fx_tracing,
+    _symbolic_trace.is_fx_symbolic_tracing: is_fx_tracing,
+}
+# By the identity of their code, for functions that torch makes anew.
+OF_CODES: dict[int, Callable[..., Any]] = {
+    id(_nested(torch.fx.GraphModule.recompile, "call_wrapped")): call_graph_module,
+}
