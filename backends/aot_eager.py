@@ -11,16 +11,26 @@ Invariant: each takes in what those above it do, and adds one step; nothing here
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
-from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias
+from dynamo_lite.backends.aot.graph import (
+    AtenGraph,
+    InputOutput,
+    LiteralOutput,
+    OutputAlias,
+    OutputRecipe,
+    ValueOutput,
+)
 from dynamo_lite.backends.aot.joint import Result
+from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import Results
 from dynamo_lite.backends.inductor.compile import Target, compile_graph, run_otherwise
 
@@ -40,6 +50,64 @@ def _run(
 ) -> Callable[..., Any]:
     otherwise = run_otherwise(gm, example_inputs, backend)
     return otherwise or compile_graph(gm, example_inputs, Target(decompositions, lambda *given: (_Run(*given), None)))
+
+
+def as_module(gm: GraphModule, example_inputs: list[Any]) -> GraphModule:
+    """The graph as a module of aten operations, which takes and returns what it does, for export.
+
+    Writes to inputs are the last nodes before the views of what has been computed. Each node has its fake result in
+    ``meta["val"]`` and the user's stack in ``meta["stack_trace"]``.
+
+    Raises:
+        CannotFunctionalize: the graph has no such form.
+    """
+    aten = record(gm, example_inputs, REQUIRED)
+    graph, values = aten.graph, aten.values
+    inputs = aten.placeholders
+    output = graph.output_node()
+    made: dict[int, Any] = {}
+    with graph.inserting_before(output):
+        for recipe in aten.outputs:
+            if id(recipe) not in made:
+                made[id(recipe)] = _result(graph, recipe, inputs, values)
+    output.args = (tuple(made[id(recipe)] for recipe in aten.outputs),)
+    output.meta.pop("val", None)
+    root = torch.nn.Module()
+    for name, constant in aten.constants.items():
+        root.register_buffer(name, constant)
+    for node in graph.nodes:
+        origin = node.meta.pop("origin", None)
+        if isinstance(origin, Node) and origin.stack_trace:
+            node.stack_trace = origin.stack_trace
+    return GraphModule(root, graph)
+
+
+def _result(graph: Graph, recipe: OutputRecipe, inputs: list[Node], values: tuple[Node, ...]) -> Any:
+    """A result of the captured graph as nodes."""
+    if isinstance(recipe, LiteralOutput):
+        return recipe.value
+    if isinstance(recipe, (InputOutput, ValueOutput)):
+        return (inputs if isinstance(recipe, InputOutput) else values)[recipe.index]
+    node = _result(graph, recipe.base, inputs, values)
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+    if recipe.detach == "before":
+        calls.append((torch.ops.aten.detach.default, (), {}))
+    if recipe.chain is None:
+        calls.append((ops.as_strided, (recipe.size, recipe.stride, recipe.offset), {}))
+    for target, args, kwargs, item in recipe.chain or ():
+        calls.append((target, args, kwargs))
+        if item is not None:
+            calls.append((operator.getitem, (item,), {}))
+    if recipe.detach == "after":
+        calls.append((torch.ops.aten.detach.default, (), {}))
+    for target, args, kwargs in calls:
+        value = node.meta["val"]
+        node = graph.call_function(target, (node, *args), kwargs)
+        node.meta["val"] = target(value, *args, **kwargs)
+    return node
+
+
+aot_eager.as_module = as_module  # type: ignore[attr-defined]
 
 
 class _Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import operator
 
 import pytest
 import torch
@@ -166,3 +167,99 @@ def test_outputs_that_a_graph_has_no_structure_for(fn):
 def test_what_is_no_function():
     with pytest.raises(TypeError, match="export takes a function or an nn.Module, not 3"):
         dynamo_lite.export(3)
+
+
+# ---------------------------------------------------------------- as aten operations
+def aten(f, *args, **kwargs):
+    """The graph module, all of whose calls are aten operations (or about layout), with the user's lines."""
+    module = dynamo_lite.export(f, aten_graph=True)(*args, **kwargs).graph_module
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            own = getattr(node.target, "__module__", "").startswith("dynamo_lite.backends.aot.ops")
+            assert own or isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem, node.target
+        assert node.op not in ("call_method", "call_module")
+    return module
+
+
+def targets(module):
+    return [str(node.target) for node in module.graph.nodes if node.op == "call_function"]
+
+
+@pytest.mark.parametrize("f, args", CASES)
+def test_aten_structures(f, args):
+    same(aten(f, *args)(*args), f(*args))
+
+
+def test_aten_graph_of_a_module():
+    net = Net().eval()
+    x = torch.randn(4, 3)
+    module = aten(net, x, scale=3)
+    same(module(x, scale=3), net(x, scale=3))
+    other = torch.randn(4, 3)
+    same(module(other, scale=3), net(other, scale=3))
+    assert "aten.linear.default" in targets(module) or "aten.addmm.default" in targets(module)
+    (module(x, scale=3)["out"].sum()).backward()  # it takes part in autograd as any function
+    assert net.linear.weight.grad is not None
+
+
+def test_aten_graph_writes_last():
+    def f(x, y):
+        x.add_(1)
+        z = x[0]
+        z.mul_(2)
+        return z, y + x, x
+
+    x, y = torch.ones(2, 3), torch.ones(2, 3)
+    module = aten(f, x, y)
+    assert torch.equal(x, torch.ones(2, 3))
+    ours, theirs = x.clone(), x.clone()
+    same(module(ours, y), f(theirs, y))
+    assert torch.equal(ours, theirs)
+    assert targets(module).count("aten.copy_.default") == 1
+    got = module(ours, y)
+    assert got[2] is ours and got[0]._base is ours
+    ours = torch.ones(4, 3)[2:]  # memory that begins elsewhere
+    theirs = ours.clone()
+    same(module(ours, y), f(theirs, y))
+
+
+def test_aten_graph_of_views_constants_and_random_numbers():
+    def f(x):
+        noise = torch.rand(3)
+        y = torch.nn.functional.dropout(x, 0.5) + noise + torch.tensor([1.0, 2.0, 3.0])
+        return y, y[0], y.t(), torch.view_as_complex(torch.stack([y, y], -1)), y.detach()
+
+    x = torch.randn(2, 3)
+    module = aten(f, x)
+    torch.manual_seed(3)
+    got = module(x)
+    torch.manual_seed(3)
+    same(got, f(x))
+    assert got[1]._base is not None and got[1].data_ptr() == got[0].data_ptr()
+
+
+def test_nodes_have_the_users_lines_and_fake_results():
+    def inner(y):
+        return y.sin()
+
+    def f(x):
+        return inner(x) + 1
+
+    for as_aten in (False, True):
+        module = dynamo_lite.export(f, aten_graph=as_aten)(torch.ones(2)).graph_module
+        calls = [node for node in module.graph.nodes if node.op.startswith("call")]
+        assert ["return y.sin()" in node.stack_trace for node in calls] == [True, False]
+        assert all("return inner(x) + 1" in node.stack_trace and __file__ in node.stack_trace for node in calls)
+        key = "val" if as_aten else "example_value"
+        values = [node.meta[key] for node in module.graph.nodes if node.op != "output"]
+        assert all(tuple(value.shape) == (2,) for value in values)
+
+
+def test_what_has_no_aten_graph_is_refused():
+    def f(x):
+        with torch.enable_grad():
+            y = x.detach().requires_grad_()
+        return y
+
+    with pytest.raises(exc.Unsupported):
+        dynamo_lite.export(f, aten_graph=True)(torch.ones(2))

@@ -15,6 +15,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from .. import _eval_frame, exc, stance
+from ..backends import lookup_backend
 from ..convert_frame import Settings
 from ..eval_frame import innermost, make_hook
 from ..frame_policy import Artifact
@@ -36,20 +37,22 @@ class ExportResult:
     guards: list[str]
 
 
-def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
+def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[..., ExportResult]:
     """``export(fn)(*args)`` captures the function as one graph.
 
     The function is run once; what it does to elements of tensors and to random number generators is taken back.
 
     Args:
         fn: a function or nn.Module whose inputs and outputs are made of tensors, constants and containers.
+        aten_graph: record the graph's torch calls as aten operations without effects; writes to inputs come last, as
+            ``aten.copy_``.
 
     Returns:
         a callable that takes example arguments and gives an :class:`ExportResult`.
 
     Raises:
         TypeError: `fn` can't be called.
-        exc.Unsupported: when called, if the function can't be captured whole.
+        exc.Unsupported: when called, if the function can't be captured whole, or its graph not be written so.
     """
     fn = innermost(fn)
     if not callable(fn):
@@ -62,10 +65,12 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
         guards: list[str] = []
 
         def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+            module = _as_aten(graph, inputs) if aten_graph else graph
+
             def call(*tensors: Any) -> Any:
                 with _unchanged(graph, tensors):
-                    outputs = graph.forward(*tensors)
-                captured.append((graph, tensors, outputs))
+                    outputs = module.forward(*tensors)
+                captured.append((module, tensors, outputs))
                 return outputs
 
             return call
@@ -84,6 +89,13 @@ def export(fn: Callable[..., Any]) -> Callable[..., ExportResult]:
         return ExportResult(_with_signature(target, graph, tensors, outputs, args, kwargs, result), guards)
 
     return run
+
+
+def _as_aten(graph: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
+    try:
+        return lookup_backend("aot_eager").as_module(graph, inputs)  # type: ignore[attr-defined, no-any-return]
+    except Exception as error:
+        raise exc.Unsupported("unsupported_torch_call", f"export as aten operations: {error}") from error
 
 
 @contextlib.contextmanager
@@ -130,6 +142,7 @@ def _with_signature(
         at = next((i for i, leaf in enumerate(leaves) if leaf is tensor), None)
         if at is not None:
             replaced[node] = inputs[at]
+            inputs[at].meta.update(node.meta)
         else:
             name = f"lifted_{node.name}"
             if isinstance(tensor, torch.nn.Parameter):
@@ -137,10 +150,14 @@ def _with_signature(
             else:
                 root.register_buffer(name, tensor)
             replaced[node] = new.get_attr(name)
+            replaced[node].meta.update(node.meta)
     output_nodes: tuple[Any, ...] = ()
     for node in graph.graph.nodes:
         if node.op == "output":
             output_nodes = node.args[0]
+        elif node.op == "get_attr":
+            setattr(root, node.target, getattr(graph, node.target))
+            replaced[node] = new.node_copy(node)
         elif node.op != "placeholder":
             replaced[node] = new.node_copy(node, lambda n: replaced[n])
     new.output([_output(leaf, outputs, output_nodes, replaced, leaves, inputs) for leaf in out_leaves])
