@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite import fake_layers, fake_overlap, fake_refusals, fake_results, fake_strides
+from dynamo_lite import fake_layers, fake_overlap, fake_refusals, fake_results, fake_strides, raising
 from dynamo_lite.known_values import KnownValues
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
@@ -89,7 +89,11 @@ class TraceFakeMode(FakeTensorMode):
 
         # Set when an operator that changes memory or draws random numbers is dispatched; whoever asks clears it first.
         self.effects_seen = False
-        # The same, for random numbers alone.
+        # The storages that they write to, by address; whoever asks clears it first.
+        self.written: set[int] = set()
+        # Set when an operator is dispatched that may raise because of elements.
+        self.raises_seen = False
+        # The same as the first, for random numbers alone.
         self.random_seen = False
         self.known = KnownValues()
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
@@ -158,8 +162,13 @@ class TraceFakeMode(FakeTensorMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self.random_seen:
             self.random_seen = _draws_random(func)
-        if not self.effects_seen and not _is_mutable(func):
-            self.effects_seen = _has_effects(func) or (func in _UNDECLARED_MUTATION and bool(args[_TRAINING_ARGUMENT]))
+        if not self.raises_seen:
+            self.raises_seen = raising.may_raise(func, args, kwargs or {})
+        if func in _UNDECLARED_MUTATION and args[_TRAINING_ARGUMENT]:
+            self.effects_seen = True
+            self.written |= {t.untyped_storage()._cdata for t in args[:_TRAINING_ARGUMENT] if t is not None}
+        elif not self.effects_seen and not _is_mutable(func):
+            self.effects_seen = _has_effects(func)
         if _is_mutable(func):
             return self._dispatch_write(func, types, args, kwargs or {})
         func = _SAME_METADATA.get(func, func)
@@ -171,7 +180,10 @@ class TraceFakeMode(FakeTensorMode):
             made = fake_results.remembered(self, key) if key is not None else None
             if made is not None:
                 return made
+        raises = self.raises_seen
         result = self._dispatch_new(func, types, args, kwargs)
+        if not _is_composite(func):
+            self.raises_seen = raises  # whatever its metadata rule has called
         if key is not None:
             fake_results.remember(key, result, args)
         return result
@@ -180,6 +192,7 @@ class TraceFakeMode(FakeTensorMode):
         fake_overlap.check(func, args, kwargs)
         fake_refusals.check(func, args, kwargs, fake_results.key_of(self, func, args, kwargs))
         self.effects_seen = True
+        self.written |= {t.untyped_storage()._cdata for t in fake_overlap.written_by(func, args, kwargs)}
         if kwargs and fake_strides.is_written_out(func):
             return self._dispatch_out(func, types, args, kwargs)
         written = fake_refusals.sizes_written(func, args, kwargs)
@@ -276,6 +289,12 @@ def saved_tensors_hooks_suspended() -> Iterator[None]:
 @functools.cache
 def _is_mutable(func: Any) -> bool:
     return bool(func._schema.is_mutable)
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    return func.namespace == "prim" or bool(
+        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 
 
 @functools.cache

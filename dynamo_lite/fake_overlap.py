@@ -72,6 +72,12 @@ def _facts(func: Any) -> tuple[tuple[str, ...], frozenset[str], bool]:
     return tuple(a.name for a in arguments), written, elementwise
 
 
+def written_by(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors that an operation writes to, as its schema says."""
+    names, written, _ = _facts(func)
+    return _tensors(value for name, value in (*zip(names, args), *kwargs.items()) if name in written)
+
+
 def is_elementwise(func: Any) -> bool:
     """Whether an operation reads an element before it writes to the element's place, and needs no others for it."""
     return _facts(func)[2]

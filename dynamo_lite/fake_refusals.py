@@ -27,6 +27,8 @@ aten = torch.ops.aten
 _MOST_BYTES = 1 << 18
 _MOST_ENTRIES = 4096
 
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
 Sizes = list[tuple[Any, tuple[int, ...]]]
 
 # What eager raised of a call, by what `fake_results.key_of` tells calls apart; None if nothing.
@@ -83,8 +85,9 @@ def compare_sizes(func: Any, written: Sizes) -> None:
 
 
 def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
-    fakes = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-    if not all(_is_plain(t) for t in fakes):
+    leaves = pytree.tree_leaves((args, kwargs))
+    fakes = [t for t in leaves if isinstance(t, torch.Tensor)]
+    if not all(_is_plain(t) for t in fakes) or any(isinstance(n, _SYMBOLS) for n in leaves):
         return None
     sizes: dict[int, int] | None = None
     if sum(fake_overlap.extent(t) * t.itemsize for t in fakes) > _MOST_BYTES:

@@ -1,7 +1,8 @@
 """What a trace produces: the fx graph, its inputs, the guards and the side effects.
 
 Operations are at the level of the user's torch calls, each with its fake result and the user's stack. Invariant: a
-node that changes memory, draws random numbers or sets torch's state is never removed and never moves.
+node that changes memory, draws random numbers or sets torch's state is never removed and never moves, and one that may
+raise because of elements (``raising``) is never removed.
 """
 from __future__ import annotations
 
@@ -374,14 +375,17 @@ class OutputGraph:
         for node in reversed(list(self.graph.nodes)):
             if node.op in ("placeholder", "output") or node.users or node.meta.get("impure"):
                 continue
+            if node.meta.get("raises"):
+                continue  # it may raise, though nobody wants what it gives
             self.graph.erase_node(node)
 
     def mutated_inputs(self) -> list[TensorVariable]:
-        """Inputs whose memory some node may change: all that an impure node reads, directly or through views."""
+        """Inputs whose memory some node may change, directly or through views."""
         touched: set[int] = set()
         for node in self.graph.nodes:
             if node.meta.get("impure"):
-                touched |= _storages_of(node.all_input_nodes)
+                writes = node.meta.get("writes")
+                touched |= writes if writes is not None else _storages_of(node.all_input_nodes)
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable)]
         return [t for t in tensors if t.fake.untyped_storage()._cdata in touched]
 

@@ -10,7 +10,6 @@ by which torch itself ends a computation early is no failure: it passes through 
 """
 from __future__ import annotations
 
-import operator
 import types
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -33,30 +32,21 @@ _RANDOM = ".random"
 _SAVED = ".saved"
 _AUTOCAST = ".autocast"
 
-# Parts of the names of operations that look at their operands' values and may refuse them.
-_DEMANDING = ("linalg", "cholesky", "inv", "solve", "lu", "qr", "eig", "svd", "multinomial", "bernoulli", "normal",
-              "poisson", "binomial", "assert", "one_hot", "bincount", "ctc_loss", "nll_loss", "binary_cross_entropy")
-_HARMLESS = frozenset({
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul,
-    operator.itruediv, autocast.enter, autocast.leave, "add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "to",
-})
+_STATE = frozenset({autocast.enter, autocast.leave})
 
 
 def may_raise(graph: torch.fx.Graph) -> bool:
-    """Whether an operation of the graph may raise on some data: indices, numbers, decompositions, user functions."""
+    """Whether an operation of the graph may raise on some data: those that ``raising`` names, numbers, the user's
+    functions."""
     return any(node.op.startswith("call_") and _is_demanding(node) for node in graph.nodes)
 
 
 def _is_demanding(node: torch.fx.Node) -> bool:
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    if node.target in _HARMLESS:
+    if node.target in _STATE:
         return False
-    if any(part in name for part in _DEMANDING) or not (isinstance(node.target, str) or is_of_torch(node.target)):
+    if node.meta.get("raises") or not (isinstance(node.target, str) or is_of_torch(node.target)):
         return True
-    values = [argument.meta.get("example_value") for argument in node.all_input_nodes]
-    tensors = [value for value in values if isinstance(value, torch.Tensor)]
-    indices = [value for value in tensors if not (value.is_floating_point() or value.is_complex())]
-    return len(tensors) < len(values) or any(i.dtype is not torch.bool for i in indices) and len(tensors) > 1
+    return any(not isinstance(argument.meta.get("example_value"), torch.Tensor) for argument in node.all_input_nodes)
 
 
 def is_of_torch(target: Any) -> bool:

@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Top first. An entry is a module or a package below dynamo_lite; a package counts as one layer.
 LAYERS = [
-    "collector", "autocast", "config", "break_kinds", "exc", "log",
+    "collector", "autocast", "config", "break_kinds", "exc", "log", "raising",
     "backends",
     "fake_layers",
     "fake_results",
@@ -68,7 +68,7 @@ BACKEND_LAYERS = [
     "__init__",
 ]
 # What the back end may import of the front end.
-FOR_BACKENDS = {"config", "exc", "log"}
+FOR_BACKENDS = {"config", "exc", "log", "raising"}
 # What the front end may import of the back end.
 FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that an import or a first call may take.

@@ -56,7 +56,8 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
     mutated = {joint.inputs[i] for i in joint.mutated}
     graph = Graph()
     env: dict[Node, Node] = {}
-    effects = [n for n in joint.forward if n.op == "call_function" and passes.is_effectful(n)]
+    effects = [n for n in joint.forward
+               if n.op == "call_function" and (passes.is_effectful(n) or passes.may_raise(n))]
     keep = _ancestors([*joint.values, *saved, *effects]) | set(joint.inputs)
     writes = []
     for node in joint.graph.nodes:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from dynamo_lite import raising
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS
 from dynamo_lite.backends.aot.graph import AtenGraph
@@ -38,6 +39,12 @@ def is_effectful(node: Node) -> bool:
     if is_random(node) or target._schema.is_mutable:
         return True
     return target.namespace not in ("aten", "prims", "prim")
+
+
+def may_raise(node: Node) -> bool:
+    """Whether a call may raise because of elements, which it must do though nobody reads its result."""
+    return node.op == "call_function" and raising.may_raise(
+        node.target, node.args, node.kwargs, lambda a: a.meta.get("val") if isinstance(a, Node) else a)
 
 
 def keeps_its_place(target: Any) -> bool:
@@ -69,9 +76,9 @@ def _draws(node: Node) -> bool:
 
 
 def remove_dead_code(graph: AtenGraph) -> None:
-    """Removes calls whose results nobody reads."""
+    """Removes calls whose results nobody reads, but for those that may raise."""
     for node in reversed(list(graph.graph.nodes)):
-        if not node.users and node.op == "call_function" and not is_effectful(node):
+        if not node.users and node.op == "call_function" and not is_effectful(node) and not may_raise(node):
             graph.graph.erase_node(node)
 
 

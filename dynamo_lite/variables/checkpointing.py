@@ -93,5 +93,6 @@ def _move(
     call = CheckpointCall(body, options)
     value = tuple(t.fake for t in results)
     node = output.create_node(tx, "call_function", call, tuple(inputs), {}, value, impure)
+    node.meta["raises"] = any(n.meta.get("raises") for n in body.graph.nodes)
     for index, tensor in enumerate(results):
         tensor.node = output.item_node(tx, node, index, tensor.fake)

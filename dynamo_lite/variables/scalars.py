@@ -44,6 +44,13 @@ FUNCTIONS: dict[Any, type | None] = {
     ), float),
 }
 
+# Those that give a number whatever the operands are.
+_TOTAL = frozenset({
+    "item", "tolist", operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.not_, operator.eq,
+    operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.is_, operator.is_not, operator.and_,
+    operator.or_, operator.xor, abs, bool, math.isnan, math.isinf, math.isfinite, math.copysign, math.fabs,
+})
+
 
 class ValueNeeded(Exception):
     """An operation on fake tensors wants to know a number that only the running graph knows."""
@@ -317,7 +324,9 @@ def scalar_of(
 ) -> ScalarVariable:
     """A node that computes a number of type `cls` from arguments of the graph."""
     fake = new_number(tx.output, cls, origins)
-    return ScalarVariable(tx.output.create_node(tx, op, target, args, {}, fake, False), cls, fake, origins)
+    node = tx.output.create_node(tx, op, target, args, {}, fake, False)
+    node.meta["raises"] = target not in _TOTAL
+    return ScalarVariable(node, cls, fake, origins)
 
 
 def new_number(output: Any, cls: type, origins: frozenset[Any] | None) -> Any:

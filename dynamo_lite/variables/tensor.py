@@ -22,6 +22,7 @@ from ..exc import Unsupported
 from ..graph_calls import GraphCall
 from ..known_values import MOST_IN_GRAPH
 from ..polyfills.optimizers import METHODS as WITH_NUMBERS
+from ..raising import may_raise
 from ..source import AttrSource, Source
 from ..torch_marks import setting
 from .base import VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
@@ -455,6 +456,8 @@ def record(
         node_args, node_kwargs = _made_of_numbers(tx, node_args, node_kwargs)
     fake_args = fx.node.map_arg(node_args, fake_of)
     fake_kwargs = fx.node.map_arg(node_kwargs, fake_of)
+    output.fake_mode.raises_seen = may_raise(target, (), {})
+    output.fake_mode.written.clear()
     if output.scalars.any:
         result, impure = run_with_numbers(tx, op, target, fake_args, fake_kwargs)
     else:
@@ -486,6 +489,8 @@ def record(
     if output.rebound:
         check_uses(output, (node_args, node_kwargs))
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
+    node.meta["raises"] = output.fake_mode.raises_seen
+    node.meta["writes"] = frozenset(output.fake_mode.written)
     if isinstance(result, list):
         for given, fake in zip(args, fake_args):
             if fake is result:  # an operation on a list in place

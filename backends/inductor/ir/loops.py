@@ -102,6 +102,10 @@ class LoopNest:
         """Whether it becomes a kernel of its own kind, which no other nest joins."""
         return self.update is not None or self.scan is not None
 
+    def checks(self) -> bool:
+        """Whether it looks at indices that stand in memory, and reports one that is out of bounds."""
+        return any(n.op == "bounded" for n in walk(self.roots()))
+
     def roots(self) -> tuple[Node, ...]:
         """All that it computes."""
         before = () if self.update is None else (self.update.value,)

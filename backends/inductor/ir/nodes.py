@@ -50,6 +50,13 @@ class Node:
         return f"n{self.id}: {dtype} = {self.op}({operands or attr})"
 
 
+def wrapped(value: int, dtype: torch.dtype) -> int:
+    """A whole number as an integer of the dtype holds it."""
+    bits = 8 * dtype.itemsize
+    value %= 1 << bits
+    return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
+
+
 class Builder:
     """Makes nodes, and copies them with indices replaced."""
 
@@ -85,7 +92,7 @@ class Builder:
             value = _rounded(float(value), dtype)
             key = struct.pack("d", value)  # tells -0.0 from 0.0, and a NaN is equal to itself
         else:
-            key = value = int(value)
+            key = value = wrapped(int(value), dtype)
         return self._node("const", dtype, (), value, key)
 
     def load(self, buffer: str, index: ix.Index, dtype: torch.dtype) -> Node:

@@ -20,6 +20,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from dynamo_lite import log
+from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -88,6 +89,7 @@ class GraphLowering:
         self._view_names: dict[tuple[Any, ...], str] = {}
         self._uses: dict[torch.fx.Node, Uses] = {}
         self._faults: list[tuple[type[Exception], str]] = []
+        self.checked: list[Node] = []  # "bounded" nodes, each to be computed for all its places
 
     # ------------------------------------------------------------ the walk
     def run(self) -> LoweredGraph:
@@ -156,6 +158,8 @@ class GraphLowering:
             destination, source = self._values(node.args[:2])
             self._mutations.append((destination.node.attr[0], source))
             return None
+        if not node.users and passes.may_raise(node):
+            return self._library(node)  # for what it raises
         if self.has_lowering(node):
             args, kwargs = self._values((node.args, node.kwargs))
             result = LOWERINGS[node.target].fn(self, *args, **kwargs)
@@ -438,8 +442,28 @@ class GraphLowering:
             if layout is not None and layout[0] in overwritten:
                 # Another copy may come first.
                 self.realize(source, fresh=True)
-        for destination, source in self._mutations:
-            self.emit(prog.CopyInto(destination, self.tensor_ref(source)))
+        sources = [self.tensor_ref(source) for _, source in self._mutations]
+        self._check_rest()
+        for (destination, _), name in zip(self._mutations, sources):
+            self.emit(prog.CopyInto(destination, name))
+
+    def _check_rest(self) -> None:
+        """Loops over indices from memory that no other loop looks at, or not at all of: what needs the elements that
+        they choose may have been left out, or need some of them only."""
+        if not self.checked:
+            return
+        nests = [operation for operation in self.operations if isinstance(operation, LoopNest)]
+        seen = {(n.attr, _buffers_read(n), _places(n)) for nest in nests
+                for nodes in [walk(nest.roots())] if all(n.op != "inside" for n in nodes)
+                for n in nodes if n.op == "bounded"}
+        for node in dict.fromkeys(self.checked):
+            if (node.attr, _buffers_read(node), _places(node)) in seen:
+                continue
+            variables = tuple(sorted(node.vars, key=lambda v: v.name))
+            size = tuple(v.size for v in variables)
+            buffer = self.new_buffer(size, ix.contiguous_strides(size), torch.int64, torch.device("cpu"))
+            index = buffer.load_index(tuple(map(ix.atom, variables)))
+            self.emit(LoopNest(buffer, variables, node, index, origin=("index check",)))
 
     def _outputs(self, node: torch.fx.Node) -> tuple[Union[str, prog.Literal], ...]:
         taken: set[str] = set()
@@ -502,6 +526,14 @@ class GraphLowering:
         view = self.new_buffer(value.shape, value.stride, value.dtype, value.device)
         self.emit(prog.View(view.name, name))
         return view.name
+
+
+def _buffers_read(node: Node) -> frozenset[str]:
+    return frozenset(n.attr[0] for n in walk((node,)) if n.op == "load")
+
+
+def _places(node: Node) -> ix.Index:
+    return ix.product(tuple(v.size for v in node.vars))
 
 
 def symbols_by_name(expressions: Iterable[Any]) -> dict[str, Any]:

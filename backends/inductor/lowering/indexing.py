@@ -3,7 +3,8 @@
 An index from memory becomes an ``Indirect`` atom of the index of a load, so that reading joins whatever surrounds it.
 It is bounded first (``Builder.bounded``): counted from the end where eager does, and reported where eager raises.
 
-Invariant: results are always realized, so that every index is looked at, as in eager, whichever elements are used.
+Invariant: every index is looked at, as in eager, whichever elements are used: where no loop does, one is added for it
+(``GraphLowering.checked``).
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ def place_of(
     if node.op == "index" and _lies_inside(node.attr, size):
         return node.attr
     bounded = g.ops.bounded(node, size, wraps, g.fault(error, message))
+    if bounded.op != "const":
+        g.checked.append(bounded)
     return bounded.attr if bounded.op == "const" else ix.atom(ix.Indirect(bounded, size))
 
 

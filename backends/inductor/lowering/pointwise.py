@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
+from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, wrapped
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.formulas import (
     clamp_max,
@@ -191,8 +191,13 @@ def div(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
 
 
 def _safe_divisor(x: Operand, dtype: torch.dtype) -> bool:
-    """Integer division by zero is an error that only the library raises."""
-    return dtype.is_floating_point or (dtype is not torch.bool and not isinstance(x, TensorValue) and x != 0)
+    """Whether generated code may divide by ``x`` as a number of the dtype: an integer divided by zero is an error that
+    only the library raises, and the least one divided by -1 ends the process."""
+    if dtype.is_floating_point:
+        return True
+    if dtype is torch.bool or isinstance(x, TensorValue):
+        return False
+    return wrapped(int(x), dtype) not in (0, -1)
 
 
 @register_lowering(aten.div.Tensor_mode, aten.div.Scalar_mode)
@@ -200,7 +205,7 @@ def div_mode(g: GraphLowering, self: Operand, other: Operand, rounding_mode: str
     dtype = result_type((self, other))
     if rounding_mode is None:
         return div(g, self, other)
-    if not _safe_divisor(other, dtype) or other == -1:
+    if not _safe_divisor(other, dtype):
         return NotImplemented
 
     def rounded(x: Node) -> Node:
@@ -226,7 +231,7 @@ def floor_divide_(g: GraphLowering, self: Operand, other: Operand) -> Any:
 
 @register_lowering(aten.remainder.Tensor, aten.remainder.Scalar)
 def remainder_(g: GraphLowering, self: Operand, other: Operand) -> Any:
-    if not _safe_divisor(other, result_type((self, other))) or other == -1:
+    if not _safe_divisor(other, result_type((self, other))):
         return NotImplemented
     return elementwise(g, lambda a, b: remainder(g.ops, a, b), self, other)
 
@@ -234,7 +239,7 @@ def remainder_(g: GraphLowering, self: Operand, other: Operand) -> Any:
 @register_lowering(aten.fmod.Tensor, aten.fmod.Scalar)
 def fmod(g: GraphLowering, self: Operand, other: Operand) -> Any:
     dtype = result_type((self, other))
-    if not _safe_divisor(other, dtype) or other == -1:
+    if not _safe_divisor(other, dtype):
         return NotImplemented
     name = "fmod" if dtype.is_floating_point else "tmod"
     return elementwise(g, lambda a, b: g.ops.op(name, a, b), self, other)

@@ -30,7 +30,9 @@ _CONVERTED = frozenset({
 
 
 _OF_REAL_NUMBERS = frozenset({aten._softmax.default, aten._log_softmax.default})
-_OF_NUMBERS = frozenset({aten.abs.default})
+_OF_NUMBERS = frozenset({
+    aten.abs.default, aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default,
+})  # fmt: skip
 """Operators that are not for bools."""
 _BITWISE = frozenset(
     getattr(packet, overload)
@@ -47,21 +49,23 @@ _EXTREMES = frozenset({
 def is_refused(node: torch.fx.Node) -> bool:
     """Whether eager would raise: asked of nodes that have a lowering."""
     target: Any = node.target
+    if target in _OF_NUMBERS and node.meta["val"].dtype is torch.bool:
+        return True
     if target in _CONVERTED:
         return not all(fits(x, node.meta["val"].dtype) for x in _numbers(node))
     if target in _SUBTRACTIONS and any(
-        isinstance(a, torch.fx.Node) and _dtype(a) is torch.bool for a in node.args[:2]
+        _dtype(a) is torch.bool if isinstance(a, torch.fx.Node) else isinstance(a, bool) for a in node.args[:2]
     ):
         return True
     if target in _WITH_FACTOR:
         alpha = node.args[2] if len(node.args) > 2 else node.kwargs.get("alpha", 1)
         dtype = node.meta["val"].dtype
         whole = not dtype.is_floating_point and isinstance(alpha, float)
-        return whole or (isinstance(alpha, (int, float)) and not fits(alpha, dtype))
+        whole |= isinstance(alpha, bool) and dtype is not torch.bool
+        factor = -alpha if target in _SUBTRACTIONS and isinstance(alpha, (int, float)) else alpha  # eager adds
+        return whole or (isinstance(factor, (int, float)) and not fits(factor, dtype))
     if target in _OF_REAL_NUMBERS:
         return not _first(node).dtype.is_floating_point
-    if target in _OF_NUMBERS:
-        return _first(node).dtype is torch.bool
     if target in _BITWISE:
         return node.meta["val"].dtype.is_floating_point
     return target in _EXTREMES and _is_empty(_first(node)) and not _is_empty(node.meta["val"])

@@ -63,7 +63,8 @@ def schedule(lowered: LoweredGraph) -> Schedule:
 
 
 def _read_outside(lowered: LoweredGraph, groups: list[Group]) -> dict[int, set[str]]:
-    """For each group the buffers it writes that something else reads, dead groups read nothing."""
+    """For each group the buffers it writes that something else reads, dead groups read nothing. What looks at indices
+    from memory is never dead: one may be out of bounds."""
     outputs = {o for o in lowered.outputs if isinstance(o, str)}
     needed: dict[int, set[str]] = {}
     wanted = set(outputs)
@@ -71,7 +72,8 @@ def _read_outside(lowered: LoweredGraph, groups: list[Group]) -> dict[int, set[s
         if group.operation is not None:
             wanted.update(prog.step_reads(group.operation))  # type: ignore[arg-type]
             continue
-        needed[group.number] = {name for name in group.writes() if name in wanted}
+        checking = {m.nest.buffer.name for m in group.members if m.nest.checks()}
+        needed[group.number] = {name for name in group.writes() if name in wanted or name in checking}
         if needed[group.number]:
             inside = set(group.writes())
             wanted.update(name for m in group.members for name in m.reads if name not in inside)

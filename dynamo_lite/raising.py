@@ -1,0 +1,68 @@
+"""Which operations may raise because of what their operands hold: the one rule for all that leaves out or moves calls.
+
+An index out of bounds, an integer divided by zero, a matrix that is not positive definite: eager raises whether the
+result is used or not. So nothing drops such a call, and a graph with one is prepared to run again.
+
+Invariant: an operation of which this module says no raises of some operands only if it raises of all that have the same
+sizes, types and strides.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# Beginnings of the names of such operators, less underscores around them. Found by running op_db's samples with other
+# elements: zeros, negative and large numbers, NaN.
+_NAMES = (
+    "index", "gather", "scatter", "take", "put", "embedding", "one_hot", "nll_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "cross_entropy", "ctc_loss", "max_unpool", "segment_reduce", "binary_cross_entropy",
+    "bernoulli", "multinomial", "normal", "poisson", "binomial", "standard_gamma", "sample_dirichlet", "bincount",
+    "hist", "linalg", "cholesky", "inverse", "lu_", "ldl", "repeat_interleave", "masked_scatter", "masked_select",
+    "assert", "linspace.Tensor", "logspace.Tensor", "searchsorted", "unique", "pack_padded_sequence",
+    "nonzero_static", "local_scalar_dense", "equal", "tensor_split.tensor", "quantile", "nanquantile", "multigammaln",
+)
+_HARMLESS = ("binary_cross_entropy_with_logits", "index_fill.Dimname", "embedding_dense_backward")
+_COMPOSITES = frozenset({torch.nn.functional.one_hot})
+"""Functions that take another way without data, where nothing shows that they may raise."""
+_DIVISIONS = ("div.Tensor_mode", "div_.Tensor_mode", "floor_divide", "fmod", "remainder", "floor_divide_", "fmod_",
+              "remainder_", "div.out_mode")
+
+
+def may_raise(func: Any, args: Any, kwargs: Any, value_of: Callable[[Any], Any] = lambda value: value) -> bool:
+    """Whether an operator may raise on some data although it does not on other.
+
+    Args:
+        value_of: gives of an argument the tensor with its type.
+    """
+    if not isinstance(func, torch._ops.OpOverload):
+        return func in _COMPOSITES
+    rule = _rule_of(func)
+    if rule != "division":
+        return rule == "always"
+    operands = [value_of(argument) for argument in (*args, *kwargs.values())][:2]
+    if any(isinstance(x, float) or isinstance(x, torch.Tensor) and not _is_whole(x) for x in operands):
+        return False
+    divisor = operands[-1]
+    if isinstance(divisor, (int, bool)) and isinstance(operands[0], torch.Tensor):
+        # As a number of the tensor's type it may be zero. The metadata rules let that pass.
+        dtype = operands[0].dtype
+        return divisor % (1 << 8 * dtype.itemsize) == 0 or dtype is torch.bool
+    return True
+
+
+@functools.cache
+def _rule_of(func: Any) -> str:
+    if func.namespace not in ("aten", "prims", "prim"):
+        return "always"
+    name = str(func).removeprefix(f"{func.namespace}.").removesuffix(".default")
+    if name.startswith(_DIVISIONS):
+        return "division"
+    name = name.lstrip("_")
+    return "always" if name.startswith(_NAMES) and not name.startswith(_HARMLESS) else "never"
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    return not (value.is_floating_point() or value.is_complex())
