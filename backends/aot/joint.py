@@ -79,6 +79,7 @@ class Interface:
         layouts: strides and dtype of each value of the forward graph.
         differentiable, results, mutated, written: as in ``JointGraph``.
         random: whether the forward pass draws random numbers.
+        unreached: the inputs that require grad, but to which no result's gradient flows.
     """
 
     inputs: int
@@ -88,6 +89,7 @@ class Interface:
     mutated: tuple[int, ...]
     written: tuple[Written, ...]
     random: bool
+    unreached: tuple[int, ...]
 
 
 @dataclasses.dataclass(slots=True)
@@ -104,6 +106,7 @@ class JointGraph:
         results: how the captured graph's results are made of that.
         mutated: indices of the inputs that are written.
         written: the same inputs, if the program writes to one of them under autograd; else nothing.
+        requiring: indices of the inputs that require grad.
         tangents: for each value the placeholder of its incoming gradient; None where there is none.
         gradients: the nodes that the backward pass computes, each with memory of its own.
         gradient_recipes: for each input its gradient, of ``gradients`` (``ValueOutput``) and ``tangents`` (
@@ -119,6 +122,7 @@ class JointGraph:
     results: list[Result]
     mutated: tuple[int, ...]
     written: tuple[Written, ...] = ()
+    requiring: tuple[int, ...] = ()
     tangents: list[Node | None] = dataclasses.field(default_factory=list)
     gradients: list[Node] = dataclasses.field(default_factory=list)
     gradient_recipes: list[OutputRecipe] = dataclasses.field(default_factory=list)
@@ -133,8 +137,10 @@ class JointGraph:
         """What of this is needed to run it."""
         values = [node.meta["val"] for node in self.values]
         random = any(map(passes.is_random, self.forward))
+        none = LiteralOutput(None)
+        unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none)
         return Interface(len(self.inputs), tuple((tuple(v.stride()), v.dtype) for v in values),
-                         tuple(self.differentiable), tuple(self.results), self.mutated, self.written, random)
+                         tuple(self.differentiable), tuple(self.results), self.mutated, self.written, random, unreached)
 
 
 def record_joint(
@@ -338,6 +344,7 @@ def _backward_part(
 ) -> None:
     memory, graph = recorder.memory, recorder.graph
     wanted = [i for i, edge in enumerate(edges) if edge is not None]
+    joint.requiring = tuple(wanted)
     heads: list[torch.Tensor] = []
     tangents: list[torch.Tensor] = []
     known: list[Any] = []

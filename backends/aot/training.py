@@ -21,7 +21,7 @@ from dynamo_lite.backends.aot.twice import SecondRun
 
 Call = Callable[..., tuple[Any, ...]]
 TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward) if "
-         "the graph writes to an input or returns a view alone; run the function uncompiled")
+         "an input of the graph has been written to since; run the function uncompiled")
 
 
 def training_function(
@@ -44,6 +44,8 @@ def training_function(
     if not any(face.differentiable):
         return Results(face.results, _without_autograd(forward), face.written)
     apply = _autograd_function(face, forward, saved, backward_for, checks, again).apply
+    if face.unreached:
+        apply = _without(apply, face.unreached)
     if not torch.is_grad_enabled():
         apply = _with_grad_mode(apply)
     plain = [result.recipe for result in face.results]
@@ -112,6 +114,19 @@ def _without_autograd(forward: Call) -> Call:
     return run
 
 
+def _without(apply: Call, places: tuple[int, ...]) -> Call:
+    """For a graph with inputs that its results' gradients don't reach: nothing behind them runs in the backward pass.
+    """
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        known = list(inputs)
+        for place in places:
+            known[place] = known[place].detach()
+        return apply(*known)
+
+    return run
+
+
 def _with_grad_mode(apply: Call) -> Call:
     """For a graph that is entered with grad mode off, and switches it on itself."""
 
@@ -156,18 +171,22 @@ def _autograd_function(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+            if not any(grad is not None for grad in grads):
+                return (None,) * len(ctx.needs_input_grad)  # what is before this needs nothing that was saved
             for check in checks:
                 check()
             # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
             if again is not None and (torch.is_grad_enabled() or any(map(_is_wrapped, grads))):
-                found = again.gradients(ctx.noted, ctx.saved_tensors, grads)
+                found = again.gradients(ctx.noted, ctx.saved_tensors if sources else (), grads)
                 if found is not None:
                     return found
             given = tuple(grad is not None for grad in grads)
             call = backwards.get(given) or backward_call(given)
-            given_to_call = list(ctx.saved_tensors)
-            # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
-            ctx.maybe_clear_saved_tensors()
+            given_to_call: list[Any] = []
+            if sources:  # where eager saves nothing, a graph may be gone through again
+                given_to_call += ctx.saved_tensors
+                # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
+                ctx.maybe_clear_saved_tensors()
             given_to_call += [_in_layout(g, *face.layouts[i]) for i, g in enumerate(grads) if g is not None]
             if not torch.is_grad_enabled():
                 return _call_backward(call, given_to_call)

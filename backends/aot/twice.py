@@ -3,24 +3,38 @@
 The compiled backward pass knows no gradients of its own. Where autograd asks for some, the captured graph is evaluated
 once more on its inputs, under autograd, and its gradients are autograd's, of any order.
 
-Invariant: the second run sees what the first has seen. Inputs that the backward pass does not need anyway are held
-weakly, and only used if they live and nobody has written to them; random numbers are drawn from the generator as it
-was; a graph that writes to its inputs is not run again.
+Invariant: the second run sees what the first has seen, and writes to nothing that the program sees. Of inputs that the
+backward pass does not need, aliases are kept, which have the memory and the history of the moment, and are used if
+nobody has written to them since; of those that the graph itself writes to, copies, unless no gradient hangs on what
+they held; random numbers are drawn from the generator as it was.
 """
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+import torch.nn.functional as F
+from torch.fx import GraphModule, Node
 
-from dynamo_lite.backends.aot.graph import ValueOutput
+from dynamo_lite.backends.aot.graph import OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.joint import Interface
 from dynamo_lite.backends.aot.partition import Saved
 
 Noted = list[Any]
+
+
+class _Alias(torch.autograd.Function):
+    """The tensor's memory and history, but no view of it: it does not follow what is done to the tensor later."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return grad
 
 
 class SecondRun:
@@ -30,19 +44,22 @@ class SecondRun:
     """
 
     def __init__(
-        self, run: Callable[..., Any], face: Interface, saved: Saved, random: bool, examples: list[Any]
+        self, run: Callable[..., Any], face: Interface, saved: Saved, examples: list[Any], idle: frozenset[int]
     ) -> None:
         self._run = run
         # Where nothing computed is saved, gradients hang on the saved inputs alone: others may have any values.
         free = all(i is not None for i in saved.inputs)
-        self._free = [_layout(e) if free else None for e in examples]
-        self._random = random
+        self._free = [_layout(e, i in idle) if free or i in idle else None for i, e in enumerate(examples)]
+        self._random = face.random
         self._count = face.inputs
+        self._mutated = frozenset(face.mutated)
+        self._idle = idle
         saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
         self._saved = tuple(saved_inputs.items())
-        self._others = tuple(i for i in range(self._count) if i not in saved_inputs)
-        self._result_of = {r.recipe.index: at for at, r in reversed(list(enumerate(face.results)))
-                           if isinstance(r.recipe, ValueOutput) and not r.detached}
+        self._others = tuple(i for i in range(self._count) if i not in saved_inputs and i not in idle)
+        self._layouts = face.layouts
+        self._results = face.results
+        self._written = {written.value: written.input for written in face.written}
         self._grad = torch.is_grad_enabled()
         self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
@@ -51,20 +68,26 @@ class SecondRun:
         found: Noted = []
         for i in self._others:
             value = inputs[i]
-            # Of a tensor made in inference mode torch does not say whether it was written.
-            plain = isinstance(value, torch.Tensor) and not value.is_inference()
-            found.append((weakref.ref(value), value._version) if plain else value)
+            if not isinstance(value, torch.Tensor) or value.is_inference():
+                found.append(value)  # of a tensor made in inference mode torch does not say whether it was written
+            elif i in self._mutated:
+                with torch.enable_grad():
+                    found.append((value.clone(), 0))
+            elif self._free[i] is not None or value.requires_grad and value.is_leaf:
+                found.append((weakref.ref(value), value._version))  # nobody needs it, or autograd's graph keeps it
+            elif not value.requires_grad:
+                found.append((value.detach(), value._version))
+            else:
+                with torch.enable_grad():
+                    found.append((_Alias.apply(value), value._version))
         if self._random:
             found.append(torch.get_rng_state())
         return found
 
     def gradients(
-        self, noted: Noted, saved: list[torch.Tensor], grads: tuple[torch.Tensor | None, ...]
+        self, noted: Noted, saved: Sequence[torch.Tensor], grads: tuple[torch.Tensor | None, ...]
     ) -> tuple[Any, ...] | None:
         """The gradient of each input, itself differentiable; None if it can't be had."""
-        given = [i for i, grad in enumerate(grads) if grad is not None]
-        if any(i not in self._result_of for i in given):
-            return None
         inputs = self._inputs(noted, saved)
         if inputs is None:
             return None
@@ -72,33 +95,59 @@ class SecondRun:
         with torch.enable_grad():
             # Aliases, since one input may have been computed of another: the gradients are partial ones.
             own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
+            given = [own[i].clone() if i in self._mutated else own[i] for i in range(self._count)]
         before = torch.get_rng_state()
         if self._random:
             torch.set_rng_state(noted[-1])
         enabled, dtype = self._autocast
         with torch.autocast("cpu", dtype, enabled=enabled), torch.set_grad_enabled(self._grad):
-            results = self._run(*own)
+            results = self._run(*given)
         drawn = not torch.equal(torch.get_rng_state(), before)
         if drawn:
             torch.set_rng_state(before)
         if drawn and not self._random:
             return None
-        heads = [results[self._result_of[i]] for i in given]
+        places = [i for i, grad in enumerate(grads) if grad is not None]
+        heads = [self._value(i, given, results) for i in places]
+        if any(head is None or not head.requires_grad for head in heads):
+            return None
         wanted = [i for i, v in enumerate(own) if isinstance(v, torch.Tensor) and v.requires_grad]
-        found = torch.autograd.grad(heads, [own[i] for i in wanted], [grads[i] for i in given], create_graph=further,
-                                    allow_unused=True)
+        found = torch.autograd.grad(
+            heads, [own[i] for i in wanted], [grads[i] for i in places],  # type: ignore[arg-type]
+            create_graph=further, allow_unused=True)
         made: list[Any] = [None] * self._count
         for i, grad in zip(wanted, found):
             made[i] = grad
         return tuple(made)
 
-    def _inputs(self, noted: Noted, saved: list[torch.Tensor]) -> list[Any] | None:
+    def _value(self, index: int, inputs: list[Any], results: Sequence[Any]) -> torch.Tensor | None:
+        """What the forward pass has computed as its n-th value, in the second run; None if it is not to be had."""
+        if index in self._written:
+            return inputs[self._written[index]]  # type: ignore[no-any-return]
+        for result, made in zip(self._results, results):
+            recipe = result.recipe
+            if result.detached:
+                continue
+            if isinstance(recipe, ValueOutput) and recipe.index == index:
+                return made  # type: ignore[no-any-return]
+            if isinstance(recipe, OutputAlias) and recipe.base == ValueOutput(index) and made._is_view():
+                base = made._base
+                if (base.stride(), base.dtype) == self._layouts[index]:
+                    return base  # type: ignore[no-any-return]
+        return None
+
+    def _inputs(self, noted: Noted, saved: Sequence[torch.Tensor]) -> list[Any] | None:
         inputs: list[Any] = [None] * self._count
         for i, at in self._saved:
             inputs[i] = saved[at]
+        for i in self._idle:
+            layout = self._free[i]
+            if layout is None:
+                return None
+            inputs[i] = _any_values(*layout)
         for i, value in zip(self._others, noted):
             if isinstance(value, tuple):
-                tensor = value[0]()
+                tensor = value[0]() if isinstance(value[0], weakref.ref) else value[0]
                 if tensor is None or tensor._version != value[1]:
                     layout = self._free[i]
                     if layout is None:
@@ -112,17 +161,42 @@ class SecondRun:
         return inputs
 
 
-def second_run(gm: GraphModule, face: Interface, saved: Saved) -> SecondRun | None:
-    """How a captured graph is run again; None where that would do something else."""
-    if face.mutated:
-        return None
-    examples = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
-    return SecondRun(gm.forward, face, saved, face.random, examples)
+def second_run(gm: GraphModule, face: Interface, saved: Saved) -> SecondRun:
+    """How a captured graph is run again."""
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    examples = [node.meta.get("example_value") for node in placeholders]
+    idle = frozenset(i for i in face.mutated if _is_idle(placeholders[i]) and _layout(examples[i], True))
+    return SecondRun(gm.forward, face, saved, examples, idle)
 
 
-def _layout(example: Any) -> tuple[Any, ...] | None:
+_STATISTICS: dict[Any, tuple[int, int, int]] = {F.batch_norm: (1, 2, 5), torch.batch_norm: (3, 4, 5), F.instance_norm: (1, 2, 5)}
+"""Where functions take statistics that they update, and where they are told not to read them."""
+
+
+def _is_idle(node: Node) -> bool:
+    """Whether no gradient hangs on what an input that the graph writes to held at entry: statistics, counts."""
+    value = node.meta.get("example_value")
+    if not isinstance(value, torch.Tensor) or value.requires_grad:
+        return False
+    return all(_only_updates(user, node) for user in node.users)
+
+
+def _only_updates(user: Node, node: Node) -> bool:
+    if user.op == "output":
+        return True
+    statistics = _STATISTICS.get(user.target)
+    if statistics is not None:
+        *places, told = statistics
+        training = user.args[told] if len(user.args) > told else user.kwargs.get("training", False)
+        read = [a for at, a in enumerate(user.args) if at not in places]
+        return training is True and node not in read
+    written = bool(user.meta.get("impure")) and user.args and user.args[0] is node and node not in user.args[1:]
+    return bool(written) and all(_only_updates(after, user) for after in user.users)
+
+
+def _layout(example: Any, idle: bool = False) -> tuple[Any, ...] | None:
     """What it takes to make a tensor like an input; None for those whose values may not be just any."""
-    if not isinstance(example, torch.Tensor) or not (example.is_floating_point() or example.is_complex()):
+    if not isinstance(example, torch.Tensor) or not (idle or example.is_floating_point() or example.is_complex()):
         return None
     if example.is_conj() or example.is_neg() or not all(type(n) is int for n in (*example.shape, *example.stride())):
         return None

@@ -134,9 +134,10 @@ def test_backward_twice():
     both(use)
 
 
-def test_double_backward_is_refused_in_words():
-    x = torch.randn(3, requires_grad=True)
-    y = dynamo_lite.compile(lambda x: (x ** 3)[0])(x)
+def test_double_backward_that_is_not_to_be_had_is_refused_in_words():
+    x, bias = torch.randn(3, requires_grad=True), torch.randn(3)
+    y = dynamo_lite.compile(lambda x, bias: (x ** 3 + bias).exp()[0])(x, bias)
+    bias.add_(1)
     grad, = torch.autograd.grad(y, x, create_graph=True)
     with pytest.raises(RuntimeError, match="compiled"):
         grad.sum().backward()
