@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .exc import Unsupported
 from .guards import GuardSet
 from .source import LocalSource, Source
-from .variables.base import MISSING, VariableTracker, instance_dict, realized
+from .variables.base import MISSING, IteratorVariable, VariableTracker, instance_dict, realized
 from .variables.cells import CellVariable
 from .variables.classes import class_dict, is_in_dict
 from .variables.constant import ConstantVariable
@@ -130,6 +130,10 @@ class SideEffects:
                 replaced = parts_of(tracker)
             self.watch.add(*(getattr(part, "value", None) for part in replaced))
             self._mutated[id(tracker)] = tracker
+
+    def is_mutated(self, tracker: VariableTracker) -> bool:
+        """Whether the contents of something from outside are changed."""
+        return id(tracker) in self._mutated
 
     def note_proxied(self, mapping: Any) -> None:
         """Announces that the trace reads a mapping through a ``mappingproxy``, which is guarded by identity."""
@@ -395,7 +399,7 @@ class SideEffects:
     def replay(self, cg: Codegen) -> None:
         """Emits the changes. Values are computed before any object is changed, so that order does not matter."""
         stores: list[Any] = []
-        for tracker in self._mutated.values():
+        for tracker in sorted(self._mutated.values(), key=_place_in_replay):
             stores.append(self._prepare_contents(cg, tracker))
         for tracker, written in self._attributes.values():
             if tracker.source is not None and written:
@@ -413,6 +417,9 @@ class SideEffects:
                 return lambda: cg.delete_cell(tracker)
             held = cg.hold(tracker.contents)
             return lambda: cg.store_cell(tracker, held)
+        if isinstance(tracker, IteratorVariable):
+            tracker.check_replay(self)
+            return lambda: tracker.replay(cg)
         assert isinstance(tracker, _REPLACED)
         held = cg.hold_contents(tracker)
         return lambda: cg.replace_contents(tracker, held)
@@ -424,6 +431,11 @@ class SideEffects:
     def _prepare_globals(self, cg: Codegen, space: dict[str, Any], source: Source, written: dict[str, Any]) -> Any:
         held = {name: value if value is MISSING else cg.hold(value) for name, value in written.items()}
         return lambda: cg.replay_globals((space, source), held)
+
+
+def _place_in_replay(tracker: VariableTracker) -> int:
+    """Iterators that take elements from others go before these, and all of them before their containers change."""
+    return getattr(tracker, "replayed", 2)
 
 
 def _of_frame(source: Source | None) -> bool:

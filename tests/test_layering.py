@@ -19,6 +19,7 @@ LAYERS = [
     "fake_mode",
     "graph_calls",
     "bytecode",
+    "foreign",
     "source",
     "guards",
     "resume",

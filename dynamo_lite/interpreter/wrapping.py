@@ -21,6 +21,7 @@ from ..trace_rules import Rule, decide, is_library, marked
 from ..variables import branches as branches  # for what it registers
 from ..variables import equality as equality  # likewise
 from ..variables import introspected as introspected  # likewise
+from ..variables import outer_iterators as outer_iterators  # likewise
 from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable

@@ -231,6 +231,13 @@ class IteratorVariable(VariableTracker):
     def truth(self, tx: Any) -> bool:
         return True
 
+    def check_replay(self, effects: Any) -> None:
+        """Refuses to move the real iterator, if it is one from outside, where the program has left it."""
+
+    def replay(self, cg: Codegen) -> None:
+        """Emits what moves it there."""
+        unsupported("side_effect_unsupported", f"taking from {self.describe()}")
+
     def hash_key(self) -> Any:
         return ("object", id(self))
 

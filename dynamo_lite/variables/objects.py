@@ -14,6 +14,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ..foreign import FOLLOWED, is_followed
 from ..source import ComputedSource, InstanceDictSource, SlotSource, Source
 from .base import (
     MISSING,
@@ -679,7 +680,7 @@ def _wrap_weak_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
 
 
 @wraps_if(lambda value: True, rank=1000)
-def _wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
+def wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     return ObjectVariable(type(value), value, source, content_of_value(tx, value, source))
 
@@ -687,4 +688,6 @@ def _wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
 def is_foreign_iterator(value: Any) -> bool:
     """Whether a value from outside is an iterator whose next() is written in C and has no rule here."""
     step = getattr(type(value), "__next__", None)
-    return step is not None and not isinstance(step, types.FunctionType) and wrapper_of(value) is _wrap_object
+    if step is None or isinstance(step, types.FunctionType):
+        return False
+    return not is_followed(value) if type(value) in FOLLOWED else wrapper_of(value) is wrap_object

@@ -1,0 +1,84 @@
+"""Which iterators from outside a trace can follow: those of builtin containers that have given nothing yet, or all.
+
+One in the middle is what a break in a loop's body has left: each of its turns would be another position, and code of
+its own. Invariant: nothing here moves an iterator, or runs code of the user's.
+"""
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+LIST, TUPLE, RANGE = type(iter([])), type(iter(())), type(iter(range(0)))
+KEYS, VALUES, ITEMS = type(iter({})), type(iter({}.values())), type(iter({}.items()))
+_OVER_DICTS = (KEYS, VALUES, ITEMS)
+_IN_ORDER = (LIST, TUPLE, RANGE)
+FOLLOWED = (*_IN_ORDER, *_OVER_DICTS, enumerate, zip, map)
+
+
+def container_of(iterator: Any) -> Any:
+    """What an iterator goes over: the container itself; for one at its end an empty one, or None."""
+    if type(iterator) in _OVER_DICTS:
+        return next((part for part in gc.get_referents(iterator) if type(part) is dict), None)
+    return iterator.__reduce__()[1][0]
+
+
+def position_of(iterator: Any) -> int | None:
+    """How many elements a list, tuple or range iterator has given; None at its end."""
+    reduced = iterator.__reduce__()
+    if len(reduced) < 3 or type(iterator) is RANGE and reduced[2] >= len(reduced[1][0]):
+        return None
+    position: int = reduced[2]
+    return position
+
+
+def is_new(iterator: Any) -> bool | None:
+    """Whether an iterator over a dict has given nothing, and the dict is as large as when it was made; None at its
+    end."""
+    over = container_of(iterator)
+    return None if over is None else iterator.__length_hint__() == len(over)
+
+
+def inner_of(iterator: Any) -> tuple[Any, ...]:
+    """The iterators that an enumerate, a zip or a map takes from."""
+    parts: tuple[Any, ...] = iterator.__reduce__()[1]
+    if type(iterator) is zip:
+        return parts
+    return parts[1:] if type(iterator) is map else parts[:1]
+
+
+def count_of(iterator: Any) -> int:
+    """The number that an enumerate gives next."""
+    number: int = iterator.__reduce__()[1][1]
+    return number
+
+
+def function_of(iterator: Any) -> Any:
+    """What a map calls."""
+    return iterator.__reduce__()[1][0]
+
+
+def is_strict(iterator: Any) -> bool:
+    """Whether a zip wants all its iterators to end together."""
+    return len(iterator.__reduce__()) > 2
+
+
+class Inner:
+    """Gives one of the iterators that another one takes from; for guards."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def __call__(self, iterator: Any) -> Any:
+        return inner_of(iterator)[self.place]
+
+
+def is_followed(iterator: Any) -> bool:
+    """Whether a trace can follow an iterator from outside."""
+    cls = type(iterator)
+    if cls in _IN_ORDER:
+        return position_of(iterator) in (0, None)
+    if cls in _OVER_DICTS:
+        return is_new(iterator) is not False
+    return cls in FOLLOWED and all(map(is_followed, inner_of(iterator)))
+
+

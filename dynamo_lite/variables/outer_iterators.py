@@ -1,0 +1,178 @@
+"""Iterators of builtin containers that come in from outside, as a comprehension's does in a frame of its own.
+
+Invariant: the container is the one that the iterator goes over, found through it by the guards; behind the graph the
+iterator has given as many elements as the program has taken.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import foreign
+from ..source import ComputedSource, Source
+from .base import VariableTracker, realized, unsupported, wraps_type
+from .iterators import EnumerateVariable, MapVariable, ZipVariable
+from .mappings import DictIteratorVariable, DictVariable
+from .objects import wrap_object
+from .sequences import RangeIteratorVariable, SequenceIteratorVariable, exhaust
+
+if TYPE_CHECKING:
+    from ..codegen import Codegen
+
+
+class _Outer(VariableTracker):
+    """The part of an iterator that is put where the program has left it."""
+
+    taken = 0  # how many elements
+    at_end = False
+    replayed = 1
+
+    def take(self, tx: Any) -> VariableTracker | None:
+        """next(), noted."""
+        tx.output.effects.mutate(self, [])
+        found = super().next(tx)  # the class beside this one
+        if found is None:
+            self.at_end = True
+        else:
+            self.taken += 1
+        return found
+
+    def check_replay(self, effects: Any) -> None:
+        """Refuses to put an iterator where the program has left it, where that can't be done."""
+
+    def replay(self, cg: Codegen) -> None:
+        """Emits what puts the real iterator there."""
+        cg.load_source(self.source)
+        self.move(cg)
+        cg.emit.pop()
+
+    def move(self, cg: Codegen) -> None:
+        """With the iterator on the stack, emits what takes the elements (keeps it on the stack)."""
+        if self.at_end:
+            cg.call_constant_on_top(exhaust, lambda: None, count=0)
+        else:
+            cg.emit.dup()
+            cg.emit.load_attr("__setstate__")
+            cg.call_top(lambda: cg.emit.load_const(self.taken))
+            cg.emit.pop()
+
+
+class OuterSequenceIteratorVariable(_Outer, SequenceIteratorVariable):
+    """An iterator of a list or tuple."""
+
+    next = _Outer.take
+
+
+class OuterRangeIteratorVariable(_Outer, RangeIteratorVariable):
+    """An iterator of a range."""
+
+    next = _Outer.take
+
+
+class OuterDictIteratorVariable(_Outer, DictIteratorVariable):
+    """An iterator of a dict's keys, values or items: elements are taken one by one."""
+
+    next = _Outer.take
+
+    def check_replay(self, effects: Any) -> None:
+        if effects.is_mutated(self.owner):
+            unsupported("side_effect_unsupported", f"{self.describe()}, over a dict that changes")
+
+    def move(self, cg: Codegen) -> None:
+        left = -1 if self.at_end else self.size - self.taken
+        cg.call_constant_on_top(take_down_to, lambda: cg.emit.load_const(left), count=1)
+
+
+class OuterEnumerateVariable(_Outer, EnumerateVariable):
+    """An enumerate(): elements are taken one by one, and then those that it takes from put where they belong."""
+
+    next = _Outer.take
+    replayed = 0
+
+    def check_replay(self, effects: Any) -> None:
+        over = getattr(self.inner, "sequence", None)
+        if over is not None and effects.is_mutated(over):
+            unsupported("side_effect_unsupported", f"{self.describe()}, over a list that changes")
+
+    def move(self, cg: Codegen) -> None:
+        cg.call_constant_on_top(take, lambda: cg.emit.load_const(self.taken), count=1)
+
+
+def take(iterator: Any, steps: int) -> None:
+    """Takes elements from an iterator of a builtin container; generated code calls it."""
+    for _ in range(steps):
+        next(iterator, None)
+
+
+def take_down_to(iterator: Any, left: int) -> None:
+    """Takes elements from an iterator over a dict until so many are left, or, for -1, until it has ended; an
+    enumerate() over it may have taken some already."""
+    for _ in range(iterator.__length_hint__() - left):
+        next(iterator, None)
+
+
+# ---------------------------------------------------------------- wrapping
+@wraps_type(*foreign.FOLLOWED)
+def _wrap_iterator(tx: Any, value: Any, source: Source) -> VariableTracker:
+    if source.is_frozen or not foreign.is_followed(value):
+        return wrap_object(tx, value, source)
+    tx.guard(source, "type_is", type(value))
+    made: VariableTracker
+    if type(value) in (foreign.LIST, foreign.TUPLE, foreign.RANGE):
+        made = _over_sequence(tx, value, source)
+    elif type(value) in (foreign.KEYS, foreign.VALUES, foreign.ITEMS):
+        made = _over_dict(tx, value, source)
+    else:
+        made = _over_iterators(tx, value, source)
+    made.source = source
+    return made
+
+
+def _part(tx: Any, value: Any, source: Source, function: Any, words: str) -> VariableTracker:
+    """What a function gives of an iterator, where guards find it."""
+    part = ComputedSource(source, function, f"{words} of {source.name}")
+    return realized(tx, tx.wrap_at(function(value), part))  # type: ignore[no-any-return]
+
+
+def _over_sequence(tx: Any, value: Any, source: Source) -> VariableTracker:
+    position = ComputedSource(source, foreign.position_of, f"the position of {source.name}")
+    tx.guard(position, "const", foreign.position_of(value))
+    if type(value) is foreign.RANGE:
+        over = ComputedSource(source, foreign.container_of, f"the range of {source.name}")
+        tx.guard(over, "const", foreign.container_of(value))
+        rest = foreign.container_of(value)
+        return OuterRangeIteratorVariable(rest if foreign.position_of(value) is not None else rest[:0])
+    if foreign.position_of(value) is None:
+        ended = OuterSequenceIteratorVariable(tx.new_tuple([]))
+        ended.at_end = True
+        return ended
+    return OuterSequenceIteratorVariable(_part(tx, value, source, foreign.container_of, "the container"))  # type: ignore[arg-type]
+
+
+def _over_dict(tx: Any, value: Any, source: Source) -> VariableTracker:
+    is_new = foreign.is_new(value)
+    tx.guard(ComputedSource(source, foreign.is_new, f"whether {source.name} is new"), "const", is_new)
+    what = {foreign.KEYS: "keys", foreign.VALUES: "values", foreign.ITEMS: "items"}[type(value)]
+    if is_new is None:
+        return OuterDictIteratorVariable(tx.new_dict({}), what)
+    over = _part(tx, value, source, foreign.container_of, "the dict")
+    if not isinstance(over, DictVariable) or tx.output.effects.is_mutated(over):
+        unsupported("unsupported_iteration", f"{source.name}, an iterator over {over.describe()}")
+    return OuterDictIteratorVariable(over, what)
+
+
+def _over_iterators(tx: Any, value: Any, source: Source) -> VariableTracker:
+    length = ComputedSource(source, foreign.inner_of, f"the iterators of {source.name}")
+    tx.guard(length, "len", len(foreign.inner_of(value)))
+    inner = [_part(tx, value, source, foreign.Inner(n), f"iterator {n}") for n in range(len(foreign.inner_of(value)))]
+    if type(value) is zip:
+        strict = ComputedSource(source, foreign.is_strict, f"whether {source.name} is strict")
+        tx.guard(strict, "const", foreign.is_strict(value))
+        return ZipVariable(inner, foreign.is_strict(value))
+    if type(value) is map:
+        return MapVariable(_part(tx, value, source, foreign.function_of, "the function"), inner)
+    count = ComputedSource(source, foreign.count_of, f"the count of {source.name}")
+    tx.guard(count, "const", foreign.count_of(value))
+    return OuterEnumerateVariable(inner[0], foreign.count_of(value))
+
+
+__all__ = ["take", "take_down_to"]
