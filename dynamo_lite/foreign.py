@@ -8,8 +8,11 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-LIST, TUPLE, RANGE = type(iter([])), type(iter(())), type(iter(range(0)))
-KEYS, VALUES, ITEMS = type(iter({})), type(iter({}.values())), type(iter({}.items()))
+_EMPTY: dict[None, None] = {}
+LIST: type = type(iter([None]))
+TUPLE: type = type(iter(()))
+RANGE: type = type(iter(range(0)))
+KEYS, VALUES, ITEMS = type(iter(_EMPTY)), type(iter(_EMPTY.values())), type(iter(_EMPTY.items()))
 _OVER_DICTS = (KEYS, VALUES, ITEMS)
 _IN_ORDER = (LIST, TUPLE, RANGE)
 FOLLOWED = (*_IN_ORDER, *_OVER_DICTS, enumerate, zip, map)

@@ -54,6 +54,7 @@ from ..variables.sequences import (
 )
 from ..variables.sets import SetVariable
 from ..variables.torch_functions import TorchFunctionVariable, is_torch_builtin
+from ..variables.torch_proxies import any_overrides, call_override
 from ..variables.transforms import made_before
 
 _BUILTIN_CALLABLES = (
@@ -79,6 +80,9 @@ class Wrapping:
         """Requires that a call of a real function gives this constant again."""
         self.output.guards.add(ConstSource(function, getattr(function, "__qualname__", "function")), "callable_eq",
                                function, args, result)
+
+    overrides_torch = any_overrides
+    call_override = call_override
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
         """The value at a source, not looked at yet; every attribute that a class has comes by here."""

@@ -268,6 +268,8 @@ class TensorVariable(VariableTracker):
         number = kwargs.get("alpha", kwargs.get("value"))
         if number is not None and len(kwargs) == 1 and name in WITH_NUMBERS and is_unknown_number(tx, number):
             return tx.call(tx.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
+        if tx.overrides_torch([*args, *kwargs.values()]):
+            return tx.call_override(method_by_name, [self, ConstantVariable(name), *args], kwargs)  # type: ignore[no-any-return]
         return record(tx, "call_method", name, [self, *args], kwargs)
 
     def _new(
@@ -339,9 +341,11 @@ class TensorVariable(VariableTracker):
         return record(tx, "call_method", "unbind", [self, ConstantVariable(0)], {}).iterator(tx)
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        operands = [other, self] if reflected else [self, other]
+        if tx.overrides_torch([other]):
+            return tx.call_override(_SYMBOL_TO_OPERATOR[op], operands, {})  # type: ignore[no-any-return]
         if not _is_operand(other):
             return None
-        operands = [other, self] if reflected else [self, other]
         return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
 
     def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:

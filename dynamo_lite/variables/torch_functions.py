@@ -19,6 +19,7 @@ from .parameters import adds_only
 from .real_object import RealObjectVariable
 from .size_tables import known_tensor, learn_or_refuse
 from .tensor import TensorVariable, record
+from .torch_proxies import any_overrides, call_override
 
 Handler = Callable[..., VariableTracker]
 _HANDLERS: dict[int, Handler] = {}
@@ -54,6 +55,8 @@ class TorchFunctionVariable(RealObjectVariable):
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         handler = _HANDLERS.get(id(self.value))
+        if handler is None and any_overrides(tx, [*args, *kwargs.values()]):
+            return call_override(tx, self.value, args, kwargs)
         if handler is None:
             self._refuse(tx, args, kwargs)  # before modes are asked, which may call it
         if tx.output.overrides.active() and (handler is None or self.value in _ASKS_MODES):
