@@ -110,7 +110,7 @@ setup(
     package_dir={"dynamo_lite.backends": "backends"},
     package_data={"": ["*.pyi", "py.typed", "*.h", "*.cpp"]},
     ext_modules=[
-        extension("_eval_frame", "_eval_frame", "_threads", "_frame_cache", "_compiled_function", "_graph_call"),
+        extension("_eval_frame", "_eval_frame", "_threads", "_frame_cache", "_compiled_function", "_compiled_graph"),
         Extension(
             "dynamo_lite.backends.inductor._runtime",
             ["backends/inductor/_runtime.c"],

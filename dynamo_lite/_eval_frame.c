@@ -13,6 +13,8 @@
 
 const GuardsAPI *guards;
 
+static PyObject *no_globals; /* an empty dict */
+
 /* What compile_frame can return instead of a GuardedCode. */
 static PyObject *run_original, *skip_frame, *skip_recursive, *keep_entries;
 
@@ -56,42 +58,44 @@ look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const GuardFra
     return found;
 }
 
-/* The function to call for an entry. Its closure is filled in by the caller, and taken out again after the call. */
+/* The function to call for an entry, which has globals, builtins and a closure for the time of a call only: they may hold
+ * what owns the entry. A call from inside the call gets a function of its own. */
 static PyFunctionObject *
 take_function(GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame)
 {
     PyFunctionObject *function = (PyFunctionObject *)entry->function;
-    if (function != NULL && function->func_globals == frame->globals && function->func_builtins == frame->builtins) {
-        if (frame->closure == NULL) {
-            return (PyFunctionObject *)Py_NewRef(function);
-        }
-        entry->function = NULL; /* a call from inside the call gets a function of its own */
-        return function;
+    if (function != NULL) {
+        entry->function = NULL;
+        Py_SETREF(function->func_globals, Py_NewRef(frame->globals));
     }
-    function = (PyFunctionObject *)PyFunction_New(entry->code, frame->globals);
-    if (function == NULL) {
-        return NULL;
+    else {
+        function = (PyFunctionObject *)PyFunction_New(entry->code, frame->globals);
+        if (function == NULL) {
+            return NULL;
+        }
+        Py_XSETREF(function->func_name, Py_NewRef(original->func_name));
+        Py_XSETREF(function->func_qualname, Py_NewRef(original->func_qualname));
     }
     Py_XSETREF(function->func_builtins, Py_NewRef(frame->builtins));
-    Py_XSETREF(function->func_name, Py_NewRef(original->func_name));
-    Py_XSETREF(function->func_qualname, Py_NewRef(original->func_qualname));
-    if (frame->closure == NULL) {
-        Py_XSETREF(entry->function, Py_NewRef(function));
-    }
+    Py_XSETREF(function->func_closure, Py_XNewRef(frame->closure));
     return function;
 }
 
 static void
-give_function_back(GuardedCode *entry, PyFunctionObject *function, const GuardFrame *frame)
+give_function_back(GuardedCode *entry, PyFunctionObject *function)
 {
-    if (frame->closure != NULL) {
-        if (Py_REFCNT(function) == 1 && entry->code != NULL) { /* no traceback and no frame object holds it */
-            Py_CLEAR(function->func_closure);
-            Py_XSETREF(entry->function, (PyObject *)function);
-            return;
-        }
+    if (Py_REFCNT(function) > 1 || entry->code == NULL || entry->function != NULL) {
+        Py_DECREF(function); /* a traceback or a frame object holds it, whose frame needs the globals */
+        return;
     }
-    Py_DECREF(function);
+    Py_SETREF(function->func_globals, Py_NewRef(no_globals)); /* of a function that is found by the garbage collector */
+    Py_SETREF(function->func_builtins, Py_NewRef(no_globals));
+    Py_CLEAR(function->func_closure);
+    if (entry->code == NULL || entry->function != NULL) { /* what has just been let go ran code */
+        Py_DECREF(function);
+        return;
+    }
+    entry->function = (PyObject *)function;
 }
 
 /* Called when a frame begins. */
@@ -129,9 +133,6 @@ call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original
             return PyErr_NoMemory();
         }
     }
-    if (frame->closure != NULL) {
-        Py_XSETREF(function->func_closure, Py_NewRef(frame->closure));
-    }
     memcpy(stack + 1, frame->args, (size_t)n * sizeof(PyObject *));
     stack[n + 1] = *inputs;
     Handover handover = {(PyCodeObject *)entry->code, inputs, owned, n};
@@ -141,7 +142,7 @@ call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original
     if (stack != small) {
         PyMem_Free(stack);
     }
-    give_function_back(entry, function, frame);
+    give_function_back(entry, function);
     return result;
 }
 
@@ -532,10 +533,11 @@ static struct PyModuleDef module_def = {
 PyMODINIT_FUNC
 PyInit__eval_frame(void)
 {
-    PyTypeObject *types[] = {&FrameHook_Type, &GuardedCode_Type, &CompiledFunction_Type, &Continuation_Type, &GraphCall_Type,
+    PyTypeObject *types[] = {&FrameHook_Type, &GuardedCode_Type, &CompiledFunction_Type, &Continuation_Type, &CompiledGraph_Type,
                              &Decision_Type};
     threads_init();
-    if (import_guards() < 0 || cache_init() < 0) {
+    no_globals = PyDict_New();
+    if (no_globals == NULL || import_guards() < 0 || cache_init() < 0) {
         return NULL;
     }
     PyObject *module = PyModule_Create(&module_def);

@@ -53,7 +53,7 @@ typedef struct {
     PyObject *program; /* GuardProgram */
     PyObject *code;    /* NULL: run the original frame */
     PyObject *extra;
-    PyObject *function; /* made from code for the last globals; its closure is set for the time of a call only */
+    PyObject *function; /* made from code; taken out for the time of a call */
     unsigned long long hits, passed_over; /* how often the guards have held, and not */
     Slot *slot; /* where the entry is listed; NULL when it is not or no longer */
     char needs_hook;
@@ -99,7 +99,7 @@ typedef struct {
     uintptr_t stack_reserve;   /* with less than this left of it, frames run as without the hook */
 } ThreadState;
 
-extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Continuation_Type, GraphCall_Type;
+extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Continuation_Type, CompiledGraph_Type;
 extern const GuardsAPI *guards;
 
 /* _threads.c */

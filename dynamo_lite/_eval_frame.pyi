@@ -83,11 +83,11 @@ class CompiledFunction:
     def __getattr__(self, name: str) -> Any: ...
 
 @final
-class GraphCall:
+class CompiledGraph:
     """Calls a compiled graph with no hook active, and with no evaluation function of others looking on."""
 
     fn: Callable[..., Any]
-    def __new__(cls, fn: Callable[..., Any]) -> GraphCall: ...
+    def __new__(cls, fn: Callable[..., Any]) -> CompiledGraph: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 def use_profiler(globals: dict[str, Any], flag: str, region: Callable[[str], Any]) -> None:

@@ -16,7 +16,7 @@ def paused(look_after: bool = False) -> Iterator[None]:
 
     Args:
         look_after: collect the youngest generation at the end, for what a compile held of the program's. All that it
-            made is young, and would be looked at by the next collection anyway.
+            made is young, and would be looked at by the next collection anyway. Now and then older ones, too.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -26,4 +26,15 @@ def paused(look_after: bool = False) -> Iterator[None]:
         if enabled:
             gc.enable()
             if look_after:
-                gc.collect(0)
+                gc.collect(_due())
+
+
+def _due() -> int:
+    """The generation that the collector would take up by now. Collecting the youngest anew after each compile keeps it
+    from ever doing so itself, and what compiled models leave would stay: a graph is a cycle. All objects are looked at
+    ten times as rarely as it would at least, because of what that costs here.
+    """
+    (_, middle, old), (_, every_middle, every_old) = gc.get_count(), gc.get_threshold()
+    if old > every_old * every_old > 0:
+        return 2
+    return 1 if middle > every_middle > 0 else 0

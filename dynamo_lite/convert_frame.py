@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from . import changed_values, config, exc, frame_policy, log
-from ._eval_frame import RUN_ORIGINAL, Continuation, GraphCall, GuardedCode, entries, mark_own
+from ._eval_frame import RUN_ORIGINAL, CompiledGraph, Continuation, GuardedCode, entries, mark_own
 from ._guards import GuardProgram, current_global_state
 from .bytecode.code_map import CodeMap
 from .bytecode.emit import Emitter
@@ -92,8 +92,9 @@ class Settings:
     break_at: Callable[[types.CodeType, int], bool] | None = None
 
 
-_frame_numbers: dict[types.CodeType, int] = {}
-_compile_numbers: dict[types.CodeType, Iterator[int]] = {}
+# By code object: the frame's number, and those of its compiles.
+_numbers: CodeMap[tuple[int, Iterator[int]]] = CodeMap()
+_next_frame = itertools.count()
 _numbers_lock = threading.Lock()
 # A fork may happen while another thread, which the child does not have, holds it.
 os.register_at_fork(after_in_child=_numbers_lock._at_fork_reinit)  # type: ignore[attr-defined]
@@ -101,15 +102,19 @@ os.register_at_fork(after_in_child=_numbers_lock._at_fork_reinit)  # type: ignor
 
 def _frame_id(code: types.CodeType) -> str:
     with _numbers_lock:
-        number = _frame_numbers.setdefault(code, len(_frame_numbers))
-        return f"{number}/{next(_compile_numbers.setdefault(code, itertools.count()))}"
+        known = _numbers.get(code)
+        if known is None:
+            known = next(_next_frame), itertools.count()
+            _numbers.set(code, known)
+        return f"{known[0]}/{next(known[1])}"
 
 
 def reset_numbers() -> None:
     """Frames are numbered from zero again."""
+    global _next_frame
     with _numbers_lock:
-        _frame_numbers.clear()
-        _compile_numbers.clear()
+        _numbers.clear()
+        _next_frame = itertools.count()
 
 
 def compile_frame(
@@ -387,7 +392,7 @@ class _FrameCompiler:
         compiled = self._call_backend(graph, inputs) if graph is not None else None
         put_back = self._to_put_back(output, inputs, compiled)
         if compiled is not None and break_index is not None:
-            compiled = GraphCall(compiled)
+            compiled = CompiledGraph(compiled)
         emitter, plan, resumes = self._emit(
             tx, plan, len(inputs), returned, break_index, dry=False, compiled=compiled, put_back=put_back,
             changes=changes,

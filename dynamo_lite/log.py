@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import types
 import warnings
 from collections.abc import Hashable, Iterator
 
@@ -100,12 +101,20 @@ def _add_frame_id(record: logging.LogRecord) -> bool:
 
 
 def first_time(name: str, key: Hashable) -> bool:
-    """True the first time that `key` is met for artifact `name` since the last reset: for what is said once."""
+    """True the first time that `key` is met for artifact `name` since the last reset: for what is said once.
+
+    Code in the key is known by its place and hash, so that it is not kept alive.
+    """
+    said = name, tuple(map(_place, key)) if isinstance(key, tuple) else _place(key)
     with _lock:
-        if (name, key) in _seen:
+        if said in _seen:
             return False
-        _seen.add((name, key))
+        _seen.add(said)
         return True
+
+
+def _place(key: Hashable) -> Hashable:
+    return (key.co_filename, key.co_firstlineno, hash(key)) if isinstance(key, types.CodeType) else key
 
 
 def warn_once(text: str, level: int = 3) -> None:

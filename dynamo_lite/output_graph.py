@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from . import autocast, exc, log
 from .fake_mode import TraceFakeMode
+from .graph_modules import graph_module
 from .guards import GuardSet
 from .guards.memory import overlap_on_device
 from .side_effects import SideEffects
@@ -367,7 +368,7 @@ class OutputGraph:
                 self.graph.erase_node(tensor.node)
         output = next(iter(reversed(self.graph.nodes)))
         output.meta["example_value"] = tuple(t.fake for t in outputs)
-        module = fx.GraphModule(torch.nn.Module(), self.graph)
+        module = graph_module(self.graph)
         module.meta["fake_mode"] = self.fake_mode
         return module, used
 

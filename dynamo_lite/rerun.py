@@ -10,6 +10,7 @@ by which torch itself ends a computation early is no failure: it passes through 
 """
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -113,7 +114,8 @@ class Rerun:
         emit.store_fast(_ERROR)
         emit.pop_except()
         emit.call_prepare()
-        emit.load_const(self._prepare)
+        place = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+        emit.load_const(functools.partial(_prepare, place, self.restore))
         emit.load_fast(_ERROR)
         emit.delete_fast(_ERROR)
         for known, name in ((self.changed, _SAVED), (self.random, _RANDOM), (self.casts, _AUTOCAST)):
@@ -136,25 +138,28 @@ class Rerun:
         emit.call(1 + len(self.arguments))
         emit.ret()
 
-    def _prepare(self, error: BaseException, saved: Any, random: Any, depth: Any) -> None:
-        if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
-            raise error
-        self.restore()
-        if depth is not None:
-            autocast.set_depth(depth)
-        if isinstance(error, _ENDS_A_COMPUTATION):
-            raise error
-        if saved is not None:
-            put_back(saved)
-        if random is not None:
-            set_random_state(random)
-        log.count("graphs_that_raised")
-        if log.first_time("fallbacks", self.code):
-            log.artifact("fallbacks").warning(
-                "a graph of %s (%s:%d) has raised %s: %s; this call runs again in plain Python",
-                self.code.co_qualname, self.code.co_filename, self.code.co_firstlineno, type(error).__name__,
-                exc.one_line(error),
-            )
+
+def _prepare(
+    place: str, restore: Callable[[], None], error: BaseException, saved: Any, random: Any, depth: Any
+) -> None:
+    """What comes before the plain run. Held by guarded code, so it holds neither the frame's code nor the emitter."""
+    if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
+        raise error
+    restore()
+    if depth is not None:
+        autocast.set_depth(depth)
+    if isinstance(error, _ENDS_A_COMPUTATION):
+        raise error
+    if saved is not None:
+        put_back(saved)
+    if random is not None:
+        set_random_state(random)
+    log.count("graphs_that_raised")
+    if log.first_time("fallbacks", ("raised", place)):
+        log.artifact("fallbacks").warning(
+            "a graph of %s has raised %s: %s; this call runs again in plain Python", place, type(error).__name__,
+            exc.one_line(error),
+        )
 
 
 def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:

@@ -75,9 +75,12 @@ UNBOUND = _Unbound()
 
 @dataclass(frozen=True, eq=False)
 class ResumeInfo:
-    """What a resume code object was made from."""
+    """What a resume code object was made from.
 
-    original: CodeType
+    The original is not kept alive: it owns the cache entries whose guarded code holds the resume code.
+    """
+
+    original_ref: weakref.ref[CodeType]
     # where it goes on: an instruction of `original`
     index: int
     # what the prologue pushes, bottom first; VALUE and PREV_EXC slots have a parameter each
@@ -96,6 +99,13 @@ class ResumeInfo:
     numbers: set[str] = field(default_factory=set)
 
     @property
+    def original(self) -> CodeType:
+        """The user's code."""
+        code = self.original_ref()
+        assert code is not None, "a resume function runs in calls of its original only"
+        return code
+
+    @property
     def label(self) -> str:
         """Its name in logs."""
         offset = decode(self.original).instructions[self.index].offset
@@ -109,8 +119,10 @@ _made: CodeMap[dict[_Key, weakref.ref[CodeType]]] = CodeMap()
 
 
 def is_resume_code(code: CodeType) -> ResumeInfo | None:
-    """What a code object was made from, if it is a resume function's."""
-    return _infos.get(code)
+    """What a code object was made from, if it is a resume function's, and that still exists; without it, a resume
+    function is one like others."""
+    info = _infos.get(code)
+    return info if info is not None and info.original_ref() is not None else None
 
 
 def note_numbers(
@@ -123,7 +135,7 @@ def note_numbers(
         slots: places on the stack, as far as the resume code has them.
         result_of: an instruction of the original whose result is a number, too, where the code goes on behind it.
     """
-    info = _infos.get(code)
+    info = is_resume_code(code)
     if info is None:
         return
     unit = [] if result_of is None else _unit(decode(info.original).instructions, result_of)
@@ -133,13 +145,13 @@ def note_numbers(
 
 def resume_label(code: CodeType) -> str:
     """A name for logs: ``__resume_at_<offset>_<function>``; ordinary code has its own name."""
-    info = _infos.get(code)
+    info = is_resume_code(code)
     return code.co_name if info is None else info.label
 
 
 def origin(code: CodeType, index: int) -> tuple[CodeType, int]:
     """The user's code object and instruction for an instruction of `code`, which may be resume code."""
-    info = _infos.get(code)
+    info = is_resume_code(code)
     if info is None:
         return code, index
     original_index = info.origins[index]
@@ -522,7 +534,8 @@ def _make_resume_code(
     )
     shift = prologue_length((), freevars) + length
     origins = (-1,) * shift + tuple(i.index for i in body)
-    _infos.set(code, ResumeInfo(original, index, stack, carried, uncertain, kept_cells, tuple(parameters), origins))
+    ref = weakref.ref(original)
+    _infos.set(code, ResumeInfo(ref, index, stack, carried, uncertain, kept_cells, tuple(parameters), origins))
     return code
 
 

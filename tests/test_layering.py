@@ -18,6 +18,7 @@ LAYERS = [
     "known_values",
     "fake_mode",
     "graph_calls",
+    "graph_modules",
     "bytecode",
     "foreign",
     "source",

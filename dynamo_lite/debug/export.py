@@ -20,6 +20,7 @@ from ..convert_frame import Settings
 from ..eval_frame import innermost, make_hook
 from ..frame_policy import Artifact
 from ..graph_calls import Draw
+from ..graph_modules import graph_module
 from ..rerun import copies, put_back, random_state, set_random_state
 from ..variables.constant import is_constant_value
 
@@ -115,7 +116,7 @@ def _unchanged(graph: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Iterato
 def _empty_graph() -> torch.fx.GraphModule:
     graph = torch.fx.Graph()
     graph.output(())
-    return torch.fx.GraphModule(torch.nn.Module(), graph)
+    return graph_module(graph)
 
 
 def _with_signature(
@@ -169,7 +170,7 @@ def _with_signature(
     else:
         info = torch.fx.graph._PyTreeInfo([*info.orig_args, *kwargs], in_spec, out_spec)
         new.set_codegen(torch.fx.graph._PyTreeCodeGen(info))
-    return torch.fx.GraphModule(root, new)
+    return graph_module(new, root)
 
 
 def _output(

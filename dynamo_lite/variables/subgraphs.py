@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..graph_modules import graph_module
 from ..guards import Guard, GuardSet
 from ..source import ClosureCellSource, LocalSource, Source
 from .base import VariableTracker, unsupported
@@ -95,7 +96,7 @@ def as_graph(
     graph.output(tuple(None if r is None else env[r] for r in results))
     output = next(iter(reversed(graph.nodes)))
     output.meta["example_value"] = tuple(None if r is None else r.meta["example_value"] for r in results)
-    module = fx.GraphModule(torch.nn.Module(), graph)
+    module = graph_module(graph)
     module.meta["fake_mode"] = fake_mode
     return module
 

@@ -1,0 +1,26 @@
+"""Graph modules of captured graphs.
+
+torch.fx keeps the source of each module that it generates for tracebacks to show, for good. Invariant: a source goes
+with the code that was made of it.
+"""
+from __future__ import annotations
+
+import linecache
+import weakref
+
+import torch
+from torch import fx
+from torch.fx import graph_module as generated
+
+
+def graph_module(graph: fx.Graph, root: torch.nn.Module | None = None) -> fx.GraphModule:
+    """A module that runs the graph, with what it reads of `root`, if it reads anything."""
+    module = fx.GraphModule(torch.nn.Module() if root is None else root, graph)
+    code = module.forward.__code__  # type: ignore[attr-defined]
+    weakref.finalize(code, _forget, code.co_filename).atexit = False
+    return module
+
+
+def _forget(name: str) -> None:
+    generated._loader.eval_cache.pop(name, None)
+    linecache.cache.pop(name, None)
