@@ -325,7 +325,11 @@ compiled_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, Py
     CompiledFunction *self = (CompiledFunction *)callable;
     ThreadState *thread = thread_state();
     FrameHook *hook = self->hook;
-    if (hook == NULL || thread->busy || thread_is_traced(PyThreadState_Get())) {
+    PyThreadState *tstate = PyThreadState_Get();
+    if (hook == NULL || thread->busy || thread_is_traced(tstate)) {
+        if (hook != NULL && !thread->busy) {
+            note_traced(tstate);
+        }
         return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }
     if (stack_left_is_below(thread, thread->stack_reserve)) {

@@ -119,6 +119,7 @@ PyObject *eval_uncaptured(ThreadState *thread, PyThreadState *tstate, Interprete
 PyObject *eval_without_hook(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
 PyObject *eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame);
 Above put_on_top(void);
+void note_traced(PyThreadState *tstate);
 
 /* _eval_frame.c */
 PyObject *eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag);

@@ -3,7 +3,7 @@
 A `FrameHook` decides about frames of the threads in which it is active. For a frame that is captured it owns
 `GuardedCode` entries, listed per code object; a hit runs the entry's code in place of the frame, a miss asks
 `compile_frame`. Frames of generators and coroutines, class bodies and modules, frames that are resumed, and all frames
-of a thread that is traced or profiled run as they are; what they call is looked up again.
+of a thread that is traced (sys.settrace) run as they are; what they call is looked up again.
 """
 
 from collections.abc import Callable
@@ -89,6 +89,9 @@ class CompiledGraph:
     fn: Callable[..., Any]
     def __new__(cls, fn: Callable[..., Any]) -> CompiledGraph: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def tell_when_traced(callback: Callable[[], Any] | None) -> None:
+    """Called once, at the next compiled call that runs plainly because its thread has a trace function."""
 
 def use_profiler(globals: dict[str, Any], flag: str, region: Callable[[str], Any]) -> None:
     """While `globals[flag]` is True, a compiled call runs in `with region(name):`."""

@@ -63,11 +63,11 @@ recursion_left(PyThreadState *tstate)
     return &tstate->recursion_remaining;
 }
 
-/* A debugger, a profiler or a coverage tool looks at this thread. */
+/* A debugger or a coverage tool wants to see the lines that this thread runs. A profiler does not: it sees calls. */
 static inline int
 thread_is_traced(PyThreadState *tstate)
 {
-    return tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL;
+    return tstate->c_tracefunc != NULL;
 }
 
 #endif

@@ -14,6 +14,7 @@
 _Thread_local ThreadState this_thread;
 PyInterpreterState *interpreter;
 static int times_needed; /* by hooks that are active in a thread, and by begin_own() */
+static PyObject *traced_callback;
 _PyFrameEvalFunction previous_eval = _PyEval_EvalFrameDefault;
 
 void
@@ -221,6 +222,25 @@ eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *fram
     return result;
 }
 
+/* Tells once that what is compiled is not used, unseen by the trace function. */
+void
+note_traced(PyThreadState *tstate)
+{
+    PyObject *callback = traced_callback;
+    if (callback == NULL) {
+        return;
+    }
+    traced_callback = NULL;
+    PyThreadState_EnterTracing(tstate);
+    PyObject *result = PyObject_CallNoArgs(callback);
+    PyThreadState_LeaveTracing(tstate);
+    if (result == NULL) {
+        PyErr_WriteUnraisable(callback);
+    }
+    Py_XDECREF(result);
+    Py_DECREF(callback);
+}
+
 /* ---- functions on threads ---- */
 
 /* A thread can end while a hook that set_active() left is active. Its state dict then releases the hook. */
@@ -275,6 +295,13 @@ in_compile(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(arg))
 }
 
 static PyObject *
+tell_when_traced(PyObject *Py_UNUSED(module), PyObject *callback)
+{
+    Py_XSETREF(traced_callback, callback == Py_None ? NULL : Py_NewRef(callback));
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 set_call_policy(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"policy", "plain", NULL};
@@ -288,6 +315,8 @@ set_call_policy(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 }
 
 PyMethodDef thread_methods[] = {
+    {"tell_when_traced", tell_when_traced, METH_O,
+     "tell_when_traced(callback): call it at the next compiled call that runs plainly because its thread is traced"},
     {"set_call_policy", (PyCFunction)(void (*)(void))set_call_policy, METH_VARARGS | METH_KEYWORDS,
      "set_call_policy(policy=None, plain=False): who chooses the hook of a compiled call, (fn, hook) -> hook or None; plain: "
      "all run in plain Python"},

@@ -440,6 +440,15 @@ _eval_frame.skip(torch.utils.checkpoint.checkpoint.__wrapped__.__code__, None, T
 # What an import runs is the business of other modules.
 _eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # type: ignore[attr-defined]
 
+def _note_traced() -> None:
+    log.count("traced_calls")
+    log.artifact("skipped_frames").warning(
+        "compiled functions run in plain Python while their thread has a trace function (sys.settrace: a debugger, a "
+        "coverage tool), which would not see their lines otherwise. This is said once."
+    )
+
+
+_eval_frame.tell_when_traced(_note_traced)
 _eval_frame.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
 
 def reset() -> None:

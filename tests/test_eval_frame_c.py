@@ -478,8 +478,7 @@ def test_coroutines():
     assert asyncio.run(h.compile(main)()) == [("plain", 0), ("plain", 1), ("plain", 5)]
 
 
-@pytest.mark.parametrize("set_trace", ["settrace", "setprofile"])
-def test_traced_frames_run_plainly(set_trace):
+def test_traced_frames_run_plainly():
     h = Hook({"one": entry("def guarded(x, inputs): return 'guarded'")})
     f = h.compile(two)
     assert f(1) == "guarded"
@@ -490,15 +489,37 @@ def test_traced_frames_run_plainly(set_trace):
             events.append((frame.f_code.co_name, event))
         return trace
 
-    old = getattr(sys, set_trace.replace("set", "get"))()
-    getattr(sys, set_trace)(trace)
+    old, told = sys.gettrace(), []
+    E.tell_when_traced(lambda: told.append(1))
+    sys.settrace(trace)
     try:
         traced = f(1), h.compile(one)(1)
     finally:
-        getattr(sys, set_trace)(old)
-    assert traced == (("plain", 1),) * 2
+        sys.settrace(old)
+    assert traced == (("plain", 1),) * 2 and told == [1]
     assert ("one", "call") in events and ("one", "return") in events
+    assert not [name for name, _ in events if name == "<lambda>"]
     assert f(1) == "guarded"
+
+
+def test_profiled_frames_run_compiled():
+    h = Hook({"one": entry("def guarded(x, inputs): return 'guarded', len('x')")})
+    f = h.compile(two)
+    events = []
+    old = sys.getprofile()
+
+    def profile(frame, event, arg):
+        events.append((event, frame.f_code.co_name, getattr(arg, "__name__", None)))
+
+    sys.setprofile(profile)
+    try:
+        results = [f(1) for _ in range(3)]
+    finally:
+        sys.setprofile(old)
+    assert results == [("guarded", 1)] * 3
+    assert events.count(("call", "two", None)) == events.count(("call", "guarded", None)) == 3
+    assert events.count(("c_call", "guarded", "len")) == 3
+    assert len([e for e in events if e[0] == "call"]) == len([e for e in events if e[0] == "return"])
 
 
 def test_trace_that_starts_inside():

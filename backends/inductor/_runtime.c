@@ -19,6 +19,7 @@
 #include <structmember.h>
 
 #include "../../dynamo_lite/_dlpack.h"
+#include "../../dynamo_lite/_profile.h"
 
 #define MAX_ON_STACK 64
 
@@ -37,6 +38,7 @@ typedef struct {
     PyObject *dict;
     kernel_fn fn;
     PyObject *name;
+    PyObject *label; /* what torch's profiler shows */
     Py_ssize_t n_tensors;
     Py_ssize_t n_sizes;
     Py_ssize_t n_new;
@@ -172,6 +174,7 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
         }
     }
     pointers[n_pointers] = fault;
+    PyObject *region = profiler_is_on() ? begin_region(Py_NewRef(entry->label)) : NULL;
     if (entry->release_gil) {
         /* The caller's references keep the tensors alive meanwhile. */
         Py_BEGIN_ALLOW_THREADS
@@ -180,6 +183,7 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
     } else {
         entry->fn(pointers, sizes);
     }
+    end_region(region);
     if (fault[0] != 0 && entry->faults != NULL) {
         Py_CLEAR(result);
         raise_fault(entry->faults, fault);
@@ -206,6 +210,7 @@ entry_dealloc(PyObject *self)
     Entry *entry = (Entry *)self;
     PyObject_GC_UnTrack(self);
     Py_XDECREF(entry->name);
+    Py_XDECREF(entry->label);
     Py_XDECREF(entry->dict);
     Py_XDECREF(entry->faults);
     for (Py_ssize_t i = 0; i < entry->n_new; i++) {
@@ -346,13 +351,13 @@ set_layouts(Entry *entry, PyObject *layouts)
 static PyObject *
 make_entry(PyObject *module, PyObject *args)
 {
-    PyObject *handle_object, *name, *layouts, *faults = NULL;
+    PyObject *handle_object, *name, *layouts, *faults = NULL, *label = NULL;
     Py_ssize_t n_tensors, n_sizes;
     Py_ssize_t n_kept = -1;
     int release_gil;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OUnnO!p|nO!:entry", &handle_object, &name, &n_tensors, &n_sizes, &PyTuple_Type,
-                          &layouts, &release_gil, &n_kept, &PyTuple_Type, &faults)) {
+    if (!PyArg_ParseTuple(args, "OUnnO!p|nO!U:entry", &handle_object, &name, &n_tensors, &n_sizes, &PyTuple_Type,
+                          &layouts, &release_gil, &n_kept, &PyTuple_Type, &faults, &label)) {
         return NULL;
     }
     if (PyTuple_GET_SIZE(layouts) != 0 && wrap_tensor == NULL && !can_allocate_now()) {
@@ -377,6 +382,7 @@ make_entry(PyObject *module, PyObject *args)
     entry->vectorcall = entry_call;
     *(void **)&entry->fn = address;
     entry->name = Py_NewRef(name);
+    entry->label = Py_NewRef(label == NULL ? name : label);
     entry->n_tensors = n_tensors;
     entry->n_sizes = n_sizes;
     entry->release_gil = release_gil;
@@ -464,7 +470,7 @@ has_strides(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 static PyMethodDef methods[] = {
     {"load", load_library, METH_O, "load(path) -> int\n\nLoads a shared library for good; its handle."},
     {"entry", make_entry, METH_VARARGS,
-     "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil, n_kept=-1, faults=()) -> Entry\n\n"
+     "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil, n_kept=-1, faults=(), label=symbol) -> Entry\n\n"
      "A layout is (sizes, strides, dtype code) of a tensor to make; their pointers follow those of the arguments. The "
      "first `n_kept` are returned, all if that is negative. The pointer after all others is to three integers, in which the "
      "function may report fault k: it is raised as the k-th pair (exception type, message) of `faults`."},
@@ -474,6 +480,7 @@ static PyMethodDef methods[] = {
     {"use_tensor_type", use_tensor_type, METH_O,
      "use_tensor_type(torch.Tensor) -> bool\n\nReads pointers through that type's DLPack exchange API from now on, "
      "if it has one."},
+    {"use_profiler", use_profiler, METH_VARARGS, USE_PROFILER_DOC},
     {"data_pointer", data_pointer_of, METH_O,
      "data_pointer(tensor) -> int\n\nThe address that a kernel would be given."},
     {NULL, NULL, 0, NULL},

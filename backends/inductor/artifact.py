@@ -34,6 +34,7 @@ from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_pl
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
 
 _runtime.use_tensor_type(torch.Tensor)
+_runtime.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
 _numbers = itertools.count()
 
 _HEADER_LEFT_OUT = "// vec.h stands here; DYNAMO_LITE_LOGS=+output_code shows it\n"
@@ -152,7 +153,7 @@ def _load(wrapper: WrapperSource, library: Path | None) -> Call:
             try:
                 namespace[spec.symbol] = _runtime.entry(
                     handle, spec.symbol, spec.tensors, spec.sizes, spec.layouts, spec.release_gil, spec.kept,
-                    spec.faults)
+                    spec.faults, spec.label or spec.symbol)
             except OSError as error:  # the symbol is not in it
                 raise codecache.Unloadable(library, error) from error
         if wrapper.direct:

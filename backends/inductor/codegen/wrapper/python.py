@@ -67,6 +67,7 @@ class EntrySpec:
         release_gil: whether its work is large.
         kept: how many of the tensors that it makes it returns; the last may be memory for what lives in it alone.
         faults: see ``Program.faults``; empty if none of its kernels reports any.
+        label: what torch's profiler shows: the operations of its kernels.
     """
 
     symbol: str
@@ -76,6 +77,7 @@ class EntrySpec:
     release_gil: bool
     kept: int
     faults: tuple[tuple[type[Exception], str], ...] = ()
+    label: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -322,7 +324,8 @@ class _Writer:
             "{", "    (void)s;", *body, "}", ""]))
         work = sum(call.work for call in calls)
         self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(layouts), work >= GIL_WORK, len(made),
-                                     program.faults if any(call.faults for call in calls) else ()))
+                                     program.faults if any(call.faults for call in calls) else (),
+                                     _label(symbol, calls)))
         target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
         self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
         if overwritten:
@@ -530,6 +533,14 @@ def _static_layout(spec: BufferSpec) -> tuple[tuple[int, ...], tuple[int, ...], 
 
 def _same(a: Any, b: Any) -> bool:
     return a is b or (isinstance(a, torch.device) and isinstance(b, torch.device) and a == b)
+
+
+_LONGEST_LABEL = 120  # a profiler's table cuts names off anyway
+
+
+def _label(symbol: str, calls: list[KernelCall]) -> str:
+    text = "; ".join(call.origin or call.symbol for call in calls)
+    return f"dynamo_lite {symbol}: {text if len(text) <= _LONGEST_LABEL else text[:_LONGEST_LABEL - 3] + '...'}"
 
 
 def _tuple_of(items: list[str]) -> str:
