@@ -384,3 +384,26 @@ def test_torchs_marks_on_sizes(caplog):
     torch._dynamo.mark_static(x, 1)
     torch._dynamo.mark_static_address(x)
     assert f(x).sum() == 12
+
+
+@BOTH
+def test_functions_disabled_anew_at_each_call(disable):
+    def inner_function(x):
+        @disable
+        def inner(y):
+            return halve(y) * 3
+
+        return inner(x + 1) - 1
+
+    def in_place(x):
+        return disable(lambda y: halve(y) * 3)(x + 1) - 1
+
+    for fn in (inner_function, in_place):
+        counter = check(lambda c: dynamo_lite.compile(fn, backend=c), 2.0, ["add", "sub"], calls=12)
+        assert len(counter.graphs) == 2
+    quiet, other = disable(lambda y: y * 3), disable(lambda y: y * 5)
+    counter = Counter()
+    f = dynamo_lite.compile(lambda x, q: (q(x + 1), q is quiet), backend=counter)
+    for _ in range(2):
+        assert [f(torch.ones(1), q)[0].item() for q in (quiet, other)] == [6.0, 10.0]
+        assert [f(torch.ones(1), q)[1] for q in (quiet, other)] == [True, False]

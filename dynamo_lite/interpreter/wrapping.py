@@ -29,6 +29,7 @@ from ..variables.cells import CellVariable, new_cell
 from ..variables.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.deques import DequeVariable
+from ..variables.disabled import disabled_function
 from ..variables.drawn import is_draw
 from ..variables.functions import FunctionVariable, MethodVariable, user_function
 from ..variables.later import AskedFunctionVariable, LaterFunctionVariable
@@ -160,6 +161,8 @@ class Wrapping:
             if not is_library(value.__module__):
                 self.guard(ConstSource(value, value.__qualname__), "code_is", value.__code__)
             return FunctionVariable(value, source)
+        if not trusted and decision.kind == "disabled_function":
+            return disabled_function(self, value, source, decision.reason)
         if not trusted:
             self.guard(source, "is", value)
         if decision.rule is Rule.GRAPH:
