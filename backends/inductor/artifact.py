@@ -115,7 +115,7 @@ def start(artifact: Artifact) -> Call:
             call = _load(wrapper, library)
     except codecache.Unloadable as error:
         # It may be of a machine that had other libraries.
-        if not codecache.give_up(error.path):
+        if not codecache.give_up(error):
             raise
         log.artifact("cache").info("%s; it is built again", error)
         return start(artifact)

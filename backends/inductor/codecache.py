@@ -213,7 +213,7 @@ def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Pa
         except FileNotFoundError:
             body = b""
         if not body:
-            raise exc.CacheError(f"the C++ compiler {command[0]} has made nothing of {source_path}")
+            raise exc.CompilerMissing(command[0], "it has made nothing of a source, and reported nothing")
         private_files.write(str(path), body + private_files.seal(path.name, body, places.secret()), 0o700)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -254,6 +254,7 @@ class Unloadable(exc.CacheError):
     def __init__(self, path: Path, reason: object) -> None:
         super().__init__(f"the library {path} can't be loaded: {reason}")
         self.path = path
+        self.reason = str(reason).replace(str(path), "a library")
 
 
 def load(path: Path, open_library: Callable[[str], T]) -> T:
@@ -291,14 +292,19 @@ def _from_memory(name: str, body: bytes | memoryview, open_library: Callable[[st
 _loads = itertools.count(1)
 _useless: set[Path] = set()
 _given_up: set[Path] = set()
+_hopeless: set[str] = set()
 
 
-def give_up(path: Path) -> bool:
-    """Puts a library that can't be loaded away, so that it is built anew; False if that has been tried."""
-    if path in _given_up:
+def give_up(error: Unloadable) -> bool:
+    """Puts a library that can't be loaded away, so that it is built anew; False if that has been tried, with this one
+    or with another that can't be loaded for the same reason.
+    """
+    if error.path in _given_up:
+        _hopeless.add(error.reason)
+    if error.reason in _hopeless:
         return False
-    _given_up.add(path)
-    _useless.add(path)
+    _given_up.add(error.path)
+    _useless.add(error.path)
     return True
 
 

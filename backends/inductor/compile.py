@@ -247,7 +247,7 @@ class _Trained:
 def _report_library_run(what: str, kind: str, error: Exception) -> None:
     """Says, once for each cause, that a graph runs by library calls instead of kernels."""
     metrics.count_fallback(kind)
-    if log.first_time("fallbacks", (kind, str(error))):
+    if log.first_time("fallbacks", (kind, getattr(error, "reason", str(error)))):
         log.artifact("fallbacks").warning("%s, so it runs by library calls: %s: %s", what, type(error).__name__, error)
 
 

@@ -18,6 +18,11 @@ from pathlib import Path
 from dynamo_lite import config, exc
 
 _SHOWN = 1 << 16  # bytes of what a compiler says
+_FAILING = ("cannot execute", "Killed", "out of memory", "Cannot allocate memory")  # it says so of itself
+
+_worked: set[str] = set()
+_hanging: set[tuple[str, int | None]] = set()
+"""Compilers that have not finished the first file that they were given: no other file is to wait as long."""
 
 
 @functools.lru_cache(maxsize=16)
@@ -75,14 +80,16 @@ def run(command: list[str], source: Path, scratch: str) -> None:
         scratch: a folder of this user's for what the compiler writes on its way.
 
     Raises:
-        exc.CompilerMissing: it can't be started.
-        exc.CacheError: it fails, or takes too long.
+        exc.CompilerMissing: it can't be started, crashes, or takes too long.
+        exc.CacheError: it rejects the source.
         OSError: there is no room for what it writes.
     """
     # Messages in one language, as they are looked into; its files for no other user, whatever the umask.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": scratch}
     said = os.path.join(scratch, "messages")
     limit = config.cpp_compiler_timeout or None
+    if (command[0], limit) in _hanging:
+        raise _too_slow(command[0], limit)
     with open(said, "wb") as messages:
         try:
             # Into a file, since who reads a pipe waits for all that hold its other end.
@@ -99,9 +106,12 @@ def run(command: list[str], source: Path, scratch: str) -> None:
         process.wait()
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
-        raise exc.CacheError(f"the C++ compiler has not finished {source} in {limit} seconds "
-                             f"(config.cpp_compiler_timeout)\n  command: {shlex.join(command)}") from None
-    if code != 0:
+        if command[0] not in _worked:
+            _hanging.add((command[0], limit))
+        raise _too_slow(command[0], limit) from None
+    if code == 0:
+        _worked.add(command[0])
+    else:
         with open(said, encoding="utf-8", errors="replace") as messages_again:
             raise _failure(command, source, code, messages_again.read(_SHOWN))
 
@@ -111,8 +121,14 @@ def _failure(command: list[str], source: Path, code: int, text: str) -> Exceptio
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
         if os.strerror(number) in text:
             return OSError(number, first)
-    if "cannot execute" in first or code in (126, 127):
+    if code < 0:
+        return exc.CompilerMissing(command[0], f"it was ended by signal {-code}")
+    if code in (126, 127) or any(sign in first for sign in _FAILING):
         return exc.CompilerMissing(command[0], first)
-    what = f"was ended by signal {-code}" if code < 0 else "failed" if "Killed" in first or "memory" in first else (
-        "rejected generated code")
-    return exc.CacheError(f"the C++ compiler {what} ({source}): {first}\n  command: {shlex.join(command)}")
+    return exc.CacheError(f"the C++ compiler rejected generated code ({source}): {first}\n"
+                          f"  command: {shlex.join(command)}")
+
+
+def _too_slow(compiler: str, limit: int | None) -> exc.CompilerMissing:
+    return exc.CompilerMissing(
+        compiler, f"it has not finished a file in {limit} seconds, config.cpp_compiler_timeout")

@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import config, log
+from dynamo_lite import config, exc, log
 from dynamo_lite.backends.inductor import codecache, places, private_files, toolchain
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes the part of other users")
@@ -44,8 +44,7 @@ class Program:
     """A function that no other test compiles."""
 
     def __init__(self):
-        number = float(next(_numbers))
-        self.fn = lambda x: (x * number).sin()
+        self.fn = eval(f"lambda x: (x * {float(next(_numbers))}).sin()")
         self.x = torch.randn(64)
 
     def run(self):
@@ -359,7 +358,7 @@ COMPILERS = {
     "crashes": ("kill -SEGV $$", "was ended by signal 11"),
     "rejects": ("echo 'x.cpp:1: error: no' >&2; exit 1", "rejected generated code"),
     "says nothing": ("exit 1", "rejected generated code"),
-    "out of memory": ("echo 'cc1plus: out of memory allocating 65536 bytes' >&2; exit 1", "failed"),
+    "out of memory": ("echo 'cc1plus: out of memory allocating 65536 bytes' >&2; exit 1", "out of memory"),
     "no cc1plus": ("echo \"g++: fatal error: cannot execute 'cc1plus'\" >&2; exit 1", "can't be run"),
     "makes nothing": ("exit 0", "has made nothing"),
     "makes an empty file": ('while [ "$1" != -o ]; do shift; done; : > "$2"', "has made nothing"),
@@ -381,6 +380,27 @@ def test_a_compiler_that_does_not_compile(here, program, caplog, kind):
     said = [s for s in warnings(caplog) if "kernels can't be built" in s]
     assert len(said) == 1 and (message or "") in said[0]
     assert not kept(here / "cache", ".tmp") and program.run() == "built"
+
+
+@pytest.mark.parametrize("kind", ["gone", "hangs", "crashes", "no cc1plus", "out of memory", "makes nothing",
+                                  "makes garbage"])
+def test_one_message_for_many_graphs(here, caplog, kind):
+    with compiler(here, COMPILERS[kind][0]), config.patch(cpp_compiler_timeout=1):
+        begun = time.monotonic()
+        assert once([Program() for _ in range(6)]) == ["library"] * 6
+        assert time.monotonic() - begun < 5 + 10  # one that hangs is waited for once
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_compiler_that_has_worked_may_take_long_once(here):
+    slow = f'if grep -q slow "$@" 2>/dev/null && [ -e {here}/slow ]; then sleep 1000; fi; exec g++ "$@"'
+    slow = 'for last; do :; done; if grep -q slow "$last"; then sleep 1000; fi; exec g++ "$@"'
+    with compiler(here, slow), config.patch(cpp_compiler_timeout=3):
+        sources = [f'extern "C" int f{next(_numbers)}() {{ return 1; }}{end}' for end in ("", "// slow\n", "")]
+        codecache.shared_library(sources[0])
+        with pytest.raises(exc.CompilerMissing, match="in 3 seconds"):
+            codecache.shared_library(sources[1])
+        codecache.shared_library(sources[2])
 
 
 def test_a_compiler_that_hangs_leaves_no_process(here, program):
@@ -524,9 +544,26 @@ def test_a_library_that_loads_nowhere(here, program, caplog, monkeypatch):
     real = codecache.load
     monkeypatch.setattr(codecache, "load", lambda path, _: real(path, lambda name: (_ for _ in ()).throw(
         OSError("libgomp.so.1: cannot open shared object file"))))
-    assert program.run() == "library"
+    builds = []
+    real_build = codecache._build
+    monkeypatch.setattr(codecache, "_build", lambda *a: (builds.append(a), real_build(*a)))
+    programs = [program, *(Program() for _ in range(3))]
+    assert once(programs) == ["library"] * 4
     (said,) = [s for s in warnings(caplog) if "kernels can't be built" in s]
-    assert "libgomp.so.1" in said
+    # One is built again in vain, and the others built as they are new.
+    assert "libgomp.so.1" in said and len(builds) == 4
+
+
+def once(programs):
+    """Runs some as one program does: messages are not repeated."""
+    dynamo_lite.reset()
+    before, kinds = 0, []
+    for program in programs:
+        torch.testing.assert_close(dynamo_lite.compile(program.fn)(program.x), program.fn(program.x))
+        count = sum(n for name, n in log.counters().items() if name.startswith("fallback"))
+        kinds.append("library" if count > before else "kernels")
+        before = count
+    return kinds
 
 
 def test_an_installed_library_that_does_not_load(here, monkeypatch, caplog):
@@ -540,9 +577,9 @@ def test_an_installed_library_that_does_not_load(here, monkeypatch, caplog):
     try:
         with config.patch(cpp_compiler="g++"):
             assert codecache.shared_library(source) == path
-            with pytest.raises(codecache.Unloadable):
+            with pytest.raises(codecache.Unloadable) as caught:
                 codecache.load(path, codecache_open)
-            assert codecache.give_up(path) and not codecache.give_up(path)
+            assert codecache.give_up(caught.value)
             built = codecache.shared_library(source)
             assert built != path and codecache.load(built, codecache_open)
     finally:
@@ -590,7 +627,7 @@ def test_something_in_the_way_of_a_build(here, program, end, make):
 
 PROCESS = """
     import os, sys, torch, dynamo_lite
-    from dynamo_lite import config, log
+    from dynamo_lite import config, exc, log
     number = float(sys.argv[1])
     f = lambda x: (x * number).sin()
     x = torch.randn(64)

@@ -89,6 +89,7 @@ PROGRAMS = {
     "library": lambda x, y: (x.sort(1), torch.linalg.svdvals(y), x.cumsum(0)),
     "indices": lambda x, y: x[torch.tensor([2, 0])] + F.embedding(torch.tensor([1, 3]), y),
     "dtypes": lambda x, y: (x.to(torch.bfloat16) * 2, y.to(torch.int32) // 2, (x > y)),
+    "written views": lambda x, y: (x.mul_(2).view(torch.int32), x.t(), torch.view_as_real(torch.complex(x, y)).sum(2)),
     "literal": lambda x, y: x * 1e-3 + y / 3 - 0.1,
 }
 

@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import random
+import typing
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, OutputAlias
 from dynamo_lite.backends.inductor import graph_cache
+from dynamo_lite.backends.inductor.artifact import Artifact, Pair
 from dynamo_lite.backends.inductor.serialize import LARGEST_TENSOR, Malformed, NotKept
 
 aten = torch.ops.aten
@@ -55,6 +57,25 @@ def test_what_is_written_is_read(number):
     data = FORM.dumps(value)
     assert same(FORM.loads(data), value) and FORM.dumps(value) == data
     assert same(FORM.loads(memoryview(FORM.dumps((value, [value])))), (value, [value]))
+
+
+def dataclasses_in(hint):
+    if dataclasses.is_dataclass(hint):
+        yield hint
+    for part in typing.get_args(hint):
+        yield from dataclasses_in(part)
+
+
+def test_the_table_has_all_classes_that_artifacts_are_made_of():
+    """A class that is missing there leaves graphs unkept, and the next process slow."""
+    met, rest = set(), [Artifact, Pair]
+    while rest:
+        cls = rest.pop()
+        if cls not in met:
+            met.add(cls)
+            for hint in typing.get_type_hints(cls).values():
+                rest.extend(dataclasses_in(hint))
+    assert {cls.__name__ for cls in met} <= set(FORM._records) and len(met) >= 10
 
 
 @pytest.mark.parametrize("make", [

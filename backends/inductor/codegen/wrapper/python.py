@@ -231,6 +231,13 @@ class _Writer:
         self._namespace[name] = value
         return name
 
+    def _operation(self, target: Any) -> str:
+        """The name of a library operation's fastest form in the namespace."""
+        name, function = callable_of(target)
+        bound = self._bind(name, function)
+        self._targets[bound] = target
+        return bound
+
     def _tensor(self, name: str) -> str:
         """The variable that holds ``name`` as a tensor, made now if it is a view that nobody has asked for yet."""
         variable = self._variable(name)
@@ -246,14 +253,11 @@ class _Writer:
 
     # ------------------------------------------------------------ steps
     def _extern(self, step: ExternCall) -> None:
-        name, target = callable_of(step.target)
         for read in step.reads():
             self._tensor(read)
         args = [self._value(a) for a in step.args]
         args += [f"{k}={self._value(v)}" for k, v in step.kwargs.items()]
-        bound = self._bind(name, target)
-        self._targets[bound] = step.target
-        call = f"{bound}({', '.join(args)})"
+        call = f"{self._operation(step.target)}({', '.join(args)})"
         outputs = [self._variable(n) if n is not None else None for n in step.outputs]
         self._bound.update(n for n in step.outputs if n is not None)
         if not any(outputs):
@@ -451,9 +455,8 @@ class _Writer:
         if recipe.chain is None:
             base = self._strided(base, recipe.size, recipe.stride, recipe.offset)
         for target, args, kwargs, item in recipe.chain or ():
-            name, function = callable_of(target)
             rest = [self._value(a) for a in args] + [f"{k}={self._value(v)}" for k, v in kwargs.items()]
-            base = f"{self._bind(name, function)}({', '.join([base, *rest])})" + ("" if item is None else f"[{item}]")
+            base = f"{self._operation(target)}({', '.join([base, *rest])})" + ("" if item is None else f"[{item}]")
         return base + ".detach()" if recipe.detach == "after" else base
 
     def _strided(self, base: str, size: Any, stride: Any, offset: Expr) -> str:
