@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..resume import is_resume_code
 from ..variables.base import MISSING
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
@@ -107,7 +108,8 @@ def _load_deref(tx: Translator, i: Any) -> None:
 
 def _raise_unbound(tx: Translator, name: str) -> NoReturn:
     """What a read of an empty cell raises (Python/ceval.c, format_exc_unbound)."""
-    free = name in tx.code.co_freevars
+    resumed = is_resume_code(tx.code)
+    free = name in (tx.code if resumed is None else resumed.original).co_freevars
     said = f"cannot access {'free' if free else 'local'} variable {name!r} where it is not associated with a value"
     tx.raise_error(NameError if free else UnboundLocalError, said + " in enclosing scope" * free)
 

@@ -98,6 +98,11 @@ class VariableTracker:
             return True
         return False if self.has_identity or other.has_identity else None
 
+    def may_be_the_same(self, other: VariableTracker) -> bool | None:
+        """:meth:`same_object` for what has a tracker for each place where it is found, though it may be one object."""
+        twice = type(self) is type(other) and self is not other and None not in (self.source, other.source)
+        return None if twice else self is other
+
     # -- the graph
     def as_argument(self, tx: Any) -> Any:
         """The value as an argument of a graph node."""

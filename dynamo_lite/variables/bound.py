@@ -59,6 +59,9 @@ class BoundMethodVariable(VariableTracker):
             return self
         return super().getattr(tx, name)
 
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self.may_be_the_same(other)
+
     def hash_key(self) -> Any:
         return ("builtin method", self.method, id(self.owner))
 

@@ -403,7 +403,7 @@ class MethodVariable(CallableVariable):
         self.owner.guard_hash(tx)
 
     def same_object(self, other: VariableTracker) -> bool | None:
-        return self is other
+        return self.may_be_the_same(other)
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.function, [self.owner, *args], kwargs)

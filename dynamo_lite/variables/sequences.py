@@ -452,8 +452,8 @@ class RangeVariable(VariableTracker):
 class SliceVariable(VariableTracker):
     """A slice; its parts may be any values."""
 
-    def __init__(self, parts: list[VariableTracker]) -> None:
-        super().__init__()
+    def __init__(self, parts: list[VariableTracker], source: Source | None = None) -> None:
+        super().__init__(source)
         self.parts = parts  # start, stop, step
 
     def python_type(self) -> type:
@@ -485,6 +485,9 @@ class SliceVariable(VariableTracker):
         if not isinstance(other, SliceVariable):
             return None
         return tx.compare(op, tx.new_tuple(list(self.parts)), tx.new_tuple(list(other.parts)))
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self.may_be_the_same(other)
 
     def hash_key(self) -> Any:
         raise TypeError("unhashable type: 'slice'")
@@ -671,4 +674,4 @@ def _wrap_range(tx: Any, value: range, source: Source) -> VariableTracker:
 def _wrap_slice(tx: Any, value: slice, source: Source) -> VariableTracker:
     from_attr = [tx.wrap_slot(source, slice, value, name) for name in ("start", "stop", "step")]
     tx.guard(source, "type_is", slice)
-    return SliceVariable(from_attr)
+    return SliceVariable(from_attr, source)

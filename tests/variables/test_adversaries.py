@@ -570,6 +570,34 @@ def test_as_eager(name):
     assert same(got, want), f"{got} instead of {want}"
 
 
+# What may be known by two names and is guarded by value or has a tracker for each.
+KINDS = {
+    "slice": lambda: slice(1, 2),
+    "method": lambda: Plain().__init__,
+    "method_in_c": lambda: [].append,
+    "range": lambda: range(3),
+    "tuple": lambda: (1, [2]),
+    "size": lambda: torch.Size([2]),
+    "frozenset": lambda: frozenset([1]),
+    "text": lambda: "".join(["a", "b"]),
+    "float": lambda: float("2.5"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_identity_by_two_names(kind):
+    def program(x, value, thing):
+        return x + 1, value is thing.value, thing.value
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    for one in (True, False, True, False):
+        thing = Plain()
+        thing.value = KINDS[kind]()
+        value = thing.value if one else KINDS[kind]()
+        _, is_one, given = compiled(torch.ones(2), value, thing)
+        assert is_one is (value is thing.value) and given is thing.value
+
+
 # ---------------------------------------------------------------- the table
 def rows():
     """The trackers of each row, and the tests that it names."""
