@@ -15,7 +15,10 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import config
+from dynamo_lite._eval_frame import CompiledFunction
 from dynamo_lite.break_kinds import BREAK_KINDS
+from dynamo_lite.convert_frame import Settings
+from dynamo_lite.eval_frame import make_hook
 
 X = torch.arange(6.0).reshape(2, 3)
 Program = Callable[[torch.Tensor], Any]
@@ -100,3 +103,10 @@ def same(a: Any, b: Any) -> bool:
             return True
         return same(getattr(a, "__dict__", {}), getattr(b, "__dict__", {}))
     return bool(a == b)
+
+
+def broken_everywhere(program: Any) -> Any:
+    """The program compiled with a break before each instruction of its module's code."""
+    place = program.__code__.co_filename
+    settings = Settings(lambda graph, inputs: graph.forward, break_at=lambda code, index: code.co_filename == place)
+    return CompiledFunction(program, make_hook(settings))

@@ -56,7 +56,7 @@ from ..variables.iterators import (
 )
 from ..variables.made_classes import DESCRIPTORS, DescriptorVariable, define_class
 from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
-from ..variables.objects import ObjectVariable
+from ..variables.objects import ObjectVariable, class_method
 from ..variables.overrides import DisabledOverridesVariable
 from ..variables.partials import new_partial
 from ..variables.scalars import ScalarVariable, call_on_scalars
@@ -365,7 +365,7 @@ class Construction:
                 return NewVariable(cls.value)
             return tx.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
-            return MethodVariable(tx.wrap_class_part(attribute.__func__, source), cls)
+            return class_method(tx, attribute, source, cls)
         if name == "__new__":
             return NewVariable(cls.value)
         if isinstance(attribute, types.ClassMethodDescriptorType) and is_stand_in(cls.value):

@@ -410,9 +410,18 @@ class Protocols(Wrapping, Errors, Construction):
                     if self.run_python(isinstance, value.example(), candidate):
                         return True
                     continue
-            if self.is_subclass(cls, candidate):
+            kinds = [cls, *self._class_it_names(value)]
+            by_bases = check is type.__dict__["__instancecheck__"]
+            if any(candidate in kind.__mro__ if by_bases else self.is_subclass(kind, candidate) for kind in kinds):
                 return True
         return False
+
+    def _class_it_names(self, value: VariableTracker) -> list[type]:
+        """What an object whose class defines ``__class__`` gives there (Objects/abstract.c, object_isinstance)."""
+        if not isinstance(value, ObjectVariable) or not value.may_name_another_class(self):
+            return []
+        named = self.getattr(value, "__class__")
+        return [named.constant()] if named.is_constant() and isinstance(named.constant(), type) else []
 
     def is_subclass(self, cls: type, candidate: Any) -> bool:
         """issubclass(cls, candidate), guarded where classes may be registered as virtual subclasses."""

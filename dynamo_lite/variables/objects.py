@@ -158,6 +158,11 @@ class ObjectVariable(VariableTracker):
             return value
         tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
+    def may_name_another_class(self, tx: Any) -> bool:
+        """Whether ``__class__`` may be another class than the object's type."""
+        plain = tx.class_lookup(self.cls, "__class__") is object.__dict__["__class__"]
+        return not plain or isinstance(tx.class_lookup(self.cls, "__getattribute__"), types.FunctionType)
+
     def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
         hook = tx.class_lookup(self.cls, "__getattr__")
         if hook is None:
@@ -206,7 +211,7 @@ class ObjectVariable(VariableTracker):
         if isinstance(attribute, staticmethod):
             return tx.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
-            return MethodVariable(tx.wrap_class_part(attribute.__func__, source), tx.from_result(self.cls, "class"))
+            return class_method(tx, attribute, source, tx.from_result(self.cls, "class"))
         if isinstance(attribute, property):
             if attribute.fget is None:
                 tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no getter")
@@ -364,14 +369,17 @@ class ObjectVariable(VariableTracker):
 
     def truth(self, tx: Any) -> bool:
         for name in ("__bool__", "__len__"):
-            method = tx.class_lookup(self.cls, name)
+            method = tx.class_lookup(self.cls, name, NO_ATTRIBUTE)
+            if method is NO_ATTRIBUTE:
+                continue
+            if method is None:
+                tx.raise_error(TypeError, "'NoneType' object is not callable")
             if isinstance(method, types.FunctionType):
                 result = tx.call_class_attribute(self, self.cls, name, method, [], {})
                 return tx.truth(result if name == "__bool__" else _as_length(tx, result))
-            if method is not None:
-                if self.content is not None:
-                    return self.content.truth(tx)
-                unsupported("unsupported_value", f"truth of {self.describe()}")
+            if self.content is not None:
+                return self.content.truth(tx)
+            unsupported("unsupported_value", f"truth of {self.describe()}")
         return True
 
     def length(self, tx: Any) -> VariableTracker:
@@ -635,6 +643,17 @@ class _IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _IdentityKey) and other.value is self.value
+
+
+def class_method(tx: Any, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
+    """What a classmethod gives when it is read (Objects/funcobject.c, cm_descr_get)."""
+    function = attribute.__func__
+    if isinstance(function, property):
+        return tx.call(tx.wrap_class_part(function.fget, source), [cls], {})
+    binds = (types.FunctionType, functools._lru_cache_wrapper)
+    if not isinstance(function, binds) and tx.class_lookup(type(function), "__get__") is not None:
+        unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
+    return MethodVariable(tx.wrap_class_part(function, source), cls)
 
 
 def _as_length(tx: Any, said: VariableTracker) -> VariableTracker:

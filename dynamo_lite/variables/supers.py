@@ -12,7 +12,7 @@ from dynamo_lite.source import Source
 from .base import VariableTracker, unsupported, wraps_type
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
 from .functions import MethodVariable
-from .objects import BuiltinMethodVariable, ObjectVariable
+from .objects import BuiltinMethodVariable, ObjectVariable, class_method
 
 
 class SuperVariable(VariableTracker):
@@ -54,8 +54,7 @@ class SuperVariable(VariableTracker):
         if isinstance(attribute, staticmethod):
             return tx.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
-            return MethodVariable(tx.wrap_class_part(attribute.__func__, source),
-                tx.class_of(self.owner, self.of_class))
+            return class_method(tx, attribute, source, tx.class_of(self.owner, self.of_class))
         if isinstance(attribute, property) and not self.of_class:
             return tx.call(tx.wrap_class_part(attribute.fget, source), [self.owner], {})
         if name == "__new__":

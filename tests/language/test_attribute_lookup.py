@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import array
 import collections
+import collections.abc
+import copy
 import ctypes
 import dataclasses
 import datetime
 import decimal
 import fractions
 import functools
+import math
+import numbers
 import operator
 import threading
 import types
+import typing
+import unittest.mock
 import weakref
 
 import pytest
@@ -1194,6 +1200,402 @@ def frz(x, o):
     except AttributeError as e:
         q = str(e)
     return r, q, o.a, x + 1
+
+
+class Fake:
+    @property
+    def __class__(s):
+        return int
+
+
+@case(mk=lambda: (torch.ones(2), Fake()))
+def lying(x, o):
+    return (
+        isinstance(o, int),
+        isinstance(o, Fake),
+        isinstance(o, str),
+        o.__class__ is int,
+        type(o) is Fake,
+        isinstance(o, (str, int)),
+        x + 1,
+    )
+
+
+class Fake2:
+    __class__ = dict
+
+
+@case(mk=lambda: (torch.ones(2), Fake2()))
+def lying2(x, o):
+    return isinstance(o, dict), o.__class__ is dict, x + 1
+
+
+class Inst:
+    def __init__(s):
+        s.__dict__["__class__"] = str
+
+
+@case(mk=lambda: (torch.ones(2), Inst()))
+def lying3(x, o):
+    return isinstance(o, str), o.__class__ is Inst, x + 1
+
+
+class GAC:
+    def __getattribute__(s, n):
+        if n == "__class__":
+            return list
+        return object.__getattribute__(s, n)
+
+
+@case(mk=lambda: (torch.ones(2), GAC()))
+def lying4(x, o):
+    return isinstance(o, list), o.__class__ is list, x + 1
+
+
+class SubC(type):
+    def __subclasscheck__(c, o):
+        return True
+
+
+class SC(metaclass=SubC):
+    pass
+
+
+@case()
+def subc(x):
+    return issubclass(int, SC), isinstance(3, SC), x + 1
+
+
+class NoBool:
+    __bool__ = None
+
+
+@case(mk=lambda: (torch.ones(2), NoBool()))
+def nobool(x, o):
+    try:
+        return bool(o), x + 1
+    except TypeError as e:
+        return str(e), x + 1
+
+
+class EqT:
+    def __eq__(s, o):
+        return torch.ones(2)
+
+    __hash__ = object.__hash__
+
+
+@case(mk=lambda: (torch.ones(2), EqT()))
+def eqt(x, o):
+    return (o == 3) + x
+
+
+class EqList:
+    def __eq__(s, o):
+        return []
+
+
+@case(mk=lambda: (torch.ones(2), EqList()))
+def eql(x, o):
+    return o == 3, o != 3, [o] == [3], o in [3], x + 1
+
+
+class Ord:
+    def __init__(s, v):
+        s.v = v
+
+    def __lt__(s, o):
+        return s.v < o.v
+
+
+@case(mk=lambda: (torch.ones(2), [Ord(3), Ord(1)]))
+def order(x, l):
+    m = min(l).v, max(l).v, [o.v for o in sorted(l)]
+    try:
+        l[0] <= l[1]
+    except TypeError as e:
+        return m, str(e), x + 1
+
+
+class AsIndex:
+    def __index__(s):
+        return 1
+
+
+@case(mk=lambda: (torch.ones(2), AsIndex()))
+def idx(x, i):
+    return [1, 2, 3][i], (1, 2)[i], "ab"[i], x[i], range(5)[i], hex(i), [1, 2, 3][i:], x + 1
+
+
+class MI:
+    def __init__(s):
+        s.items = []
+
+    def __iadd__(s, o):
+        s.items.append(o)
+        return s
+
+    def __isub__(s, o):
+        return "replaced"
+
+    def __matmul__(s, o):
+        return "mm"
+
+    def __rmatmul__(s, o):
+        return "rmm"
+
+    def __neg__(s):
+        return "neg"
+
+    def __abs__(s):
+        return "abs"
+
+    def __round__(s, n=None):
+        return ("round", n)
+
+    def __divmod__(s, o):
+        return "dm"
+
+    def __pow__(s, o, m=None):
+        return ("pow", o, m)
+
+    def __invert__(s):
+        return "inv"
+
+    def __int__(s):
+        return 4
+
+    def __float__(s):
+        return 4.5
+
+    def __complex__(s):
+        return 1j
+
+    def __trunc__(s):
+        return "tr"
+
+    def __ceil__(s):
+        return "ce"
+
+    def __reversed__(s):
+        return iter("rev")
+
+    def __length_hint__(s):
+        return 3
+
+    def __missing__(s, k):
+        return "miss"
+
+    def __format__(s, f):
+        return "fmt" + f
+
+    def __bytes__(s):
+        return b"by"
+
+    def __dir__(s):
+        return ["d"]
+
+    def __sizeof__(s):
+        return 5
+
+    def __fspath__(s):
+        return "path"
+
+    def __copy__(s):
+        return "copied"
+
+    def __deepcopy__(s, m):
+        return "deep"
+
+    def __instancecheck__(s, o):
+        return True
+
+
+@case(mk=lambda: (torch.ones(2), MI()))
+def mi(x, o):
+    p = o
+    o += 1
+    r = [
+        o is p,
+        o.items,
+        o @ 1,
+        1 @ o,
+        -o,
+        abs(o),
+        round(o),
+        round(o, 2),
+        divmod(o, 1),
+        o**2,
+        pow(o, 2, 3),
+        ~o,
+        int(o),
+        float(o),
+        complex(o),
+        math.ceil(o),
+        list(reversed(o)),
+        f"{o:>4}",
+        copy.copy(o),
+        copy.deepcopy(o),
+        dir(o),
+    ]
+    o -= 1
+    return r, o, x + 1
+
+
+@case(mk=lambda: (torch.ones(2), unittest.mock.Mock(a=3)))
+def mocked(x, m):
+    m.b = 4
+    return m.a, m.b, x + 1
+
+
+class Lazy:
+    def __getattr__(s, n):
+        v = len(n)
+        s.__dict__[n] = v
+        return v
+
+
+@case(mk=lambda: (torch.ones(2), Lazy()))
+def lazyattr(x, o):
+    return o.abc, o.abc, vars(o), hasattr(o, "q"), x + 1
+
+
+class Typed:
+    a: int
+    b: int = 3
+
+
+@case(mk=lambda: (torch.ones(2), Typed()))
+def annotated(x, o):
+    return hasattr(o, "a"), o.b, Typed.__annotations__["a"], o.__annotations__ is Typed.__annotations__, x + 1
+
+
+class ClsProp:
+    @classmethod
+    @property
+    def cp(cls):
+        return cls.__name__
+
+    @classmethod
+    def make(cls):
+        return cls()
+
+    @staticmethod
+    def st():
+        return 3
+
+
+@case(mk=lambda: (torch.ones(2), ClsProp()))
+def clsprop(x, o):
+    return ClsProp.cp, o.cp, type(o.make()).__name__, o.st(), x + 1
+
+
+class SubClsProp(ClsProp):
+    pass
+
+
+@case(mk=lambda: (torch.ones(2), SubClsProp()))
+def clsprop2(x, o):
+    return o.cp, SubClsProp.cp, type(SubClsProp.make()).__name__, x + 1
+
+
+class NumLike(numbers.Number):
+    pass
+
+
+@case(mk=lambda: (torch.ones(2), NumLike()))
+def numlike(x, o):
+    return (
+        isinstance(o, numbers.Number),
+        isinstance(3, numbers.Integral),
+        isinstance([], collections.abc.Sequence),
+        isinstance(o, collections.abc.Hashable),
+        callable(o),
+        x + 1,
+    )
+
+
+@typing.runtime_checkable
+class Proto(typing.Protocol):
+    def close(self): ...
+
+
+class HasClose:
+    def close(self):
+        pass
+
+
+@case(mk=lambda: (torch.ones(2), HasClose()))
+def proto(x, o):
+    return isinstance(o, Proto), isinstance(3, Proto), x + 1
+
+
+class DelA:
+    def __delattr__(s, n):
+        raise RuntimeError("no " + n)
+
+    def __getattr__(s, n):
+        raise KeyError(n)
+
+
+@case(mk=lambda: (torch.ones(2), DelA()))
+def dela(x, o):
+    out = []
+    try:
+        del o.q
+    except RuntimeError as e:
+        out.append(str(e))
+    try:
+        o.zz
+    except KeyError as e:
+        out.append(str(e))
+    try:
+        hasattr(o, "zz")
+    except KeyError as e:
+        out.append("k")
+    try:
+        getattr(o, "zz", 3)
+    except KeyError as e:
+        out.append("k")
+    return out, x + 1
+
+
+class PropRaises:
+    @property
+    def p(s):
+        return s.nope
+
+    def __getattr__(s, n):
+        return "hook:" + n
+
+
+class PropRaises2:
+    @property
+    def p(s):
+        raise AttributeError("inner")
+
+
+@case(mk=lambda: (torch.ones(2), PropRaises(), PropRaises2()))
+def propraises(x, o, q):
+    try:
+        q.p
+    except AttributeError as e:
+        r = str(e)
+    return o.p, r, hasattr(q, "p"), getattr(q, "p", 1), x + 1
+
+
+class PropRaises3:
+    @property
+    def p(s):
+        raise AttributeError("inner")
+
+    def __getattr__(s, n):
+        return "hook:" + n
+
+
+@case(mk=lambda: (torch.ones(2), PropRaises3()))
+def propraises3(x, o):
+    return o.p, x + 1
 
 
 @pytest.mark.parametrize("name", CASES)

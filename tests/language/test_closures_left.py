@@ -14,7 +14,7 @@ import types
 
 import pytest
 import torch
-from language_support import same
+from language_support import broken_everywhere, same
 
 import dynamo_lite
 from dynamo_lite import config
@@ -1077,3 +1077,12 @@ def test_closure(name):
     got = outcomes(dynamo_lite.compile(program, backend=backend, fullgraph=not breaks), use, make, not breaks)
     assert same(got, want), f"{got} instead of {want}"
     assert len(seen) == graphs, seen
+
+
+# In plain Python inside a resume function, a variable that has been deleted is a free one (resume.py says why).
+@pytest.mark.parametrize("name", sorted(CASES.keys() - {"del_twice_own"}))
+def test_with_breaks_everywhere(name):
+    program, use, make, *_ = CASES[name]
+    want = outcomes(program, use, make, False)
+    got = outcomes(broken_everywhere(program), use, make, False)
+    assert same(got, want), f"{got} instead of {want}"

@@ -15,7 +15,7 @@ import types
 
 import pytest
 import torch
-from language_support import same
+from language_support import broken_everywhere, same
 
 import dynamo_lite
 
@@ -956,6 +956,17 @@ def test_one_dict(name):
     want = outcomes(program, use, make)
     globals().update(before)
     got = outcomes(dynamo_lite.compile(program, backend="eager"), use, make)
+    globals().update(before)
+    assert same(got, want), f"{got} instead of {want}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_with_breaks_everywhere(name):
+    program, use, make = CASES[name]
+    before = dict(globals())
+    want = outcomes(program, use, make)
+    globals().update(before)
+    got = outcomes(broken_everywhere(program), use, make)
     globals().update(before)
     assert same(got, want), f"{got} instead of {want}"
 
