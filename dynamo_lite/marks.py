@@ -6,6 +6,8 @@ Invariant: a mark changes what becomes of calls while they are captured, never w
 from __future__ import annotations
 
 import functools
+import inspect
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,8 +52,9 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return fn
     if isinstance(fn, type):
         for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):
-            if hasattr(fn, name) and (name != "__call__" or any("__call__" in base.__dict__ for base in fn.__mro__)):
-                setattr(fn, name, disable(getattr(fn, name), reason=reason))
+            method = inspect.getattr_static(fn, name, None)
+            if isinstance(method, types.FunctionType):  # what object does is nothing to disable
+                setattr(fn, name, disable(method, recursive, reason=reason))
         return fn
     if not recursive:
         _mark(fn, Decision(Rule.SKIP, "disabled_function", reason or ""))

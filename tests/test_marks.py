@@ -172,6 +172,25 @@ def test_disabled_classes(disable):
     check(lambda c: dynamo_lite.compile(lambda x: plain(x + 1) - 1, backend=c), 7.0, ["add", "sub"])
 
 
+def test_own_disable_leaves_classes_as_they_are_made():
+    @dynamo_lite.disable
+    class Pair:
+        def __new__(cls, x, y):
+            made = super().__new__(cls)
+            made.sum = x + y
+            return made
+
+    assert Pair(1, y=2).sum == 3 and "__init__" not in vars(Pair) and "__call__" not in vars(Pair)
+
+    @dynamo_lite.disable(recursive=False)
+    class Layer(nn.Module):
+        def forward(self, x):
+            return halve(x) * 3
+
+    layer = Layer()
+    check(lambda c: dynamo_lite.compile(lambda x: layer(x + 1) - 1, backend=c), 2.0, ["add", "truediv", "sub"])
+
+
 @BOTH
 def test_of_several_decorators_the_outermost_counts(disable):
     check(lambda c: dynamo_lite.compile(disable(lambda x: x * 3), backend=c), 3.0, ["mul"])
