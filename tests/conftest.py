@@ -9,6 +9,7 @@ if "DYNAMO_LITE_TEST_CACHE" not in os.environ:
     _folder = tempfile.TemporaryDirectory(prefix="dynamo_lite_tests_")
     os.environ["DYNAMO_LITE_TEST_CACHE"] = _folder.name
 os.environ["DYNAMO_LITE_CACHE_DIR"] = os.environ["DYNAMO_LITE_TEST_CACHE"]
+os.environ["DYNAMO_LITE_CACHE_SECRET"] = os.path.join(os.environ["DYNAMO_LITE_TEST_CACHE"], "secret")
 # A fault of ours is to fail a test, not to break a graph.
 os.environ["DYNAMO_LITE_RAISE_INTERNAL_ERRORS"] = "1"
 # What one test has compiled is not to spare another the compile that it is about.

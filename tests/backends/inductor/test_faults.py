@@ -2,10 +2,12 @@
 
 Each test breaks one thing and looks at three: the result, whether kernels or library calls made it, and the messages.
 """
+import contextlib
 import errno
 import itertools
 import os
 import pathlib
+import resource
 import shlex
 import shutil
 import signal
@@ -516,6 +518,46 @@ def test_no_process_and_no_thread_can_be_started(here, program, caplog, monkeypa
         assert len(set(codecache.build_all(sources))) == 2
 
 
+def test_children_that_nobody_waits_for(here, program):
+    """The system then forgets how a compiler has ended."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert program.run() == "built"
+        with compiler(here, "exit 1"):
+            assert Program().run() == "library"
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_no_more_files_can_be_opened(here, caplog):
+    programs = Program(), Program()
+    programs[0].run()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, before[1]))
+    held = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.dup(0))
+        assert [program.run() for program in programs] == ["library", "library"]
+    finally:
+        for handle in held:
+            os.close(handle)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert "Too many open files" in " ".join(warnings(caplog))
+    assert [program.run() for program in programs] == ["found", "built"]
+
+
+def test_files_of_limited_size(here, program, caplog):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        assert program.run() == "library"
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not kept(here, ".tmp") and program.run() == "built"
+
+
 # ---------------------------------------------------------------- libraries that do not load
 def test_a_folder_that_may_hold_no_programs(here, caplog, monkeypatch):
     """As on a file system that is mounted ``noexec``."""
@@ -638,10 +680,13 @@ PROCESS = """
 """
 
 
+_WHERE = ("HOME", "XDG_CACHE_HOME", "DYNAMO_LITE_CACHE_DIR", "DYNAMO_LITE_CACHE_SECRET")
+
+
 def process(here, number, *, before="", command=(), **environment):
     path = here / "process.py"
     path.write_text(textwrap.dedent(PROCESS))
-    keep = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME", "DYNAMO_LITE_CACHE_DIR")}
+    keep = {k: v for k, v in os.environ.items() if k not in _WHERE}
     done = subprocess.run(
         [*command, sys.executable, path, str(number)], capture_output=True, text=True, check=False, timeout=100,
         env={**keep, "DYNAMO_LITE_CACHE_GRAPHS": "1", **environment})
@@ -678,7 +723,7 @@ def test_a_user_without_a_name_and_a_home(home):
     {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"LC_ALL": "tr_TR.ISO-8859-9", "PYTHONUTF8": "0"}])
 def test_a_locale_without_unicode(here, environment):
     folder = here / "näme"
-    runs = [process(here, 4.5, HOME=str(folder), DYNAMO_LITE_CACHE_SECRET="", **environment)[:2] for _ in range(2)]
+    runs = [process(here, 4.5, HOME=str(folder), **environment)[:2] for _ in range(2)]
     assert runs == [("built", 0), ("found", 0)]
 
 

@@ -142,6 +142,23 @@ def test_a_folder_below_one_that_others_can_write(tmp_path, mode, accepted):
             private_files.folder(str(below))
 
 
+@pytest.mark.parametrize(("mode", "accepted"), [(0o775, True), (0o777, False)])
+def test_a_group_of_one_user(tmp_path, monkeypatch, mode, accepted):
+    """Where each user has a group, folders above the cache are often made for it; the cache folder itself is not."""
+    monkeypatch.setattr(private_files, "_is_own_group", lambda gid, uid: True)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() or 1000)
+    below = tmp_path / "above" / "below"
+    below.mkdir(parents=True, mode=0o700)
+    (tmp_path / "above").chmod(mode)
+    if accepted:
+        assert private_files.folder(str(below)) == str(below)
+    with pytest.raises(Untrusted, match="other users can write"):
+        private_files.folder(str(below.parent))
+    if not accepted:
+        with pytest.raises(Untrusted, match="other users can write"):
+            private_files.folder(str(below))
+
+
 @as_root
 @pytest.mark.parametrize("whose", ["folder", "above", "link"])
 def test_a_folder_of_another_user(tmp_path, whose):
