@@ -169,7 +169,8 @@ def second_run(gm: GraphModule, face: Interface, saved: Saved) -> SecondRun:
     return SecondRun(gm.forward, face, saved, examples, idle)
 
 
-_STATISTICS: dict[Any, tuple[int, int, int]] = {F.batch_norm: (1, 2, 5), torch.batch_norm: (3, 4, 5), F.instance_norm: (1, 2, 5)}
+_STATISTICS: dict[Any, tuple[int, int, int]] = {
+    F.batch_norm: (1, 2, 5), torch.batch_norm: (3, 4, 5), F.instance_norm: (1, 2, 5)}
 """Where functions take statistics that they update, and where they are told not to read them."""
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from .. import _eval_frame, exc, log, stance
+from ..bytecode.code_map import CodeMap
 from ..convert_frame import Settings
-from ..eval_frame import innermost, make_hook
+from ..eval_frame import code_of, innermost, make_hook
 
 
 @dataclasses.dataclass
@@ -90,7 +91,11 @@ def explain(fn: Callable[..., Any]) -> Callable[..., ExplainOutput]:
             on_graph=graphs.append,
             on_break=breaks.append,
             on_entry=lambda artifact: guards.extend(g.text for g in artifact.guards),
+            roots=CodeMap(),
         )
+        code = code_of(fn)
+        if settings.roots is not None and code is not None:
+            settings.roots.set(code, True)  # all else is looked at as compile does: helpers are left alone
         target = fn
         if isinstance(fn, torch.nn.Module):
             target = types.MethodType(type(fn).__call__, fn)
