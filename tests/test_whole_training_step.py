@@ -1,4 +1,4 @@
-"""A whole training step under ``compile``: at most one break per backward pass, and eager's parameters after 20 steps."""
+"""Whole training steps under ``compile``: one break for each backward pass at most, and parameters as in eager."""
 from __future__ import annotations
 
 import copy
