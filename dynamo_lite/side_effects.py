@@ -88,16 +88,21 @@ class SideEffects:
         self.watch = Watch()
 
     # -- parts of a trace
-    def forget_trackers(self) -> dict[int, tuple[Any, VariableTracker]]:
+    def forget_trackers(self) -> tuple[dict[int, tuple[Any, VariableTracker]], dict[int, Any]]:
         """From now on every object from outside is met, and guarded, anew; gives what to call
         :meth:`remember_trackers` with."""
-        known, self._trackers = self._trackers, {}
+        known = self._trackers, self._keepers
+        self._trackers, self._keepers = {}, {}
         return known
 
-    def remember_trackers(self, known: dict[int, tuple[Any, VariableTracker]]) -> None:
+    def remember_trackers(self, known: tuple[dict[int, tuple[Any, VariableTracker]], dict[int, Any]]) -> None:
         """The trackers from before :meth:`forget_trackers`."""
-        known.update((key, entry) for key, entry in self._trackers.items() if key not in known)
-        self._trackers = known
+        trackers, keepers = known
+        # What a keeper has written to a dict is not in a tracker that the dict has got since.
+        new = {key: entry for key, entry in self._trackers.items() if key not in trackers and key not in keepers}
+        trackers.update(new)
+        keepers.update((key, entry) for key, entry in self._keepers.items() if key not in keepers)
+        self._trackers, self._keepers = trackers, keepers
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[list[VariableTracker | None]]:
