@@ -231,22 +231,25 @@ set_items_are(PyObject *obj, PyObject *expected)
     return equal;
 }
 
-/* Whether a set has these elements, in this order of iteration. */
+/* Whether a set, or an object that is one, holds these elements in this order, whatever its class says of iteration. */
 static int
 set_order_is(PyObject *obj, PyObject *expected)
 {
-    if (!PyAnySet_CheckExact(obj) || PySet_GET_SIZE(obj) != PyTuple_GET_SIZE(expected)) {
+    if (!PyAnySet_Check(obj) || PySet_GET_SIZE(obj) != PyTuple_GET_SIZE(expected)) {
         return 0;
     }
-    PyObject *items = PySequence_Tuple(obj);
-    int equal = items == NULL ? -1 : 1;
-    for (Py_ssize_t i = 0; equal == 1 && i < PyTuple_GET_SIZE(items); i++) {
-        PyObject *item = PyTuple_GET_ITEM(items, i), *other = PyTuple_GET_ITEM(expected, i);
+    Py_ssize_t at = 0, i = 0;
+    PyObject *item;
+    Py_hash_t hash;
+    int equal = 1;
+    while (equal == 1 && i < PyTuple_GET_SIZE(expected) && _PySet_NextEntry(obj, &at, &item, &hash)) {
+        PyObject *other = PyTuple_GET_ITEM(expected, i++);
+        Py_INCREF(item);
         equal = item == other                    ? 1
                 : Py_TYPE(item) != Py_TYPE(other) ? 0
                                                   : PyObject_RichCompareBool(item, other, Py_EQ);
+        Py_DECREF(item);
     }
-    Py_XDECREF(items);
     return equal;
 }
 

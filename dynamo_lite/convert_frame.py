@@ -36,7 +36,7 @@ from .frame_policy import Artifact
 from .guards import Guard, build_program
 from .guards.memory import guard_memory
 from .guards.tree import guard_tree
-from .interpreter import ops_class, ops_flow, ops_stack, ops_values
+from .interpreter import containers, ops_class, ops_flow, ops_stack, ops_values
 from .interpreter.budget import Budget
 from .interpreter.registry import HANDLERS
 from .interpreter.translator import NULL, BreakReached, StackMark, Translator, root_translator
@@ -59,7 +59,7 @@ from .variables.size_tables import ValuesNeeded, is_size_table
 from .variables.torch_functions import set_state
 
 # The modules register their handlers.
-assert HANDLERS and ops_class and ops_flow and ops_stack and ops_values
+assert HANDLERS and containers and ops_class and ops_flow and ops_stack and ops_values
 assert arrays and autograd_function and checkpointing and transforms
 
 # Code of the user's whose trace has been given up as too long.

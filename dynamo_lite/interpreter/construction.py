@@ -5,11 +5,9 @@ they are Python. Invariant: an object made in the trace is not made for real bef
 """
 from __future__ import annotations
 
-import collections
 import enum
 import functools
 import inspect
-import itertools
 import operator
 import types
 import weakref
@@ -42,35 +40,23 @@ from ..variables.classes import (
 )
 from ..variables.constant import ConstantVariable
 from ..variables.contents import VALUE_TYPES
-from ..variables.deques import DequeVariable
 from ..variables.drawn import draw, is_draw
 from ..variables.functions import FunctionVariable, MethodVariable, standing_for
 from ..variables.inference import InferenceModeVariable
-from ..variables.iterators import (
-    EnumerateVariable,
-    FilterVariable,
-    MapVariable,
-    TeeSourceVariable,
-    TeeVariable,
-    ZipVariable,
-)
 from ..variables.made_classes import DESCRIPTORS, DescriptorVariable, define_class
-from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
+from ..variables.mappings import DictVariable
 from ..variables.objects import ObjectVariable, class_method
 from ..variables.overrides import DisabledOverridesVariable
 from ..variables.partials import new_partial
+from ..variables.ranges import RangeVariable, SliceVariable
 from ..variables.scalars import ScalarVariable, call_on_scalars
 from ..variables.sequences import (
     ListVariable,
     NamedTupleVariable,
-    RangeVariable,
-    ReversedVariable,
-    SequenceVariable,
-    SliceVariable,
     TupleVariable,
     is_named_tuple,
 )
-from ..variables.sets import SetVariable
+from ..variables.sets import SetVariable, set_of
 from ..variables.supers import SuperVariable
 from ..variables.tensor import TensorVariable
 from ..variables.weakrefs import WeakrefVariable
@@ -181,15 +167,15 @@ class Construction:
         elif issubclass(base, dict):
             content = DictVariable({}, cls=base)
         elif base is tuple and is_named_tuple(value):
-            return NamedTupleVariable(list(args[0].iterate(tx)) if args else [], None, value)
+            return NamedTupleVariable(tx.listed(args[0]) if args else [], None, value)
         elif kwargs and base in (tuple, frozenset) and _inherits(tx, value, "__new__", base):
             tx.raise_error(TypeError, f"{base.__name__}() takes no keyword arguments")
         elif base is tuple:
-            content = TupleVariable(list(args[0].iterate(tx)) if args else [])
+            content = TupleVariable(tx.listed(args[0]) if args else [])
         elif base is set:
             content = SetVariable({})
         elif base is frozenset:
-            content = SetVariable.of(tx, list(args[0].iterate(tx)) if args else [], frozenset)
+            content = set_of(tx, args[0], frozenset) if args else SetVariable({}, cls=frozenset)
         else:
             unsupported("unsupported_builtin", f"an object of {value.__qualname__}, a kind of {base.__qualname__}")
         return ObjectVariable(value, content=content)
@@ -200,7 +186,7 @@ class Construction:
         tx: Any = self
         value = cls.value
         if not hasattr(value, "_fields"):
-            return NamedTupleVariable(list(args[0].iterate(tx)), None, value)
+            return NamedTupleVariable(tx.listed(args[0]), None, value)
         new = value.__new__
         if isinstance(new, types.FunctionType):
             bound = FunctionVariable(new, ConstSource(new, value.__qualname__)).bind(tx, [cls, *args], kwargs)
@@ -272,15 +258,18 @@ class Construction:
 
     def _fill(self, content: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
         tx: Any = self
-        tx.output.effects.mutate(content)
         if kwargs and not isinstance(content, DictVariable):
             tx.raise_error(TypeError, f"{content.python_type().__name__}() takes no keyword arguments")
         if isinstance(content, DictVariable):
             DictVariable._update(content, tx, *args, **kwargs)
         elif isinstance(content, ListVariable):
-            content.items[:] = list(args[0].iterate(tx)) if args else []
+            content.call_method(tx, "clear", [], {})
+            if args:
+                content.call_method(tx, "extend", args, {})
         elif isinstance(content, SetVariable) and content.cls is not frozenset:
-            content.members = SetVariable.of(tx, list(args[0].iterate(tx))).members if args else {}
+            content.call_method(tx, "clear", [], {})
+            if args:
+                content.call_method(tx, "update", args, {})
 
     reduced = reduced
     reduced_ex = reduced_ex
@@ -496,78 +485,9 @@ _CONTENT_PROTOCOL: dict[str, Callable[..., Any]] = {
 
 
 # ---------------------------------------------------------------- builtin classes
-@constructs(list)
-def _list(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return ListVariable(tx.listed(items) if items is not None else [])
-
-
-@constructs(tuple)
-def _tuple(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    if isinstance(items, TupleVariable) and items.cls is tuple:
-        return items
-    return TupleVariable(tx.listed(items) if items is not None else [])
-
-
-@constructs(torch.Size)
-def _size(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return TupleVariable(list(items.iterate(tx)) if items is not None else [], cls=torch.Size)
-
-
-def _dict_like(cls: type) -> Constructor:
-    def constructor(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        result = DictVariable({}, cls=cls)
-        if len(args) > 1:
-            tx.raise_error(TypeError, f"{cls.__name__} expected at most 1 argument, got {len(args)}")
-        DictVariable._update(result, tx, *args, **kwargs)
-        return result
-
-    return constructor
-
-
-_CONSTRUCTORS[dict] = _dict_like(dict)
-_CONSTRUCTORS[collections.OrderedDict] = _dict_like(collections.OrderedDict)
-
-
 @constructs(torch.autograd.profiler.record_function)
 def _record_function(tx: Any, name: VariableTracker, args: VariableTracker | None = None) -> VariableTracker:
     return tx.construct(ClassVariable(Region), [], {})
-
-
-@constructs(collections.defaultdict)
-def _defaultdict(
-    tx: Any, factory: VariableTracker | None = None, /, *args: VariableTracker, **kwargs: VariableTracker
-) -> VariableTracker:
-    result = DictVariable({}, cls=collections.defaultdict, default_factory=factory or ConstantVariable(None))
-    DictVariable._update(result, tx, *args, **kwargs)
-    return result
-
-
-@constructs(types.MappingProxyType)
-def _mapping_proxy(tx: Any, mapping: VariableTracker) -> VariableTracker:
-    content = tx.dict_content(mapping)
-    if content is None:
-        unsupported("unsupported_builtin", f"mappingproxy of {mapping.describe()}")
-    return MappingProxyVariable(mapping, content)
-
-
-@constructs(collections.deque)
-def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTracker | None = None) -> VariableTracker:
-    made = DequeVariable([], None if maxlen is None else maxlen.constant())
-    if iterable is not None:
-        made.call_method(tx, "extend", [iterable], {})
-    return made
-
-
-@constructs(set)
-def _set(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return SetVariable(items.hashed_elements(tx) if items is not None else {})
-
-
-@constructs(frozenset)
-def _frozenset(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    if isinstance(items, SetVariable) and items.cls is frozenset:
-        return items
-    return SetVariable(items.hashed_elements(tx) if items is not None else {}, cls=frozenset)
 
 
 @constructs(range)
@@ -582,58 +502,6 @@ def _slice(tx: Any, *args: VariableTracker) -> VariableTracker:
     if parts is None:
         tx.raise_error(TypeError, f"slice expected at most 3 arguments, got {len(args)}")
     return SliceVariable(parts)
-
-
-@constructs(enumerate)
-def _enumerate(tx: Any, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
-    return EnumerateVariable(tx.get_iter(iterable), tx.as_index(start) if start is not None else 0)
-
-
-@constructs(itertools._tee)  # type: ignore[attr-defined]
-def _tee(tx: Any, iterable: VariableTracker) -> VariableTracker:
-    iterator = tx.get_iter(iterable)
-    return iterator.copied() if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
-
-
-@constructs(zip)
-def _zip(tx: Any, *iterables: VariableTracker, strict: VariableTracker | None = None) -> VariableTracker:
-    return ZipVariable([tx.get_iter(i) for i in iterables], strict is not None and tx.truth(strict))
-
-
-@constructs(map)
-def _map(tx: Any, function: VariableTracker, *iterables: VariableTracker) -> VariableTracker:
-    return MapVariable(function, [tx.get_iter(i) for i in iterables])
-
-
-@constructs(filter)
-def _filter(tx: Any, function: VariableTracker, iterable: VariableTracker) -> VariableTracker:
-    return FilterVariable(function, tx.get_iter(iterable))
-
-
-@constructs(reversed)
-def _reversed(tx: Any, items: VariableTracker) -> VariableTracker:
-    if isinstance(items, ObjectVariable):
-        method = tx.class_lookup(items.cls, "__reversed__")
-        if isinstance(method, types.FunctionType):
-            return tx.call_class_attribute(items, items.cls, "__reversed__", method, [], {})
-        if items.content is not None:
-            items = items.content
-        else:
-            length = tx.as_index(items.length(tx))
-            return ListVariable([items.getitem(tx, ConstantVariable(i)) for i in reversed(range(length))]).iterator(tx)
-    if isinstance(items, TensorVariable):
-        return tx.call_method(items, "flip", [ConstantVariable(0)]).iterator(tx)
-    if isinstance(items, SequenceVariable):
-        return ReversedVariable(items)
-    if isinstance(items, DictVariable):
-        return DictIteratorVariable(items, "keys", backwards=True)
-    if isinstance(items, DictViewVariable):
-        return DictIteratorVariable(items.owner, items.what, backwards=True)
-    if isinstance(items, RangeVariable):
-        return RangeVariable(items.value[::-1]).iterator(tx)
-    if items.is_constant() and isinstance(items.constant(), (str, bytes)):
-        return ListVariable(list(items.iterate(tx))[::-1]).iterator(tx)
-    tx.raise_error(TypeError, f"{items.python_type().__name__!r} object is not reversible")
 
 
 @constructs(functools.partial)

@@ -1,16 +1,18 @@
 """Instructions that compute: operators, containers, unpacking, formatting, calls, functions, pattern matching."""
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from ..variables.base import VariableTracker
+from ..variables.base import VariableTracker, type_name
 from ..variables.cells import CellVariable
 from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import NestedFunctionVariable
-from ..variables.mappings import DictVariable
+from ..variables.mappings import DictVariable, given_pairs
 from ..variables.objects import ObjectVariable
-from ..variables.sequences import ListVariable, SliceVariable, TupleVariable
+from ..variables.ranges import SliceVariable
+from ..variables.sequences import ListVariable, TupleVariable
 from ..variables.sets import SetVariable
 from ..variables.texts import TensorTextVariable
 from .registry import opcode
@@ -149,6 +151,8 @@ def _map_add(tx: Translator, i: Any) -> None:
 @opcode("DICT_UPDATE")
 def _dict_update(tx: Translator, i: Any) -> None:
     other = tx.pop()
+    if tx.dict_content(other) is None and not tx.has_attribute(other, "keys"):
+        tx.raise_error(TypeError, f"{type_name(other.python_type())!r} object is not a mapping")
     tx.call_method(tx.peek(i.arg), "update", [other])
 
 
@@ -160,10 +164,9 @@ def _dict_merge(tx: Translator, i: Any) -> None:
     content = tx.dict_content(other)
     if content is None and not tx.has_attribute(other, "keys"):
         called = tx.function_text(tx.peek(i.arg + 2))
-        tx.raise_error(TypeError, f"{called} argument after ** must be a mapping, not {other.python_type().__name__}")
-    merged = DictVariable({})
-    DictVariable._update(merged, tx, other)
-    for key, value in zip(merged.keys(), merged.values(tx)):
+        tx.raise_error(TypeError, f"{called} argument after ** must be a mapping, not {type_name(other.python_type())}")
+    pairs = given_pairs(tx, other) if content is None else list(zip(content.keys(), content.values(tx)))
+    for key, value in pairs:
         if target.lookup(tx, key) is not None:
             called = tx.function_text(tx.peek(i.arg + 2))
             tx.raise_error(TypeError, f"{called} got multiple values for keyword argument {key.constant()!r}")
@@ -192,7 +195,7 @@ def _check_unpackable(tx: Translator, value: VariableTracker) -> None:
     cls = value.python_type()
     if not any(hasattr(cls, name) for name in ("__iter__", "__getitem__")):
         if tx.class_lookup(cls, "__iter__") is None and tx.class_lookup(cls, "__getitem__") is None:
-            tx.raise_error(TypeError, f"cannot unpack non-iterable {cls.__name__} object")
+            tx.raise_error(TypeError, f"cannot unpack non-iterable {type_name(cls)} object")
 
 
 @opcode("UNPACK_EX")
@@ -200,7 +203,12 @@ def _unpack_ex(tx: Translator, i: Any) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
     value = tx.pop()
     _check_unpackable(tx, value)
-    values = list(value.iterate(tx))
+    iterator = tx.get_iter(value)
+    values = list(itertools.islice(tx.steps(iterator), before))
+    if len(values) == before:
+        values += tx.listed(iterator)
+    elif not after:
+        tx.raise_error(ValueError, f"not enough values to unpack (expected at least {before}, got {len(values)})")
     if len(values) < before + after:
         tx.raise_error(ValueError,
             f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
@@ -254,7 +262,7 @@ def _call_function_ex(tx: Translator, i: Any) -> None:
     function = tx.pop()
     if isinstance(items, (ConstantVariable, ObjectVariable)):
         _check_iterable(tx, items, f"{tx.function_text(function)} argument")
-    args = list(items.iterate(tx))
+    args = tx.listed(items)
     if tx.stack and tx.stack[-1] is NULL:
         tx.pop_lazy()
     tx.push(tx.call(function, args, keywords))
@@ -265,7 +273,7 @@ def _check_iterable(tx: Translator, items: VariableTracker, what: str) -> None:
     if isinstance(items, (ConstantVariable, ObjectVariable)):
         cls = items.python_type()
         if all(tx.class_lookup(cls, name) is None for name in ("__iter__", "__getitem__")):
-            tx.raise_error(TypeError, f"{what} after * must be an iterable, not {cls.__name__}")
+            tx.raise_error(TypeError, f"{what} after * must be an iterable, not {type_name(cls)}")
 
 
 @opcode("MAKE_FUNCTION")

@@ -19,7 +19,7 @@ from ..exc import Unsupported
 from ..polyfills import REPLACEMENTS
 from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
-from ..variables.base import MISSING, ObservedException, VariableTracker, realized, unsupported
+from ..variables.base import MISSING, ObservedException, VariableTracker, realized, type_name, unsupported
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
 from ..variables.classes import class_attribute_source, is_changing_data, is_stand_in
 from ..variables.constant import ConstantVariable, is_unique
@@ -29,8 +29,9 @@ from ..variables.functions import CallableVariable, FunctionVariable, MethodVari
 from ..variables.identity import IdentityVariable, number_of
 from ..variables.mappings import DictVariable
 from ..variables.objects import ObjectVariable
+from ..variables.ranges import SliceVariable
 from ..variables.scalars import ScalarVariable
-from ..variables.sequences import ListVariable, SequenceVariable, SliceVariable, TupleVariable
+from ..variables.sequences import ListVariable, SequenceVariable, TupleVariable
 from ..variables.sets import SetVariable
 from ..variables.size_tables import known_tensor
 from ..variables.tensor import TensorVariable
@@ -38,6 +39,7 @@ from ..variables.texts import TensorTextVariable
 from ..variables.user_keys import UserKey
 from .construction import Construction
 from .errors import Errors
+from .iteration import Iteration
 from .wrapping import Wrapping
 
 _ACCESSORS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
@@ -48,7 +50,7 @@ _OPERATOR_NAMES = {"**": "** or pow()"}
 _BUILTIN_CONTENT = (SequenceVariable, DictVariable, SetVariable)
 
 
-class Protocols(Wrapping, Errors, Construction):
+class Protocols(Wrapping, Errors, Construction, Iteration):
     """Python's protocols; a part of the translator."""
 
     special_methods = SPECIAL_METHODS
@@ -130,6 +132,9 @@ class Protocols(Wrapping, Errors, Construction):
         owner, rest = args[0], args[1:]
         name = method.__name__
         content = getattr(owner, "content", None)
+        kept_apart = getattr(content or owner, "cls", None) is collections.OrderedDict
+        if kept_apart and method.__objclass__ is dict and name in vars(collections.OrderedDict):
+            unsupported("unsupported_method", f"dict.{name}() of {owner.describe()}, which keeps an order of its own")
         if isinstance(owner, ObjectVariable):
             return self.call_native_method(owner, name, method, rest, kwargs)
         if content is None and not issubclass(owner.python_type(), method.__objclass__):
@@ -227,7 +232,7 @@ class Protocols(Wrapping, Errors, Construction):
         if cls.__flags__ & (1 << 9):
             self.class_lookup(cls, name)
         if attribute is MISSING:
-            self.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+            self.raise_error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
         if isinstance(attribute, types.FunctionType):
             return MethodVariable(self.library_function(attribute), owner)
         if isinstance(attribute, classmethod) and isinstance(attribute.__func__, types.FunctionType):
@@ -245,8 +250,10 @@ class Protocols(Wrapping, Errors, Construction):
         return self.from_result(attribute, f"{cls.__name__}.{name}")
 
     # -- operators
-    def binary(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
-        """left op right (Objects/abstract.c, binary_op1)."""
+    def binary(
+        self, op: str, left: VariableTracker, right: VariableTracker, shown: str | None = None
+    ) -> VariableTracker:
+        """left op right (Objects/abstract.c, binary_op1); `shown` is the operator in messages."""
         left, right = realized(self, left), realized(self, right)
         left_type, right_type = left.python_type(), right.python_type()
         attempts: list[tuple[VariableTracker, VariableTracker, bool]] = [(left, right, False)]
@@ -260,31 +267,31 @@ class Protocols(Wrapping, Errors, Construction):
                 overrides = self.class_lookup(right_type, name) is not self.class_lookup(left_type, name)
             attempts = [reflected, *attempts] if overrides or _tensor_first(left, right) else [*attempts, reflected]
         for owner, other, swapped in attempts:
-            result = owner.binary(self, op, other, swapped)
+            result = owner.binary(self, op, content_beside(owner, other), swapped)
             if result is not None:
                 return result
         concatenated = next((c for c in _CONCATENATED if issubclass(left_type, c)), None) if op == "+" else None
         if concatenated is not None:
             kind = concatenated.__name__
-            said = f'can only concatenate {kind} (not "{right_type.__name__}") to {kind}'
+            said = f'can only concatenate {kind} (not "{type_name(right_type)}") to {kind}'
             if concatenated is bytes:
-                said = f"can't concat {right_type.__name__} to {left_type.__name__}"
+                said = f"can't concat {type_name(right_type)} to {type_name(left_type)}"
             self.raise_error(TypeError, said)
         if op == "*" and issubclass(left_type, _CONCATENATED):
-            self.raise_error(TypeError, f"can't multiply sequence by non-int of type {right_type.__name__!r}")
+            self.raise_error(TypeError, f"can't multiply sequence by non-int of type {type_name(right_type)!r}")
         if op == "*" and issubclass(right_type, _CONCATENATED):
-            self.raise_error(TypeError, f"can't multiply sequence by non-int of type {left_type.__name__!r}")
+            self.raise_error(TypeError, f"can't multiply sequence by non-int of type {type_name(left_type)!r}")
         self.raise_error(
             TypeError,
-            f"unsupported operand type(s) for {_OPERATOR_NAMES.get(op, op)}: "
-            f"{left_type.__name__!r} and {right_type.__name__!r}",
+            f"unsupported operand type(s) for {shown or _OPERATOR_NAMES.get(op, op)}: "
+            f"{type_name(left_type)!r} and {type_name(right_type)!r}",
         )
 
     def inplace(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
         """left op= right."""
         left, right = realized(self, left), realized(self, right)
-        result = left.inplace(self, op, right)
-        return result if result is not None else self.binary(op, left, right)
+        result = left.inplace(self, op, content_beside(left, right) if op != "+" else right)
+        return result if result is not None else self.binary(op, left, right, f"{op}=")
 
     _SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 
@@ -296,14 +303,13 @@ class Protocols(Wrapping, Errors, Construction):
         if (left_type is not right_type and issubclass(right_type, left_type)) or _tensor_first(left, right):
             attempts.reverse()
         for owner, other, symbol in attempts:
-            result = owner.compare(self, symbol, other)
+            result = owner.compare(self, symbol, content_beside(owner, other))
             if result is not None:
                 return result
         if op in ("==", "!="):
             return ConstantVariable(self.is_same(left, right) == (op == "=="))
-        self.raise_error(
-            TypeError, f"{op!r} not supported between instances of {left_type.__name__!r} and {right_type.__name__!r}"
-        )
+        kinds = f"{type_name(left_type)!r} and {type_name(right_type)!r}"
+        self.raise_error(TypeError, f"{op!r} not supported between instances of {kinds}")
 
     def same_or_equal(self, left: VariableTracker, right: VariableTracker) -> bool:
         """``left is right or left == right``, the comparison of containers."""
@@ -375,10 +381,6 @@ class Protocols(Wrapping, Errors, Construction):
         if owner:
             self.raise_error(TypeError, f"{owner} indices must be integers or slices, not {kind}")
         self.raise_error(TypeError, f"{kind!r} object cannot be interpreted as an integer")
-
-    def get_iter(self, value: VariableTracker) -> VariableTracker:
-        """iter(value)."""
-        return realized(self, realized(self, value).iterator(self))
 
     def is_instance(self, value: VariableTracker, classes: VariableTracker) -> bool:
         """isinstance(value, classes)."""
@@ -515,9 +517,10 @@ class Protocols(Wrapping, Errors, Construction):
         """The entries of a dict or of an object that is one; None for other values."""
         value = realized(self, value)
         if isinstance(value, ObjectVariable) and isinstance(value.content, DictVariable):
-            if isinstance(self.class_lookup(value.cls, "keys"), types.FunctionType):
-                return None
-            return value.content
+            ordered = value.content.cls is collections.OrderedDict
+            asked = ("__iter__", "keys", "__getitem__") if ordered else ("__iter__",)
+            own = [self.class_lookup(value.cls, name) for name in asked]
+            return None if any(isinstance(method, types.FunctionType) for method in own) else value.content
         return value if isinstance(value, DictVariable) else None
 
     def hash_key(self, value: VariableTracker) -> Any:
@@ -532,37 +535,6 @@ class Protocols(Wrapping, Errors, Construction):
             return value.hash_key()
         except TypeError as error:
             self.raise_error(TypeError, str(error))
-
-    def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
-        """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""
-        for name in ("__len__", "__length_hint__"):
-            if self.class_lookup(owner.python_type(), name) is None:
-                continue
-            try:
-                said = owner.length(self) if name == "__len__" else self.call_special(owner, name)
-            except ObservedException as error:
-                if issubclass(error.value.python_type(), TypeError):
-                    continue
-                raise
-            if said.is_constant() and said.constant() is NotImplemented:
-                continue
-            if not issubclass(said.python_type(), int):
-                self.raise_error(TypeError, f"{name} must be an integer, not {said.python_type().__name__}")
-            if said.is_constant() and said.constant() < 0:
-                self.raise_error(ValueError, f"{name}() should return >= 0")
-            return said
-        return None
-
-    def listed(self, items: VariableTracker) -> list[VariableTracker]:
-        """The elements as list() and tuple() take them: an object is asked how many there are."""
-        items = realized(self, items)
-        asks = ("__len__", "__length_hint__") if isinstance(items, ObjectVariable) else ()
-        own = [self.class_lookup(items.python_type(), name) for name in asks]
-        if all(method is None or isinstance(method, types.WrapperDescriptorType) for method in own):
-            return list(items.iterate(self))
-        iterator = self.get_iter(items)
-        self.length_hint(items)
-        return list(iterator.iterate(self))
 
     def is_held(self, value: VariableTracker) -> bool:
         """Whether the program holds an object besides what it has just handed over."""
@@ -616,6 +588,12 @@ def _set_text(tx: Any, value: Any, conversion: str) -> str:
 _TEXTS: dict[type, Callable[[Any, Any, str], str]] = {
     ListVariable: _list_text, TupleVariable: _tuple_text, DictVariable: _dict_text, SetVariable: _set_text,
 }
+
+
+def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+    """An operand as a builtin container's own operators see it: what an object holds that is one, too."""
+    content = getattr(other, "content", None)
+    return content if isinstance(owner, _BUILTIN_CONTENT) and isinstance(content, _BUILTIN_CONTENT) else other
 
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:

@@ -37,7 +37,7 @@ from ..source import (
 from ..variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized, unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import GENERATOR, BaseFunctionVariable, GeneratorVariable, is_inlinable
+from ..variables.functions import GENERATOR, BaseFunctionVariable, GeneratorVariable, is_equivalent, is_inlinable
 from ..variables.mappings import DictVariable
 from ..variables.modes import DeviceScopeVariable
 from ..variables.overrides import DisabledOverridesVariable
@@ -143,6 +143,7 @@ class Translator(Protocols):
         self.budget: Budget = parent.root.budget if parent is not None else Budget()
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
+        self.stopped = False  # of a generator: whether a StopIteration has ended it
         self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)
         self.break_visit: int | None = None
         self.break_at: Callable[[int], bool] | None = None
@@ -331,6 +332,9 @@ class Translator(Protocols):
             frame.returned = realized(self, result.value)
             return None
         except ObservedException as error:
+            if is_equivalent(frame.code) and issubclass(error.value.python_type(), StopIteration):
+                frame.returned, frame.stopped = self.getattr(error.value, "value"), True
+                return None  # a function that an iterator written in C calls may end it
             self._check_stop_iteration(error)
             raise
 

@@ -19,6 +19,7 @@ from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
 from ..torch_marks import below_own_patch, below_torch_compile, same, substitute
 from ..trace_rules import Rule, decide, is_library, marked
 from ..variables import branches as branches  # for what it registers
+from ..variables import builtin_iteration as builtin_iteration  # likewise
 from ..variables import equality as equality  # likewise
 from ..variables import introspected as introspected  # likewise
 from ..variables import outer_iterators as outer_iterators  # likewise
@@ -44,12 +45,11 @@ from ..variables.modules import (
 )
 from ..variables.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.optimizers import stand_in as step_stand_in
+from ..variables.ranges import RangeVariable, SliceVariable
 from ..variables.scalars import ScalarVariable
 from ..variables.sequences import (
     ListVariable,
     NamedTupleVariable,
-    RangeVariable,
-    SliceVariable,
     TupleVariable,
     is_named_tuple,
 )

@@ -10,7 +10,7 @@ import functools
 import heapq
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import bisection, iteration
@@ -24,7 +24,10 @@ def call_module(module: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
 
 
 def reduce(function: Callable[..., Any], iterable: Iterable[Any], initial: Any = _NOTHING, /) -> Any:
-    iterator = iter(iterable)
+    try:
+        iterator = iter(iterable)
+    except TypeError:
+        raise TypeError("reduce() arg 2 must support iteration") from None
     if initial is _NOTHING:
         try:
             value = next(iterator)
@@ -32,21 +35,28 @@ def reduce(function: Callable[..., Any], iterable: Iterable[Any], initial: Any =
             raise TypeError("reduce() of empty iterable with no initial value") from None
     else:
         value = initial
-    for element in iterator:
+    for element in iteration.Steps(iterator):
         value = function(value, element)
     return value
 
 
+def _searched(sequence: Iterable[Any]) -> Iterator[Any]:
+    try:
+        return iteration.Steps(iter(sequence))
+    except TypeError:
+        raise TypeError(f"argument of type {type(sequence).__name__!r} is not iterable") from None
+
+
 def count_of(sequence: Iterable[Any], value: Any, /) -> int:
     total = 0
-    for element in sequence:
+    for element in _searched(sequence):
         if element is value or element == value:
             total += 1
     return total
 
 
 def index_of(sequence: Iterable[Any], value: Any, /) -> int:
-    for position, element in enumerate(sequence):
+    for position, element in enumerate(_searched(sequence)):
         if element is value or element == value:
             return position
     raise ValueError("sequence.index(x): x not in sequence")
@@ -69,6 +79,32 @@ def fromkeys(iterable: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
 def count_elements(mapping: dict[Any, int], iterable: Iterable[Any], /) -> None:
     for element in iterable:
         mapping[element] = mapping.get(element, 0) + 1
+
+
+def update_ordered(mapping: Any, given: Any, /) -> None:
+    """What OrderedDict.update() does with its argument (Objects/odictobject.c, mutablemapping_update_arg)."""
+    if type(given) is dict:
+        _add_pairs(mapping, list(given.items()))
+    elif hasattr(given, "keys"):
+        for key in given.keys():
+            mapping[key] = given[key]
+    elif hasattr(given, "items"):
+        _add_pairs(mapping, given.items())
+    else:
+        _add_pairs(mapping, given)
+
+
+def _add_pairs(mapping: Any, pairs: Iterable[Any]) -> None:
+    for pair in pairs:
+        values = iter(pair)
+        taken = []
+        for value in iteration.Steps(values):
+            taken.append(value)
+            if len(taken) == 3:
+                raise ValueError("too many values to unpack (expected 2)")
+        if len(taken) < 2:
+            raise ValueError(f"need more than {len(taken)} value{'s' * (not taken)} to unpack")
+        mapping[taken[0]] = taken[1]
 
 
 def itemgetter(item: Any, /, *items: Any) -> Callable[[Any], Any]:

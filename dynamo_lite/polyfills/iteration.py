@@ -12,17 +12,38 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
+class Steps:
+    """What an iterator still gives. A loop over an iterator asks it for its iterator once more, which C does not."""
+
+    __slots__ = ("iterator",)
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self.iterator = iterator
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.iterator)
+
+
 def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
     for iterable in iterables:
         yield from iterable
 
 
 def chain_from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
-    for iterable in iterables:
+    return _chain_from_iterable(iter(iterables))
+
+
+def _chain_from_iterable(iterables: Iterator[Iterable[Any]], /) -> Iterator[Any]:
+    for iterable in Steps(iterables):
         yield from iterable
 
 
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
+    if repeat < 0:
+        raise ValueError("repeat argument cannot be negative")
     return _product(*([tuple(pool) for pool in iterables] * repeat))
 
 
@@ -46,22 +67,28 @@ def islice(iterable: Iterable[Any], /, *args: int | None) -> Iterator[Any]:
     start = 0 if bounds.start is None else bounds.start
     stop = bounds.stop
     step = 1 if bounds.step is None else bounds.step
-    if start < 0 or (stop is not None and stop < 0) or step < 1:
+    if stop is not None and stop < 0 and len(args) == 1:
+        raise ValueError("Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if start < 0 or (stop is not None and stop < 0):
         raise ValueError("Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize.")
+    if step < 1:
+        raise ValueError("Step for islice() must be a positive integer or None.")
     return _islice(iter(iterable), start, stop, step)
 
 
 def _islice(iterable: Iterator[Any], start: int, stop: int | None, step: int, /) -> Iterator[Any]:
     wanted = start
     position = 0
-    if stop is not None and stop <= 0:
+    if stop is not None and position >= stop and position >= wanted:
         return
-    for element in iterable:
-        if position == wanted:
+    for element in Steps(iterable):
+        position += 1
+        if position > wanted:
             yield element
             wanted += step
-        position += 1
-        if stop is not None and position >= stop:
+            if stop is not None and wanted > stop:
+                wanted = stop
+        if stop is not None and position >= stop and position >= wanted:
             return
 
 
@@ -77,15 +104,16 @@ def _accumulate(iterator: Iterator[Any], func: Any, *, initial: Any) -> Iterator
         except StopIteration:
             return
     yield total
-    for element in iterator:
+    for element in Steps(iterator):
         total = total + element if func is None else func(total, element)
         yield total
 
 
 def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
+    pool = tuple(iterable)
     if r < 0:
         raise ValueError("r must be non-negative")
-    return _combinations(tuple(iterable), r)
+    return _combinations(pool, r)
 
 
 def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
@@ -93,7 +121,7 @@ def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
     if r > n:
         return
     indices = list(range(r))
-    yield tuple(pool[i] for i in indices)
+    yield tuple([pool[i] for i in indices])
     while True:
         i = r - 1
         while i >= 0 and indices[i] == i + n - r:
@@ -103,13 +131,14 @@ def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
         indices[i] += 1
         for j in range(i + 1, r):
             indices[j] = indices[j - 1] + 1
-        yield tuple(pool[i] for i in indices)
+        yield tuple([pool[i] for i in indices])
 
 
 def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[Any]:
+    pool = tuple(iterable)
     if r < 0:
         raise ValueError("r must be non-negative")
-    return _combinations_with_replacement(tuple(iterable), r)
+    return _combinations_with_replacement(pool, r)
 
 
 def _combinations_with_replacement(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
@@ -157,19 +186,27 @@ def _permutations(pool: tuple[Any, ...], count: int) -> Iterator[Any]:
             return
 
 
-def repeat(obj: Any, *times: int) -> Iterator[Any]:
+_ENDLESS = object()
+
+
+def repeat(object: Any, times: Any = _ENDLESS) -> Iterator[Any]:
+    return _repeat(object) if times is _ENDLESS else _repeat(object, times)
+
+
+def _repeat(object: Any, *times: int) -> Iterator[Any]:
     if not times:
         while True:
-            yield obj
+            yield object
     for _ in range(max(times[0], 0)):
-        yield obj
+        yield object
 
 
 def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
     value = start
     while True:
-        yield value
-        value += step
+        given = value
+        value = value + step
+        yield given
 
 
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
@@ -178,9 +215,9 @@ def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
 
 def _cycle(iterable: Iterator[Any], /) -> Iterator[Any]:
     saved = []
-    for element in iterable:
-        yield element
+    for element in Steps(iterable):
         saved.append(element)
+        yield element
     while saved:
         yield from saved
 
@@ -190,7 +227,7 @@ def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 
 def _takewhile(predicate: Callable[[Any], Any], iterable: Iterator[Any], /) -> Iterator[Any]:
-    for element in iterable:
+    for element in Steps(iterable):
         if not predicate(element):
             return
         yield element
@@ -201,11 +238,12 @@ def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> It
 
 
 def _dropwhile(predicate: Callable[[Any], Any], iterator: Iterator[Any], /) -> Iterator[Any]:
-    for element in iterator:
-        if not predicate(element):
-            yield element
-            break
-    yield from iterator
+    dropping = True
+    for element in Steps(iterator):
+        if dropping and predicate(element):
+            continue
+        dropping = False
+        yield element
 
 
 def filterfalse(predicate: Any, iterable: Iterable[Any], /) -> Iterator[Any]:
@@ -213,7 +251,7 @@ def filterfalse(predicate: Any, iterable: Iterable[Any], /) -> Iterator[Any]:
 
 
 def _filterfalse(predicate: Any, iterable: Iterator[Any], /) -> Iterator[Any]:
-    for element in iterable:
+    for element in Steps(iterable):
         if not (element if predicate is None else predicate(element)):
             yield element
 
@@ -223,8 +261,8 @@ def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterato
 
 
 def _starmap(function: Callable[..., Any], iterable: Iterator[Any], /) -> Iterator[Any]:
-    for arguments in iterable:
-        yield function(*arguments)
+    for arguments in Steps(iterable):
+        yield function(*tuple(arguments))
 
 
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
@@ -232,7 +270,7 @@ def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
 
 
 def _compress(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
-    for element, wanted in zip(data, selectors):
+    for element, wanted in zip(Steps(data), Steps(selectors)):
         if wanted:
             yield element
 
@@ -246,7 +284,7 @@ def _pairwise(iterator: Iterator[Any], /) -> Iterator[Any]:
         previous = next(iterator)
     except StopIteration:
         return
-    for element in iterator:
+    for element in Steps(iterator):
         yield previous, element
         previous = element
 
@@ -284,35 +322,37 @@ def groupby(iterable: Iterable[Any], key: Any = None) -> Iterator[Any]:
 
 def _groupby(iterator: Iterator[Any], key: Any) -> Iterator[Any]:
     number = 0  # of the group that was handed out last, the only one that still has elements
-    ended = False
-    try:
+    waiting = False  # an element that has been taken and not given to a group
+    element = element_key = group_key = None
+
+    def take() -> None:
+        nonlocal element, element_key, waiting
         element = next(iterator)
-    except StopIteration:
-        return
-    element_key = element if key is None else key(element)
-
-    def advance() -> bool:
-        nonlocal element, element_key, ended
-        try:
-            element = next(iterator)
-        except StopIteration:
-            ended = True
-            return False
         element_key = element if key is None else key(element)
-        return True
+        waiting = True
 
-    def members(own: int, group_key: Any) -> Iterator[Any]:
-        while own == number and not ended and (group_key is element_key or group_key == element_key):
-            yield element
-            if own != number or not advance():
+    def members(own: int) -> Iterator[Any]:
+        nonlocal waiting
+        while own == number:
+            if not waiting:
+                try:
+                    take()
+                except StopIteration:
+                    return
+            if not (group_key is element_key or group_key == element_key):
                 return
+            waiting = False
+            yield element
 
-    while not ended:
-        group_key = element_key
-        yield group_key, members(number, group_key)
-        while not ended and (group_key is element_key or group_key == element_key):
-            advance()
+    while True:
         number += 1
+        while not waiting or (number > 1 and (group_key is element_key or group_key == element_key)):
+            try:
+                take()
+            except StopIteration:
+                return
+        group_key = element_key
+        yield group_key, members(number)
 
 
 # class written in C -> its Python equivalent

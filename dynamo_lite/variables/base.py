@@ -25,7 +25,27 @@ if TYPE_CHECKING:
 
 
 __all__ = ["MISSING", "STAND_INS", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker",
-           "instance_dict", "realized", "unsupported", "wrap_value", "wrapper_of", "wraps_if", "wraps_type"]
+           "instance_dict", "is_made_by_python", "realized", "type_name", "unsupported", "wrap_value", "wrapper_of",
+           "wraps_if", "wraps_type"]
+
+
+def is_made_by_python(cls: type) -> bool:
+    """Whether a class statement (or a call of type) made the class; classes of C may be heap types, too."""
+    if not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & _NOT_INSTANTIABLE:
+        return False
+    new = cls.__dict__.get("__new__")
+    return not (isinstance(new, types.BuiltinFunctionType) and new.__self__ is cls)
+
+
+def type_name(cls: type) -> str:
+    """The class's name in CPython's messages (``tp_name``): classes of C in modules are named with the module."""
+    if is_made_by_python(cls) or cls.__module__ == "builtins":
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+# Include/object.h: Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_DISALLOW_INSTANTIATION
+_HEAP_TYPE, _NOT_INSTANTIABLE = 1 << 9, 1 << 7
 
 
 class ObservedException(Exception):
@@ -126,7 +146,7 @@ class VariableTracker:
         """value.name; raises AttributeError as an ObservedException."""
         cls = self.python_type()
         if not hasattr(cls, name) and cls.__dictoffset__ == 0:
-            tx.raise_error(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+            tx.raise_error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
         unsupported("unsupported_attribute", f"{self.describe()}.{name}")
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
@@ -176,16 +196,9 @@ class VariableTracker:
 
     def iterate(self, tx: Any) -> Iterable[VariableTracker]:
         """The elements, each fetched as it is asked for."""
-        iterator = self.iterator(tx)
+        iterator = tx.get_iter(self)
         while (item := iterator.next(tx)) is not None:
             yield item
-
-    def hashed_elements(self, tx: Any) -> dict[Any, VariableTracker]:
-        """The elements by hash key, as a set made of them holds them; a dict or set does not hash its keys again."""
-        elements: dict[Any, VariableTracker] = {}
-        for item in list(self.iterate(tx)):
-            elements.setdefault(tx.hash_key(item), item)
-        return elements
 
     def iterator(self, tx: Any) -> VariableTracker:
         """iter(value): a tracker with :meth:`next`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .base import VariableTracker, unsupported
+from .base import VariableTracker, type_name, unsupported
 from .constant import BINARY, COMPARE, ConstantVariable
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ MISSING_METHODS: dict[str, str] = {
 def missing_method(name: str, cls: type) -> str:
     """The text of that TypeError."""
     text = MISSING_METHODS.get(name, "{!r} object has no " + name)
-    return text.format(cls.__name__)
+    return text.format(type_name(cls))
 
 
 Special = Callable[..., VariableTracker]
@@ -133,13 +133,6 @@ def _unary(symbol: str) -> Special:
     return lambda tx, owner: owner.unary(tx, symbol)
 
 
-def _next(tx: Any, owner: VariableTracker) -> VariableTracker:
-    value = owner.next(tx)
-    if value is None:
-        tx.raise_stop_iteration(getattr(owner, "returned", ConstantVariable(None)))
-    return value
-
-
 def _hash(tx: Any, owner: VariableTracker) -> VariableTracker:
     if owner.is_constant():
         return ConstantVariable(tx.run_python(hash, owner.constant()))
@@ -158,7 +151,7 @@ SPECIAL_METHODS: dict[str, Special] = {
     "__delitem__": _for_effect(lambda tx, o, key: o.delitem(tx, key)),
     "__contains__": lambda tx, o, item: ConstantVariable(o.contains(tx, item)),
     "__iter__": lambda tx, o: o.iterator(tx),
-    "__next__": _next,
+    "__next__": lambda tx, o: tx.next_of(o),
     "__get__": lambda tx, o, obj, cls=None: tx.bind_function(o, obj),
     "__call__": lambda tx, o, *args: tx.call(o, list(args), {}),
     "__bool__": lambda tx, o: ConstantVariable(o.truth(tx)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import collections
-import itertools
 import math
 import operator
 import random
@@ -23,18 +22,15 @@ from .. import polyfills
 from ..source import AttrSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
-from .choices import choose
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
 from .drawn import draw, draw_from, is_draw
 from .functions import standing_for
 from .identity import number_of
-from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
 from .objects import ObjectVariable, TracebackVariable
 from .real_object import RealObjectVariable
 from .scalars import call_on_scalars
-from .sequences import ListVariable, SequenceVariable, TupleVariable, sort_items
-from .sets import SetVariable
+from .sequences import SequenceVariable, TupleVariable
 from .spaces import space_at
 from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
@@ -388,80 +384,6 @@ def _call(tx: Any, function: VariableTracker, /, *args: VariableTracker, **kwarg
     return tx.call(function, list(args), kwargs)
 
 
-@handles(sum)
-def _sum(tx: Any, items: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
-    total = ConstantVariable(0) if start is None else start
-    for item in items.iterate(tx):
-        total = tx.binary("+", total, item)
-    return total
-
-
-def _extreme(symbol: str, name: str) -> Handler:
-    def handler(
-        tx: Any, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
-    ) -> VariableTracker:
-        items = list(args[0].iterate(tx)) if len(args) == 1 else list(args)
-        if not items:
-            if default is not None:
-                return default
-            tx.raise_error(ValueError, f"{name}() arg is an empty sequence")
-        use_key = key is not None and not key.is_none()
-        best, best_key = items[0], tx.call(key, [items[0]], {}) if use_key else items[0]
-        for item in items[1:]:
-            item_key = tx.call(key, [item], {}) if use_key else item
-            chosen = None if use_key else choose(tx, symbol, item, best)
-            if chosen is not None:
-                best = best_key = chosen
-            elif tx.truth(tx.compare(symbol, item_key, best_key)):
-                best, best_key = item, item_key
-        return best
-
-    return handler
-
-
-_HANDLERS[min] = _extreme("<", "min")
-_HANDLERS[max] = _extreme(">", "max")
-
-
-@handles(any)
-def _any(tx: Any, items: VariableTracker) -> VariableTracker:
-    return ConstantVariable(any(tx.truth(item) for item in items.iterate(tx)))
-
-
-@handles(all)
-def _all(tx: Any, items: VariableTracker) -> VariableTracker:
-    return ConstantVariable(all(tx.truth(item) for item in items.iterate(tx)))
-
-
-# ---------------------------------------------------------------- iteration
-@handles(iter)
-def _iter(tx: Any, value: VariableTracker, sentinel: VariableTracker | None = None) -> VariableTracker:
-    if sentinel is not None:
-        return CallIteratorVariable(value, sentinel)
-    return tx.get_iter(value)
-
-
-@handles(next)
-def _next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-    value = iterator.next(tx)
-    if value is not None:
-        return value
-    if default is not None:
-        return default
-    tx.raise_stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
-
-
-@handles(sorted)
-def _sorted(
-    tx: Any, items: VariableTracker, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
-) -> VariableTracker:
-    if isinstance(items, SetVariable) and key is None and all(m.is_constant() for m in items.members.values()):
-        found = list(items.members.values())  # sorting by value makes their order irrelevant
-    else:
-        found = tx.listed(items)
-    return ListVariable(sort_items(tx, found, key, reverse))
-
-
 # ---------------------------------------------------------------- text
 @handles(repr)
 def _repr(tx: Any, value: VariableTracker) -> VariableTracker:
@@ -541,12 +463,6 @@ def _index(tx: Any, value: VariableTracker) -> VariableTracker:
     return ConstantVariable(tx.run_python(operator.index, tx.as_plain(value)))
 
 
-@handles(operator.length_hint)
-def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-    said = tx.length_hint(value)
-    return said if said is not None else default if default is not None else ConstantVariable(0)
-
-
 @handles(collections.namedtuple)
 def _named_tuple(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     given = {**kwargs}
@@ -555,17 +471,3 @@ def _named_tuple(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> 
     made = tx.run_python(collections.namedtuple, *plain, **{k: tx.as_plain(v) for k, v in given.items()})
     variable = MadeClassVariable(made, lambda cg: cg.call_function(collections.namedtuple, list(args), given))
     return tx.output.effects.track(made, variable)
-
-
-@handles(itertools.tee)
-def _tee(tx: Any, items: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
-    number = tx.as_index(n) if n is not None else 2
-    if number < 0:
-        tx.raise_error(ValueError, "n must be >= 0")
-    if not number:
-        return tx.new_tuple([])
-    iterator = tx.get_iter(items)
-    if not isinstance(iterator, TeeVariable) and tx.class_lookup(iterator.python_type(), "__copy__") is not None:
-        unsupported("unsupported_builtin", f"itertools.tee() of {iterator.describe()}, which has a __copy__")
-    first = iterator if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
-    return tx.new_tuple([first, *(first.copied() for _ in range(number - 1))])

@@ -17,7 +17,7 @@ import torch
 from .._guards import generic_access
 from ..source import ConstSource, FrozenSource, Source, TypeAttrSource
 from ..trace_rules import is_library
-from .base import VariableTracker, unsupported, wraps_if
+from .base import VariableTracker, is_made_by_python, unsupported, wraps_if
 from .constant import ConstantVariable
 from .real_object import RealObjectVariable
 
@@ -241,18 +241,6 @@ def is_in_stand_in(source: Source) -> bool:
     if not isinstance(source, TypeAttrSource) or not isinstance(source.base, FrozenSource):
         return False
     return is_stand_in(_owner(source.base.value, source.attr))
-
-
-def is_made_by_python(cls: type) -> bool:
-    """Whether a class statement (or a call of type) made the class; classes of C may be heap types, too."""
-    if not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & _NOT_INSTANTIABLE:
-        return False
-    new = cls.__dict__.get("__new__")
-    return not (isinstance(new, types.BuiltinFunctionType) and new.__self__ is cls)
-
-
-# Include/object.h: Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_DISALLOW_INSTANTIATION
-_HEAP_TYPE, _NOT_INSTANTIABLE = 1 << 9, 1 << 7
 
 
 def native_base(cls: type) -> type:

@@ -103,7 +103,7 @@ class ConstantVariable(VariableTracker):
     ) -> VariableTracker:
         method = tx.run_python(getattr, self.value, name)
         if name == "join" and len(args) == 1 and not kwargs:
-            args = [tx.new_list(list(args[0].iterate(tx)))]
+            args = [tx.new_list(tx.fast_sequence(args[0], "can only join an iterable"))]
         if name == "format_map":
             _check_changes_nothing(args[0])
         if name == "format" and isinstance(self.value, str):

@@ -39,6 +39,19 @@ _NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
 _EQUIVALENTS = os.path.dirname(polyfills.__file__) + os.sep
 
 
+_RETURNS_ITSELF = (lambda self: self).__code__.co_code
+
+
+def check_asked_again(*values: VariableTracker) -> None:
+    """Breaks the capture before generated code makes an iterator over iterators that have been asked for their
+    iterators already, and do something then."""
+    for value in values:
+        cls = getattr(value, "cls", None)
+        method = getattr(cls, "__iter__", None) if isinstance(cls, type) and hasattr(cls, "__next__") else None
+        if isinstance(method, types.FunctionType) and method.__code__.co_code != _RETURNS_ITSELF:
+            unsupported("unsupported_iteration", f"{value.describe()}, an iterator whose __iter__ does something")
+
+
 @dataclasses.dataclass(frozen=True)
 class StandsFor:
     """The call of a function or class written in C that a Python equivalent of ours was called in place of."""
@@ -49,6 +62,7 @@ class StandsFor:
 
     def reconstruct(self, cg: Codegen) -> None:
         """Emits the call itself."""
+        check_asked_again(*self.args, *self.kwargs.values())
         cg.call_function(self.function, self.args, self.kwargs)
 
 
@@ -449,6 +463,7 @@ class GeneratorVariable(VariableTracker):
         self.arguments = arguments
         self.started = False
         self.finished = False
+        self.failed = False  # it was ended by an exception
         self.returned: VariableTracker = ConstantVariable(None)
         self.stands_for: StandsFor | None = None
         self._running = False
@@ -477,6 +492,9 @@ class GeneratorVariable(VariableTracker):
         if self.finished:
             if raised is not None:
                 raise raised
+            if self.failed and is_equivalent(self.function.code()):
+                what = f"{self.describe()}, an iterator written in C, which goes on after an error"
+                unsupported("generator_frame", what)
             self.returned = ConstantVariable(None)
             return None
         if self._running:
@@ -494,12 +512,13 @@ class GeneratorVariable(VariableTracker):
         try:
             value = tx.run_generator(self.frame, None if first else sent, raised)
         except BaseException:
-            self.finished = True
+            self.finished = self.failed = True
             raise
         finally:
             self._running = False
         if value is None:
             self.finished = True
+            self.failed = self.frame.stopped
             self.returned = self.frame.returned
         return value
 

@@ -10,8 +10,10 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..polyfills.iteration import Steps
 from .base import IteratorVariable, VariableTracker
 from .constant import ConstantVariable
+from .functions import check_asked_again
 from .sequences import TupleVariable
 
 if TYPE_CHECKING:
@@ -25,6 +27,28 @@ class IteratorAdapterVariable(IteratorVariable):
 
     def python_type(self) -> type:
         return self.cls
+
+
+class CallingIteratorVariable(IteratorAdapterVariable):
+    """The base of iterators that call a function for each element: a StopIteration that it raises is their end, for
+    who asks then."""
+
+    stopped: Any = None  # the StopIteration of the last step
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        self.stopped = None
+        try:
+            return self.step(tx)
+        except tx.observed as error:
+            if not issubclass(error.value.python_type(), StopIteration):
+                raise
+            self.stopped = error
+            return None
+
+    def step(self, tx: Any) -> VariableTracker | None:
+        """The next element, None at the end."""
+        raise NotImplementedError
 
 
 class EnumerateVariable(IteratorAdapterVariable):
@@ -46,6 +70,7 @@ class EnumerateVariable(IteratorAdapterVariable):
         return TupleVariable([ConstantVariable(self.count - 1), value])
 
     def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(self.inner)
         cg.build_new(
             self, lambda: cg.call_function(enumerate, [self.inner, ConstantVariable(self.count)], {}), lambda: None
         )
@@ -85,11 +110,12 @@ class ZipVariable(IteratorAdapterVariable):
                 tx.raise_error(ValueError, f"zip() argument {later + 1} is longer than argument{plural}{later}")
 
     def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(*self.inner)
         kwargs: dict[str, VariableTracker] = {"strict": ConstantVariable(True)} if self.strict else {}
         cg.build_new(self, lambda: cg.call_function(zip, self.inner, kwargs), lambda: None)
 
 
-class MapVariable(IteratorAdapterVariable):
+class MapVariable(CallingIteratorVariable):
     """map(function, *iterators)."""
 
     cls = map
@@ -99,8 +125,7 @@ class MapVariable(IteratorAdapterVariable):
         self.function = function
         self.inner = inner
 
-    def next(self, tx: Any) -> VariableTracker | None:
-        tx.output.effects.advance(self)
+    def step(self, tx: Any) -> VariableTracker | None:
         items: list[VariableTracker] = []
         for iterator in self.inner:
             value = iterator.next(tx)
@@ -110,10 +135,11 @@ class MapVariable(IteratorAdapterVariable):
         return tx.call(self.function, items, {})
 
     def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(*self.inner)
         cg.build_new(self, lambda: cg.call_function(map, [self.function, *self.inner], {}), lambda: None)
 
 
-class FilterVariable(IteratorAdapterVariable):
+class FilterVariable(CallingIteratorVariable):
     """filter(function, iterator)."""
 
     cls = filter
@@ -123,8 +149,7 @@ class FilterVariable(IteratorAdapterVariable):
         self.function = function
         self.inner = inner
 
-    def next(self, tx: Any) -> VariableTracker | None:
-        tx.output.effects.advance(self)
+    def step(self, tx: Any) -> VariableTracker | None:
         keep_true = self.function.is_constant() and self.function.constant() in (None, bool)
         while (value := self.inner.next(tx)) is not None:
             if tx.truth(value if keep_true else tx.call(self.function, [value], {})):
@@ -132,6 +157,7 @@ class FilterVariable(IteratorAdapterVariable):
         return None
 
     def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(self.inner)
         cg.build_new(self, lambda: cg.call_function(filter, [self.function, self.inner], {}), lambda: None)
 
 
@@ -150,17 +176,65 @@ class CallIteratorVariable(IteratorAdapterVariable):
         tx.output.effects.advance(self)
         if self.done:
             return None
-        value = tx.call(self.function, [], {})
-        if tx.same_or_equal(value, self.sentinel):
-            self.done = True
-            return None
-        return value
+        try:
+            value = tx.call(self.function, [], {})
+            if not self.done and not tx.same_or_equal(self.sentinel, value):
+                return value
+        except tx.observed as error:
+            if not issubclass(error.value.python_type(), StopIteration):
+                raise
+        self.done = True
+        return None
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.done:
             cg.build_new(self, lambda: cg.call_constant(finished_call_iterator, lambda: None, count=0), lambda: None)
         else:
             cg.build_new(self, lambda: cg.call_function(iter, [self.function, self.sentinel], {}), lambda: None)
+
+
+class ReversedObjectVariable(IteratorAdapterVariable):
+    """reversed() of an object with ``__len__`` and ``__getitem__`` (Objects/enumobject.c)."""
+
+    cls = reversed
+
+    def __init__(self, owner: VariableTracker, index: int) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = index  # of the next element, negative when exhausted
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.index < 0:
+            return None
+        try:
+            value: VariableTracker = self.owner.getitem(tx, ConstantVariable(self.index))
+        except tx.observed as error:
+            self.index = -1
+            if not issubclass(error.value.python_type(), (IndexError, StopIteration)):
+                raise
+            return None
+        self.index -= 1
+        return value
+
+    def remaining(self, tx: Any) -> VariableTracker:
+        """What ``__length_hint__`` gives."""
+        if self.index < 0:
+            return ConstantVariable(0)
+        return ConstantVariable(self.index + 1 if tx.as_index(self.owner.length(tx)) > self.index else 0)
+
+
+class StepsVariable(IteratorAdapterVariable):
+    """What an iterator of the program's still gives, for an equivalent of ours that has asked it for its iterator."""
+
+    cls = Steps
+
+    def __init__(self, inner: VariableTracker) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        return self.inner.next(tx)
 
 
 class TeeSourceVariable(VariableTracker):
@@ -174,6 +248,7 @@ class TeeSourceVariable(VariableTracker):
         self.taken: list[VariableTracker] = []
 
     def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(self.inner)
         cg.build_new(self, lambda: cg.call_function(tee_source, [self.inner, TupleVariable(self.taken)], {}),
                      lambda: None)
 

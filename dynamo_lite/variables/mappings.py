@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import collections
 import gc
-from collections.abc import Callable, Iterable
+import types
+from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ..polyfills import update_ordered
 from ..source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
-from .base import IteratorVariable, LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
-from .bound import BoundMethodVariable
-from .constant import ConstantVariable, is_constant_value
+from .base import (
+    IteratorVariable,
+    LazyVariable,
+    VariableTracker,
+    realized,
+    type_name,
+    unsupported,
+    wraps_if,
+    wraps_type,
+)
+from .bound import BINARY_METHODS, COMPARE_METHODS, BoundMethodVariable
+from .constant import COMPARE, ConstantVariable, is_constant_value
 from .identity import as_key
 from .sequences import TupleVariable, started_iterator
-from .sets import SetVariable
+from .sets import SetVariable, set_of
 from .user_keys import UserKey, check_rebuildable, check_unchanged
 
 if TYPE_CHECKING:
@@ -54,6 +65,7 @@ class DictVariable(VariableTracker):
         super().__init__(source)
         self._entries = items
         self.structure = 0  # counts changes of which keys there are
+        self.moves = 0  # the same but for clear(), which an OrderedDict's iterators tell apart
         self._initial = {h: key for h, (key, _) in items.items()} if source is not None else {}
         # What the real dict has, looked at or not, by what tells its keys apart.
         self._before = {_mark(h): value for h, (_, value) in items.items()} if source is not None else {}
@@ -134,22 +146,24 @@ class DictVariable(VariableTracker):
 
     def _store_at(self, tx: Any, hashed: Any, old: Entry | None, key: VariableTracker, value: VariableTracker) -> None:
         tx.output.effects.mutate(self, old[1:] if old is not None else ())
-        self.structure += old is None
+        if old is None:
+            self._moved()
         self._entries[hashed] = (old[0] if old is not None else key, value)
 
-    def _remove(self, tx: Any, hashed: Any) -> None:
-        tx.output.effects.mutate(self, self._entries[hashed][1:])
+    def _moved(self) -> None:
         self.structure += 1
-        del self._entries[hashed]
+        self.moves += 1
+
+    def _remove(self, tx: Any, hashed: Any) -> tuple[VariableTracker, VariableTracker]:
+        tx.output.effects.mutate(self, self._entries[hashed][1:])
+        self._moved()
+        return self._entries.pop(hashed)
 
     def keys(self) -> list[VariableTracker]:
         return [key for key, _ in self.items.values()]
 
     def values(self, tx: Any) -> list[VariableTracker]:
         return [self._look_at(tx, hashed) for hashed in list(self.items)]
-
-    def hashed_elements(self, tx: Any) -> dict[Any, VariableTracker]:
-        return {hashed: key for hashed, (key, _) in self.items.items()}
 
     def is_constant(self) -> bool:
         return False
@@ -162,7 +176,7 @@ class DictVariable(VariableTracker):
         return any(value.contains_tensor() for _, value in self._entries.values())
 
     def hash_key(self) -> Any:
-        raise TypeError(f"unhashable type: {self.cls.__name__!r}")
+        raise TypeError(f"unhashable type: {type_name(self.cls)!r}")
 
     def truth(self, tx: Any) -> bool:
         return bool(self.items)
@@ -191,6 +205,10 @@ class DictVariable(VariableTracker):
         self.store(tx, key, value)
 
     def delitem(self, tx: Any, key: VariableTracker) -> None:
+        if self.cls is MappingProxyType:
+            tx.raise_error(TypeError, "'mappingproxy' object does not support item deletion")
+        if self.cls is collections.Counter and not self.contains(tx, key):
+            return
         hashed, entry = self._entry(tx, key)
         if entry is None:
             tx.raise_value(KeyError, [key])
@@ -200,20 +218,43 @@ class DictVariable(VariableTracker):
         return self._entry(tx, item)[1] is not None
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if self.cls is collections.Counter:
+            return self._in_python(tx, COMPARE_METHODS[op], other)
         if op not in ("==", "!=") or not isinstance(other, DictVariable):
             return None
-        equal = self.items.keys() == other.items.keys()
-        if equal:
-            for key in self.keys():
-                a, b = self.lookup(tx, key), other.lookup(tx, key)
-                if a is None or b is None or not tx.same_or_equal(a, b):
-                    equal = False
-                    break
+        equal = len(self.items) == len(other.items) and self._holds_equal(tx, other)
         if equal and self.cls is collections.OrderedDict is other.cls:
             equal = list(self.items) == list(other.items)
         return ConstantVariable(equal == (op == "=="))
 
+    def _holds_equal(self, tx: Any, other: DictVariable) -> bool:
+        """Whether each entry has an equal one in another dict (Objects/dictobject.c, dict_equal)."""
+        structure = self.structure
+        for hashed in list(self.items):
+            if self.structure != structure:
+                unsupported("unsupported_iteration", "a dict whose keys change while it is compared")
+            mine = self._look_at(tx, hashed)
+            theirs = other._look_at(tx, hashed) if hashed in other.items else None
+            if theirs is None or not tx.same_or_equal(mine, theirs):
+                return False
+        return True
+
+    def _in_python(self, tx: Any, name: str, *args: VariableTracker) -> VariableTracker | None:
+        """What a method of Counter, written in Python, gives; None for NotImplemented."""
+        method = tx.class_lookup(self.cls, name)
+        if not isinstance(method, types.FunctionType):
+            return None
+        result: VariableTracker = tx.call_class_attribute(self, self.cls, name, method, list(args), {})
+        return None if result.is_constant() and result.constant() is NotImplemented else result
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        names = {"-": "__neg__", "+": "__pos__"}
+        found = self._in_python(tx, names[op]) if self.cls is collections.Counter and op in names else None
+        return found if found is not None else super().unary(tx, op)
+
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if self.cls is collections.Counter:
+            return self._in_python(tx, BINARY_METHODS[op][reflected], other)
         if op != "|" or not isinstance(other, DictVariable):
             return None
         first, second = (other, self) if reflected else (self, other)
@@ -223,9 +264,11 @@ class DictVariable(VariableTracker):
         return result
 
     def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op != "|":
+        if self.cls is collections.Counter:
+            return self._in_python(tx, "__i" + BINARY_METHODS[op][0][2:], other)
+        if op != "|" or self.cls is MappingProxyType:
             return None
-        self._update(tx, other)
+        DictVariable._update(self, tx, other)
         return self
 
     def like(self, items: Entries) -> DictVariable:
@@ -284,21 +327,41 @@ class DictVariable(VariableTracker):
 
     def _popitem(self, tx: Any, last: VariableTracker | None = None) -> VariableTracker:
         if not self.items:
-            tx.raise_error(KeyError, "popitem(): dictionary is empty")
+            ordered = self.cls is collections.OrderedDict
+            tx.raise_error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
         hashed = list(self.items)[-1 if last is None or tx.truth(last) else 0]
-        key, value = self.items[hashed]
-        tx.output.effects.mutate(self)
-        self.structure += 1
-        del self.items[hashed]
-        return TupleVariable([key, value])
+        return TupleVariable(list(self._remove(tx, hashed)))
 
     def _update(self, tx: Any, /, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
+        """Stores each entry as it comes, so that what gives them sees it (Objects/dictobject.c, dict_update)."""
+        if len(others) > 1:
+            tx.raise_error(TypeError, f"update expected at most 1 argument, got {len(others)}")
         for other in others:
-            for key, value in pairs_of(tx, other):
-                self.store(tx, key, value)
+            direct = tx.dict_content(other)
+            if self.cls is collections.OrderedDict and (direct is None or self.holder is not None):
+                tx.call(tx.library_function(update_ordered), [self.holder or self, *others], {})
+            elif direct is not None:
+                self._merge(tx, direct)
+            else:
+                for key, value in given_pairs(tx, other):
+                    self.store(tx, key, value)
         for name, value in named.items():
             self.store(tx, ConstantVariable(name), value)
         return ConstantVariable(None)
+
+    def _merge(self, tx: Any, other: DictVariable) -> None:
+        """Takes the entries of another dict without hashing its keys again."""
+        if other is self:
+            return
+        other.values(tx)
+        size = len(other.items)
+        for hashed, (key, value) in list(other.items.items()):
+            if isinstance(hashed, UserKey):
+                self._store_at(tx, hashed, self.items.get(hashed), key, value)
+            else:
+                self.store(tx, key, value)
+            if len(other.items) != size:
+                tx.raise_error(RuntimeError, "dict mutated during update")
 
     def _clear(self, tx: Any) -> VariableTracker:
         tx.output.effects.mutate(self)
@@ -322,9 +385,7 @@ class DictVariable(VariableTracker):
         hashed = self.key_of(tx, key)
         if hashed not in self.items:
             tx.raise_value(KeyError, [key])
-        tx.output.effects.mutate(self)
-        self.structure += 1
-        entry = self.items.pop(hashed)
+        entry = self._remove(tx, hashed)
         if last is None or tx.truth(last):
             self.items[hashed] = entry
         else:
@@ -374,27 +435,37 @@ def _mark(hashed: Any) -> Any:
 class MappingProxyVariable(DictVariable):
     """A read-only view of a mapping made in the trace: its entries are the mapping's own."""
 
-    def __init__(self, mapping: VariableTracker, content: DictVariable) -> None:
-        super().__init__(content.items, cls=MappingProxyType)
+    def __init__(self, mapping: VariableTracker, behind: DictVariable) -> None:
+        super().__init__(behind.items, cls=MappingProxyType)
         self.mapping = mapping
+        self.behind = behind
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self.behind.iterator(tx)
+
+    methods = {
+        **DictVariable.methods,
+        "keys": lambda self, tx: DictViewVariable(self.behind, "keys"),
+        "values": lambda self, tx: DictViewVariable(self.behind, "values"),
+        "items": lambda self, tx: DictViewVariable(self.behind, "items"),
+    }
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
 
 
-def pairs_of(tx: Any, value: VariableTracker) -> Iterable[tuple[VariableTracker, VariableTracker]]:
-    """The (key, value) pairs that dict(value) and update(value) see."""
-    content = tx.dict_content(value)
-    if content is not None:
-        keys = content.keys()
-        return list(zip(keys, content.values(tx)))
+def given_pairs(tx: Any, value: VariableTracker) -> Iterator[tuple[VariableTracker, VariableTracker]]:
+    """The (key, value) pairs that dict(value) and update(value) see where the value is no dict, one by one."""
     if tx.has_attribute(value, "keys"):
-        keys = list(tx.call_method(value, "keys", []).iterate(tx))
-        return [(key, value.getitem(tx, key)) for key in keys]
-    pairs = []
-    for number, element in enumerate(value.iterate(tx)):
+        keys = tx.call_method(value, "keys", [])
+        owner, kind = value.python_type().__name__, type_name(keys.python_type())
+        iterator = tx.iterator_or(keys, f"{owner}.keys() returned a non-iterable (type {kind})")
+        for key in tx.listed(iterator):
+            yield key, value.getitem(tx, key)
+        return
+    for number, element in enumerate(tx.steps(tx.get_iter(value))):
         try:
-            pair = list(element.iterate(tx))
+            pair = tx.fast_sequence(element, "")
         except tx.observed as error:
             if issubclass(error.value.python_type(), TypeError):
                 said = f"cannot convert dictionary update sequence element #{number} to a sequence"
@@ -403,67 +474,82 @@ def pairs_of(tx: Any, value: VariableTracker) -> Iterable[tuple[VariableTracker,
         if len(pair) != 2:
             said = f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required"
             tx.raise_error(ValueError, said)
-        pairs.append((pair[0], pair[1]))
-    return pairs
+        yield pair[0], pair[1]
 
 
 class DictIteratorVariable(IteratorVariable):
     """An iterator over a dict's keys, values or items."""
-
-    _types: dict[str, type] = {
-        "keys": type(iter({})), "values": type(iter({}.values())), "items": type(iter({}.items())),
-    }
 
     def __init__(self, owner: DictVariable, what: str, backwards: bool = False) -> None:
         super().__init__()
         self.owner = owner
         self.what = what
         self.backwards = backwards
-        self.rest = list(owner.items)[:: -1 if backwards else 1]
-        self.size = len(self.rest)
+        self.rest: list[Any] | None = list(owner.items)[:: -1 if backwards else 1]  # None: at its end for good
+        self.size = len(owner.items)
         self.structure = owner.structure
+        self.moves = owner.moves
 
     def python_type(self) -> type:
-        return self._types[self.what]
+        made: Any = (collections.OrderedDict if self._is_ordered() else dict)()
+        view = getattr(made, self.what)()
+        return type(reversed(view) if self.backwards else iter(view))
+
+    def _is_ordered(self) -> bool:
+        return issubclass(self.owner.cls, collections.OrderedDict)
 
     def next(self, tx: Any) -> VariableTracker | None:
-        if len(self.owner.items) != self.size:
-            tx.raise_error(RuntimeError, "dictionary changed size during iteration")
-        if self.owner.structure != self.structure:
-            unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
-        if not self.rest:
-            return None
         tx.output.effects.advance(self)
+        if self.rest is None:
+            return None
+        if self._is_ordered():
+            self._check_ordered(tx)
+        else:
+            self._check(tx)
+        if not self.rest:
+            self.rest = None
+            return None
         hashed = self.rest.pop(0)
-        if hashed not in self.owner.items:
-            unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
         key = self.owner.items[hashed][0]
         if self.what == "keys":
             return key
-        looked_at = self.owner._look_at(tx, hashed)
-        return looked_at if self.what == "values" else TupleVariable([key, looked_at])
+        value = self.owner._look_at(tx, hashed)
+        return value if self.what == "values" else TupleVariable([key, value])
 
-    def reconstruct(self, cg: Codegen) -> None:
-        unstarted = list(self.owner.items)[:: -1 if self.backwards else 1] == self.rest
-        if unstarted and not self.backwards:
-            view = DictViewVariable(self.owner, self.what)
-            cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(view)), lambda: None)
-            return
+    def _check(self, tx: Any) -> None:
+        """Objects/dictobject.c, dictiter_iternextkey"""
+        if len(self.owner.items) != self.size:
+            self.size = -1  # it raises from now on
+            tx.raise_error(RuntimeError, "dictionary changed size during iteration")
         if self.owner.structure != self.structure:
             unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
+
+    def _check_ordered(self, tx: Any) -> None:
+        """Objects/odictobject.c, odictiter_nextkey"""
+        if not self.rest:
+            return
+        if self.owner.moves != self.moves:
+            self.rest = None
+            tx.raise_error(RuntimeError, "OrderedDict mutated during iteration")
+        if len(self.owner.items) != self.size:
+            tx.raise_error(RuntimeError, "OrderedDict changed size during iteration")
+
+    def reconstruct(self, cg: Codegen) -> None:
         view = DictViewVariable(self.owner, self.what)
-        steps = ConstantVariable(self.size - len(self.rest))
-        cg.build_new(
-            self,
-            lambda: cg.call_function(started_iterator, [view, steps, ConstantVariable(self.backwards)], {}),
-            lambda: None,
-        )
+        steps = None
+        if self.rest is not None:
+            if not self.backwards and list(self.owner.items) == self.rest:
+                cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(view)), lambda: None)
+                return
+            if self.owner.structure != self.structure:
+                unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
+            steps = self.size - len(self.rest)
+        arguments = [view, ConstantVariable(steps), ConstantVariable(self.backwards)]
+        cg.build_new(self, lambda: cg.call_function(started_iterator, arguments, {}), lambda: None)
 
 
 class DictViewVariable(VariableTracker):
     """keys(), values() or items() of a dict."""
-
-    _types = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
 
     def __init__(self, owner: DictVariable, what: str) -> None:
         super().__init__()
@@ -471,7 +557,8 @@ class DictViewVariable(VariableTracker):
         self.what = what
 
     def python_type(self) -> type:
-        return self._types[self.what]
+        made: Any = (collections.OrderedDict if issubclass(self.owner.cls, collections.OrderedDict) else dict)()
+        return type(getattr(made, self.what)())
 
     def length(self, tx: Any) -> VariableTracker:
         return ConstantVariable(len(self.owner.items))
@@ -488,27 +575,68 @@ class DictViewVariable(VariableTracker):
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         if self.what == "keys":
             return self.owner.contains(tx, item)
-        return super().contains(tx, item)
+        if self.what == "values":
+            return super().contains(tx, item)
+        if not issubclass(item.python_type(), tuple) or tx.as_index(item.length(tx)) != 2:
+            return False
+        key, value = item.iterate(tx)
+        found = self.owner.lookup(tx, key)
+        return found is not None and tx.same_or_equal(found, value)
 
     def as_set(self, tx: Any) -> SetVariable:
-        return SetVariable.of(tx, list(self.iterate(tx)))
+        return set_of(tx, self)
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        """Objects/dictobject.c, dictviews_as_number"""
         if self.what == "values" or op not in ("&", "|", "-", "^"):
             return None
-        mine, theirs = self.as_set(tx), SetVariable.of(tx, list(other.iterate(tx)))
-        first, second = (theirs, mine) if reflected else (mine, theirs)
-        return first.binary(tx, op, second, False)
+        if op == "&":
+            return self._intersection(tx, other)
+        first, second = (other, self) if reflected else (self, other)
+        made = set_of(tx, first)
+        changes = {"|": "update", "-": "difference_update", "^": "symmetric_difference_update"}
+        made.call_method(tx, changes[op], [second], {})
+        return made
+
+    def _intersection(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        """Asks the dict as it is by then for each element of the other."""
+        view, given = self, other
+        if isinstance(other, DictViewVariable) and len(other.owner.items) > len(self.owner.items):
+            view, given = other, self
+        found: dict[Any, VariableTracker] = {}
+        for item in tx.steps(tx.get_iter(given)):
+            if view.contains(tx, item):
+                found.setdefault(tx.hash_key(item), item)
+        return SetVariable(found)
+
+    def _is_disjoint(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        view, given = self, other
+        if isinstance(other, (DictViewVariable, SetVariable)):
+            if tx.as_index(other.length(tx)) > len(self.owner.items):
+                view, given = other, self  # type: ignore[assignment]
+        return ConstantVariable(not any(view.contains(tx, item) for item in tx.steps(tx.get_iter(given))))
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         if self.what == "values" or not isinstance(other, (DictViewVariable, SetVariable)):
             return None
-        theirs = other.as_set(tx) if isinstance(other, DictViewVariable) else other
-        return self.as_set(tx).compare(tx, op, theirs)
+        sizes = len(self.owner.items), tx.as_index(other.length(tx))
+        if op in ("==", "!="):
+            return ConstantVariable((sizes[0] == sizes[1] and _all_in(tx, self, other)) == (op == "=="))
+        if not COMPARE[op](*sizes):
+            return ConstantVariable(False)
+        first, second = (self, other) if op in ("<", "<=") else (other, self)
+        return ConstantVariable(_all_in(tx, first, second))
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "isdisjoint" and self.what != "values" and len(args) == 1 and not kwargs:
+            return self._is_disjoint(tx, args[0])
+        return super().call_method(tx, name, args, kwargs)
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
-        if name == "isdisjoint":
-            return BoundMethodVariable(self.as_set(tx), name)
+        if name == "isdisjoint" and self.what != "values":
+            return BoundMethodVariable(self, name)
         if name == "mapping":
             return MappingProxyVariable(self.owner, self.owner)
         return super().getattr(tx, name)
@@ -522,6 +650,10 @@ class DictViewVariable(VariableTracker):
             cg.emit.call(0)
 
         cg.build_new(self, make, lambda: None)
+
+
+def _all_in(tx: Any, items: VariableTracker, container: VariableTracker) -> bool:
+    return all(container.contains(tx, item) for item in tx.steps(tx.get_iter(items)))
 
 
 # ---------------------------------------------------------------- wrapping

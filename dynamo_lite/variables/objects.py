@@ -22,6 +22,7 @@ from .base import (
     VariableTracker,
     instance_dict,
     realized,
+    type_name,
     unsupported,
     wrapper_of,
     wraps_if,
@@ -156,7 +157,7 @@ class ObjectVariable(VariableTracker):
         value = self._fallback_getattr(tx, name)
         if value is not None:
             return value
-        tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")
 
     def may_name_another_class(self, tx: Any) -> bool:
         """Whether ``__class__`` may be another class than the object's type."""
@@ -193,7 +194,7 @@ class ObjectVariable(VariableTracker):
         if self.value is not None:
             own = instance_dict(self.value)
             if own is None:
-                tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute '__dict__'")
+                tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute '__dict__'")
             return space_at(tx, own, InstanceDictSource(self.source))  # type: ignore[arg-type]
         if self.own_dict is None:
             self.own_dict = OwnDictVariable(self)
@@ -309,9 +310,9 @@ class ObjectVariable(VariableTracker):
             tx.output.effects.store_attr(self, name, value)
             return
         if not has_instance_dict(self.cls):
-            text = f"{self.cls.__name__!r} object has no attribute {name!r}"
+            text = f"{type_name(self.cls)!r} object has no attribute {name!r}"
             if attribute is not None or set_on_class:
-                text = f"{self.cls.__name__!r} object attribute {name!r} is read-only"
+                text = f"{type_name(self.cls)!r} object attribute {name!r} is read-only"
             tx.raise_error(AttributeError, text)
         self.write_own(tx, name, value)
 
@@ -357,7 +358,7 @@ class ObjectVariable(VariableTracker):
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         method = tx.class_lookup(self.cls, "__call__")
         if method is None:
-            tx.raise_error(TypeError, f"{self.cls.__name__!r} object is not callable")
+            tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not callable")
         if isinstance(method, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return tx.call_opaque(self, args, kwargs)
         return tx.call_class_attribute(self, self.cls, "__call__", method, args, kwargs)
@@ -426,7 +427,7 @@ class ObjectVariable(VariableTracker):
         if method is None and isinstance(getitem, types.FunctionType):
             return GetItemIteratorVariable(self)
         if method is None:
-            tx.raise_error(TypeError, f"{self.cls.__name__!r} object is not iterable")
+            tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not iterable")
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")
 
     def next(self, tx: Any) -> VariableTracker | None:
@@ -602,6 +603,14 @@ class GetItemIteratorVariable(IteratorVariable):
             raise
         self.index += 1
         return value
+
+    def remaining(self, tx: Any) -> VariableTracker | None:
+        """What ``__length_hint__`` gives."""
+        if self.exhausted:
+            return ConstantVariable(0)
+        if tx.class_lookup(self.owner.python_type(), "__len__") is None:
+            return None
+        return ConstantVariable(max(0, tx.as_index(self.owner.length(tx)) - self.index))
 
 
 class BuiltinMethodVariable(VariableTracker):

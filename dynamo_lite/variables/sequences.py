@@ -1,4 +1,4 @@
-"""Lists, tuples, named tuples, torch.Size, ranges and slices.
+"""Lists, tuples, named tuples and torch.Size.
 
 Elements may be lazy: a list that came in from outside guards its type and length, an element is guarded when somebody
 looks at it. Invariant: `items` is what the real sequence would hold at this point of the program; a change of it marks
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
-_MAX_LENGTH = 1 << 20
+MAX_LENGTH = 1 << 20
 
 
 class SequenceVariable(VariableTracker):
@@ -97,7 +97,7 @@ class SequenceVariable(VariableTracker):
         if op == "*" and issubclass(other.python_type(), torch.Tensor):
             other = ConstantVariable(tx.as_index(other))
         if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
-            if other.value * len(self.items) > _MAX_LENGTH:
+            if other.value * len(self.items) > MAX_LENGTH:
                 unsupported("unsupported_operator", f"{self.describe()} * {other.value} is too large to follow")
             if other.value == 1 and self.cls is tuple:
                 return self
@@ -117,7 +117,7 @@ class SequenceVariable(VariableTracker):
                     break
                 if op in ("==", "!="):
                     return ConstantVariable(op == "!=")
-                return tx.compare(op, mine, theirs)
+                return tx.compare(op, self.item(tx, i), other.item(tx, i))
             i += 1
         return tx.compare(op, ConstantVariable(len(self.items)), ConstantVariable(len(other.items)))
 
@@ -140,14 +140,16 @@ class SequenceVariable(VariableTracker):
     def _index(self, tx: Any, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
         bounds = slice(tx.as_plain(start) if start else None, tx.as_plain(stop) if stop else None)
         for i in range(*bounds.indices(len(self.items))):
+            if i >= len(self.items):  # comparing may change the list
+                break
             if tx.same_or_equal(self.item(tx, i), item):
                 return ConstantVariable(i)
-        if self.base_type is list:
-            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in list")
-        tx.raise_error(ValueError, f"{self.base_type.__name__}.index(x): x not in {self.base_type.__name__}")
+        if self.base_type is not tuple:
+            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in {self.base_type.__name__}")
+        tx.raise_error(ValueError, "tuple.index(x): x not in tuple")
 
     def _count(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        return ConstantVariable(sum(tx.same_or_equal(self.item(tx, i), item) for i in range(len(self.items))))
+        return ConstantVariable(sum(tx.same_or_equal(candidate, item) for candidate in self.iterate(tx)))
 
     methods: dict[str, Any] = {"index": _index, "count": _count}
 
@@ -179,14 +181,37 @@ class ListVariable(SequenceVariable):
 
     def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
         index = tx.as_index(key, "list")
-        tx.output.effects.mutate(self)
         if isinstance(index, slice):
-            new = list(value.iterate(tx))
-            tx.run_python(operator.setitem, self.items, index, new)
-        else:
-            if not -len(self.items) <= index < len(self.items):
-                tx.raise_error(IndexError, "list assignment index out of range")
-            self.items[index] = value
+            self._set_slice(tx, index, value)
+            return
+        if not -len(self.items) <= index < len(self.items):
+            tx.raise_error(IndexError, "list assignment index out of range")
+        tx.output.effects.mutate(self)
+        self.items[index] = value
+
+    def _set_slice(self, tx: Any, index: slice, value: VariableTracker) -> None:
+        """self[index] = value (Objects/listobject.c, list_ass_subscript): the bounds are those of the list before the
+        value is iterated over, which may change it."""
+        size = len(self.items)
+        start, stop, step = tx.run_python(index.indices, size)
+        if step == 1:
+            new = tx.fast_sequence(value, "can only assign an iterable", self)
+            start = min(start, len(self.items))
+            stop = min(max(stop, start), len(self.items))
+            if new or stop > start:
+                tx.output.effects.mutate(self)
+                self.items[start:stop] = new
+            return
+        new = tx.fast_sequence(value, "must assign iterable to extended slice", self)
+        wanted = len(range(start, stop, step))
+        if len(new) != wanted:
+            tx.raise_error(
+                ValueError, f"attempt to assign sequence of size {len(new)} to extended slice of size {wanted}")
+        if len(self.items) < size:
+            unsupported("unsupported_iteration", f"a slice of {self.describe()}, which has become shorter meanwhile")
+        tx.output.effects.mutate(self)
+        for position, item in zip(range(start, stop, step), new):
+            self.items[position] = item
 
     def delitem(self, tx: Any, key: VariableTracker) -> None:
         index = tx.as_index(key, "list")
@@ -199,9 +224,12 @@ class ListVariable(SequenceVariable):
             return self
         if op == "*" and issubclass(other.python_type(), torch.Tensor):
             other = ConstantVariable(tx.as_index(other))
-        if op == "*" and isinstance(other, ConstantVariable):
-            tx.output.effects.mutate(self)
-            self.items[:] = self.items * other.value
+        if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
+            if other.value * len(self.items) > MAX_LENGTH:
+                unsupported("unsupported_operator", f"{self.describe()} *= {other.value} is too large to follow")
+            if self.items:
+                tx.output.effects.mutate(self)
+                self.items[:] = self.items * other.value
             return self
         return None
 
@@ -211,9 +239,16 @@ class ListVariable(SequenceVariable):
         return ConstantVariable(None)
 
     def _extend(self, tx: Any, other: VariableTracker) -> VariableTracker:
-        new = tx.listed(other)
-        tx.output.effects.mutate(self)
-        self.items.extend(new)
+        """Stores each element as it comes, so that what gives them sees it; a list or tuple is taken as it is."""
+        if is_plain_sequence(other) or other is self.holder:
+            new = list(other.iterate(tx)) if other is not self else list(self.items)
+            if new:
+                tx.output.effects.mutate(self)
+                self.items.extend(new)
+            return ConstantVariable(None)
+        for item in tx.steps_with_hint(other):
+            tx.output.effects.mutate(self)
+            self.items.append(item)
         return ConstantVariable(None)
 
     def _insert(self, tx: Any, index: VariableTracker, item: VariableTracker) -> VariableTracker:
@@ -233,21 +268,23 @@ class ListVariable(SequenceVariable):
         return value
 
     def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        for i in range(len(self.items)):
-            if tx.same_or_equal(self.item(tx, i), item):
+        for i, candidate in enumerate(self.iterate(tx)):
+            if tx.same_or_equal(candidate, item):
                 tx.output.effects.mutate(self)
-                del self.items[i]
+                del self.items[i : i + 1]  # comparing may have made the list shorter
                 return ConstantVariable(None)
         tx.raise_error(ValueError, "list.remove(x): x not in list")
 
     def _clear(self, tx: Any) -> VariableTracker:
-        tx.output.effects.mutate(self)
-        self.items.clear()
+        if self.items:
+            tx.output.effects.mutate(self)
+            self.items.clear()
         return ConstantVariable(None)
 
     def _reverse(self, tx: Any) -> VariableTracker:
-        tx.output.effects.mutate(self)
-        self.items.reverse()
+        if self.items:
+            tx.output.effects.mutate(self)
+            self.items.reverse()
         return ConstantVariable(None)
 
     def _copy(self, tx: Any) -> VariableTracker:
@@ -256,9 +293,24 @@ class ListVariable(SequenceVariable):
     def _sort(
         self, tx: Any, key: VariableTracker | None = None, reverse: VariableTracker | None = None
     ) -> VariableTracker:
-        ordered = sort_items(tx, list(self.iterate(tx)), key, reverse)
-        tx.output.effects.mutate(self)
-        self.items[:] = ordered
+        """The list is empty meanwhile; what is put into it then is lost (Objects/listobject.c, list_sort_impl)."""
+        effects = tx.output.effects
+        ordered = list(self.iterate(tx))
+        if not ordered:
+            return ConstantVariable(None)
+        effects.mutate(self)
+        self.items = []
+        before = effects.change_count()
+        changed = True
+        try:
+            sort_items(tx, ordered, key, reverse)
+            since = effects.changed_since(before)
+            changed = since is None or any(value is self for value in since)
+        finally:
+            effects.mutate(self)
+            self.items = ordered
+        if changed:
+            tx.raise_error(ValueError, "list modified during sort")
         return ConstantVariable(None)
 
     methods = {
@@ -267,25 +319,35 @@ class ListVariable(SequenceVariable):
     }
 
 
+def is_plain_sequence(value: VariableTracker) -> bool:
+    """Whether a value is exactly a list or a tuple, whose elements are taken all at once."""
+    return isinstance(value, (ListVariable, TupleVariable)) and value.cls in (list, tuple) and value.holder is None
+
+
 def sort_items(
     tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
-) -> list[VariableTracker]:
-    """The stable sort of list.sort and sorted(), comparing with ``<`` as they do."""
-    use_key = key is not None and not key.is_none()
-    keys = [key.call(tx, [item], {}) if use_key else item for item in items]  # type: ignore[union-attr]
+) -> None:
+    """The stable sort of list.sort and sorted(), in place, comparing with ``<`` as they do. Where a comparison raises,
+    the order is the one that they leave."""
     descending = reverse is not None and tx.truth(reverse)
+    use_key = key is not None and not key.is_none()
+    keys = [tx.call(key, [item], {}) for item in items] if use_key else items
 
-    class _Key:
-        __slots__ = ("value",)
+    class _Entry:
+        __slots__ = ("item", "key")
 
-        def __init__(self, value: VariableTracker) -> None:
-            self.value = value
+        def __init__(self, key: VariableTracker, item: VariableTracker) -> None:
+            self.key = key
+            self.item = item
 
-        def __lt__(self, other: _Key) -> bool:
-            return tx.truth(tx.compare("<", self.value, other.value))
+        def __lt__(self, other: _Entry) -> bool:
+            return tx.truth(tx.compare("<", self.key, other.key))  # type: ignore[no-any-return]
 
-    order = sorted(range(len(items)), key=lambda i: _Key(keys[i]), reverse=descending)
-    return [items[i] for i in order]
+    entries = [_Entry(key, item) for key, item in zip(keys, items)]
+    try:
+        entries.sort(reverse=descending)
+    finally:
+        items[:] = [entry.item for entry in entries]
 
 
 class TupleVariable(SequenceVariable):
@@ -399,105 +461,6 @@ class NamedTupleVariable(TupleVariable):
             super()._make(cg)
 
 
-class RangeVariable(VariableTracker):
-    """A range of known bounds."""
-
-    def __init__(self, value: range, source: Source | None = None) -> None:
-        super().__init__(source)
-        self.value = value
-
-    def python_type(self) -> type:
-        return range
-
-    def is_constant(self) -> bool:
-        return True
-
-    def constant(self) -> Any:
-        return self.value
-
-    def hash_key(self) -> Any:
-        return self.value
-
-    def as_argument(self, tx: Any) -> Any:
-        return list(self.value)
-
-    def truth(self, tx: Any) -> bool:
-        return bool(self.value)
-
-    def length(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(tx.run_python(len, self.value))
-
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        result = tx.run_python(operator.getitem, self.value, tx.as_index(key, "range"))
-        return RangeVariable(result) if isinstance(result, range) else ConstantVariable(result)
-
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
-        return item.constant() in self.value
-
-    def iterator(self, tx: Any) -> VariableTracker:
-        return RangeIteratorVariable(self.value)
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.from_result(tx.run_python(getattr, self.value, name), f"range.{name}")
-
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op in ("==", "!=") and isinstance(other, RangeVariable):
-            return ConstantVariable((self.value == other.value) == (op == "=="))
-        return None
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.emit.load_const(self.value)
-
-
-class SliceVariable(VariableTracker):
-    """A slice; its parts may be any values."""
-
-    def __init__(self, parts: list[VariableTracker], source: Source | None = None) -> None:
-        super().__init__(source)
-        self.parts = parts  # start, stop, step
-
-    def python_type(self) -> type:
-        return slice
-
-    def is_constant(self) -> bool:
-        return all(part.is_constant() for part in self.parts)
-
-    def constant(self) -> Any:
-        return slice(*(part.constant() for part in self.parts))
-
-    def as_argument(self, tx: Any) -> Any:
-        return slice(*(part.as_argument(tx) for part in self.parts))
-
-    def contains_tensor(self) -> bool:
-        return any(part.contains_tensor() for part in self.parts)
-
-    def truth(self, tx: Any) -> bool:
-        return True
-
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        if name in ("start", "stop", "step"):
-            return self.parts[("start", "stop", "step").index(name)]
-        if name == "indices":
-            return tx.from_result(self.constant().indices, "slice.indices")
-        return super().getattr(tx, name)
-
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if not isinstance(other, SliceVariable):
-            return None
-        return tx.compare(op, tx.new_tuple(list(self.parts)), tx.new_tuple(list(other.parts)))
-
-    def same_object(self, other: VariableTracker) -> bool | None:
-        return self.may_be_the_same(other)
-
-    def hash_key(self) -> Any:
-        raise TypeError("unhashable type: 'slice'")
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.build_new(
-            self, lambda: (cg.push_all(self.parts), cg.emit.build_slice(3)), lambda: None, refers_only=True
-        )
-
-
 # ---------------------------------------------------------------- iterators over sequences
 class SequenceIteratorVariable(IteratorVariable):
     """An iterator of a list or tuple, at `index`."""
@@ -549,11 +512,13 @@ def exhaust(iterator: Any) -> None:
         pass
 
 
-def started_iterator(container: Any, steps: int, backwards: bool) -> Any:
-    """Generated code makes an iterator over a container with this, from which `steps` elements have been taken."""
+def started_iterator(container: Any, steps: int | None, backwards: bool) -> Any:
+    """Generated code makes an iterator over a container with this, from which `steps` elements have been taken; None:
+    all of them, so that it stays at its end."""
     iterator = reversed(container) if backwards else iter(container)
-    for _ in range(steps):
-        next(iterator)
+    for _ in range(steps) if steps is not None else iterator:
+        if steps is not None:
+            next(iterator)
     return iterator
 
 
@@ -584,27 +549,6 @@ class ReversedVariable(IteratorVariable):
             cg.emit.pop()
 
         cg.build_new(self, lambda: cg.call_constant(reversed, lambda: cg.push(self.sequence)), position)
-
-
-class RangeIteratorVariable(IteratorVariable):
-    """An iterator of a range; `rest` is what it has not given yet."""
-
-    def __init__(self, rest: range) -> None:
-        super().__init__()
-        self.rest = rest
-
-    def python_type(self) -> type:
-        return type(iter(range(0)))
-
-    def next(self, tx: Any) -> VariableTracker | None:
-        if not self.rest:
-            return None
-        tx.output.effects.advance(self)
-        value, self.rest = self.rest[0], self.rest[1:]
-        return ConstantVariable(value)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.emit.load_const(self.rest)), lambda: None)
 
 
 # ---------------------------------------------------------------- wrapping
@@ -662,16 +606,3 @@ def is_named_tuple(cls: type) -> bool:
 
 # Functions that every namedtuple class has.
 _OF_NAMED_TUPLES = frozenset({"__new__", "__repr__", "__getnewargs__", "__replace__"})
-
-
-@wraps_type(range)
-def _wrap_range(tx: Any, value: range, source: Source) -> VariableTracker:
-    tx.guard(source, "const", value)
-    return RangeVariable(value, source)
-
-
-@wraps_type(slice)
-def _wrap_slice(tx: Any, value: slice, source: Source) -> VariableTracker:
-    from_attr = [tx.wrap_slot(source, slice, value, name) for name in ("start", "stop", "step")]
-    tx.guard(source, "type_is", slice)
-    return SliceVariable(from_attr, source)

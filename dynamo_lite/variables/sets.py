@@ -5,7 +5,7 @@ Invariant: the order of a set is known only where its members are constants; not
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +15,7 @@ from .base import IteratorVariable, VariableTracker, realized, unsupported, wrap
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
 from .identity import as_key, check_together
-from .sequences import TupleVariable
+from .sequences import TupleVariable, is_plain_sequence, started_iterator
 from .user_keys import check_rebuildable
 
 if TYPE_CHECKING:
@@ -46,9 +46,6 @@ class SetVariable(VariableTracker):
 
     def python_type(self) -> type:
         return self.cls
-
-    def hashed_elements(self, tx: Any) -> dict[Any, VariableTracker]:
-        return dict(self.members)
 
     def is_constant(self) -> bool:
         return self.cls is frozenset and all(m.is_constant() for m in self.members.values())
@@ -101,17 +98,15 @@ class SetVariable(VariableTracker):
     def contains(self, tx: Any, item: VariableTracker) -> bool:
         return self._key_of(tx, item) in self.members
 
-    def _elements_of(self, tx: Any, other: VariableTracker) -> dict[Any, VariableTracker]:
-        elements = other.hashed_elements(tx)
-        check_together(tx, self.members, elements)
-        return elements
+    def _elements_of(self, tx: Any, other: VariableTracker) -> Iterator[tuple[Any, VariableTracker]]:
+        return hashed_elements(tx, other, lambda: self.members)
 
     def _key_of(self, tx: Any, item: VariableTracker) -> Any:
         return tx.hash_key(as_key(tx, item, self.members))
 
     _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
         "|": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},
-        "&": lambda a, b: {k: v for k, v in a.items() if k in b},
+        "&": lambda a, b: _common(a, b),
         "-": lambda a, b: {k: v for k, v in a.items() if k not in b},
         "^": lambda a, b: {**{k: v for k, v in a.items() if k not in b}, **{k: v for k, v in b.items() if k not in a}},
     }
@@ -159,9 +154,10 @@ class SetVariable(VariableTracker):
         return ConstantVariable(None)
 
     def _discard(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        tx.output.effects.mutate(self)
         key = self._key_of(tx, item)
-        self.members = {k: m for k, m in self.members.items() if k != key}
+        members = dict(self.members)
+        if members.pop(key, None) is not None:
+            self._store(tx, members)
         return ConstantVariable(None)
 
     def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
@@ -184,54 +180,95 @@ class SetVariable(VariableTracker):
     def _copy(self, tx: Any) -> VariableTracker:
         return self if self.cls is frozenset else SetVariable(dict(self.members), cls=self.cls)
 
+    def _store(self, tx: Any, members: dict[Any, VariableTracker]) -> None:
+        tx.output.effects.mutate(self)
+        self.members = members
+
     def _update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
+        """Stores each element as it comes, so that what gives them sees it."""
         for other in others:
-            new = self._elements_of(tx, other)
-            tx.output.effects.mutate(self)
-            self.members = {**self.members, **{h: m for h, m in new.items() if h not in self.members}}
+            if _asks_nothing(other):
+                new = set_of(tx, other).members
+                check_together(tx, self.members, new)
+                self._store(tx, {**self.members, **{h: m for h, m in new.items() if h not in self.members}})
+                continue
+            for hashed, item in self._elements_of(tx, other):
+                if hashed not in self.members:
+                    self._store(tx, {**self.members, hashed: item})
         return ConstantVariable(None)
 
-    @staticmethod
-    def _combine(op: str) -> Callable[..., VariableTracker]:
-        def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
-            result = dict(self.members)
-            for other in others:
-                result = self._OPS[op](result, self._elements_of(tx, other))
-            return SetVariable(result, cls=self.cls)
+    def _difference_update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
+        for other in others:
+            for hashed, _ in self._elements_of(tx, other):
+                members = dict(self.members)
+                if members.pop(hashed, None) is not None:
+                    self._store(tx, members)
+        return ConstantVariable(None)
 
-        return method
+    def _symmetric_difference_update(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        theirs = set_of(tx, other).members
+        check_together(tx, self.members, theirs)
+        self._store(tx, self._OPS["^"](self.members, theirs))
+        return ConstantVariable(None)
 
-    @staticmethod
-    def _test(op: str) -> Callable[..., VariableTracker]:
-        def method(self: SetVariable, tx: Any, other: VariableTracker) -> VariableTracker:
-            theirs = SetVariable.of(tx, list(other.iterate(tx)))
-            if op == "disjoint":
-                return ConstantVariable(self.members.keys().isdisjoint(theirs.members.keys()))
-            result = self.compare(tx, op, theirs)
-            assert result is not None
-            return result
+    def _intersection_update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
+        self._store(tx, self._intersection(tx, *others).members)
+        return ConstantVariable(None)
 
-        return method
+    def _union(self, tx: Any, *others: VariableTracker) -> SetVariable:
+        result = SetVariable(self.members, cls=self.cls)
+        for other in others:
+            result._update(tx, other)
+        return result
 
-    @staticmethod
-    def _combine_update(op: str) -> Callable[..., VariableTracker]:
-        def method(self: SetVariable, tx: Any, *others: VariableTracker) -> VariableTracker:
-            members = self.members
-            for other in others:
-                members = self._OPS[op](members, self._elements_of(tx, other))
-            tx.output.effects.mutate(self)
-            self.members = members
-            return ConstantVariable(None)
+    def _difference(self, tx: Any, *others: VariableTracker) -> SetVariable:
+        result = SetVariable(self.members, cls=self.cls)
+        for other in others:
+            result._difference_update(tx, other)
+        return result
 
-        return method
+    def _symmetric_difference(self, tx: Any, other: VariableTracker) -> SetVariable:
+        theirs = set_of(tx, other).members
+        check_together(tx, self.members, theirs)
+        return SetVariable(self._OPS["^"](self.members, theirs), cls=self.cls)
+
+    def _intersection(self, tx: Any, *others: VariableTracker) -> SetVariable:
+        """Looks each element up in the set as it is by then."""
+        result = self
+        for other in others:
+            content = set_content(other)
+            if content is not None:
+                check_together(tx, result.members, content.members)
+                result = SetVariable(_common(result.members, content.members), cls=self.cls)
+                continue
+            found: dict[Any, VariableTracker] = {}
+            for hashed, item in result._elements_of(tx, other):
+                if hashed in result.members:
+                    found.setdefault(hashed, item)
+            result = SetVariable(found, cls=self.cls)
+        return result if result is not self else SetVariable(self.members, cls=self.cls)
+
+    def _is_subset(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        content = set_content(other)
+        if content is not None:
+            check_together(tx, self.members, content.members)
+            return ConstantVariable(self.members.keys() <= content.members.keys())
+        found = self._intersection(tx, other)
+        return ConstantVariable(len(found.members) == len(self.members))
+
+    def _is_superset(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        return ConstantVariable(all(hashed in self.members for hashed, _ in self._elements_of(tx, other)))
+
+    def _is_disjoint(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        return ConstantVariable(not any(hashed in self.members for hashed, _ in self._elements_of(tx, other)))
 
     methods: dict[str, Callable[..., VariableTracker]] = {
-        "intersection_update": _combine_update("&"), "difference_update": _combine_update("-"),
-        "symmetric_difference_update": _combine_update("^"),
+        "intersection_update": _intersection_update, "difference_update": _difference_update,
+        "symmetric_difference_update": _symmetric_difference_update,
         "add": _add, "discard": _discard, "remove": _remove, "pop": _pop, "clear": _clear, "copy": _copy,
-        "update": _update, "union": _combine("|"), "intersection": _combine("&"), "difference": _combine("-"),
-        "symmetric_difference": _combine("^"), "issubset": _test("<="), "issuperset": _test(">="),
-        "isdisjoint": _test("disjoint"),
+        "update": _update, "union": _union, "intersection": _intersection, "difference": _difference,
+        "symmetric_difference": _symmetric_difference, "issubset": _is_subset, "issuperset": _is_superset,
+        "isdisjoint": _is_disjoint,
     }
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -259,24 +296,76 @@ class SetIteratorVariable(IteratorVariable):
         super().__init__()
         self.owner = owner
         self.rest = members
-        self.size = len(self.rest)
+        self.members = owner.members  # replaced, never changed
+        self.size: int | None = len(self.rest)
 
     def python_type(self) -> type:
         return type(iter(set()))
 
     def next(self, tx: Any) -> VariableTracker | None:
-        if len(self.owner.members) != self.size:
-            tx.raise_error(RuntimeError, "Set changed size during iteration")
-        if not self.rest:
-            return None
         tx.output.effects.advance(self)
+        if self.size is None:
+            return None
+        if len(self.owner.members) != self.size:
+            self.size = -1  # it raises from now on
+            tx.raise_error(RuntimeError, "Set changed size during iteration")
+        if self.owner.members is not self.members and self.owner.members.keys() != self.members.keys():
+            unsupported("unsupported_iteration", "a set whose members change while it is iterated")
+        if not self.rest:
+            self.size = None  # at its end, whatever becomes of the set
+            return None
         return self.rest.pop(0)
 
     def reconstruct(self, cg: Codegen) -> None:
-        if len(self.owner.members) != self.size:
-            unsupported("unsupported_iteration", "a set whose size changes while it is iterated")
-        # Over the members that are left: a set made of them would have an order of its own.
-        cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(TupleVariable(self.rest))), lambda: None)
+        same = self.owner.members is self.members or self.owner.members.keys() == self.members.keys()
+        if self.size is not None and not same:
+            unsupported("unsupported_iteration", "a set whose members change while it is iterated")
+        steps = ConstantVariable(self.size - len(self.rest) if self.size is not None else None)
+        arguments = [self.owner, steps, ConstantVariable(False)]
+        cg.build_new(self, lambda: cg.call_function(started_iterator, arguments, {}), lambda: None)
+
+
+def set_content(value: VariableTracker) -> SetVariable | None:
+    """The members of a set, or of an object that is one; None for other values."""
+    content = getattr(value, "content", None) or value
+    return content if isinstance(content, SetVariable) else None
+
+
+def hashed_elements(
+    tx: Any, value: VariableTracker, keys: Callable[[], Iterable[Any]]
+) -> Iterator[tuple[Any, VariableTracker]]:
+    """The elements with their hash keys as a set takes them: those of sets and plain dicts without asking for their
+    hashes again, others one by one, each hashed before the next is asked for. `keys`: those that they meet."""
+    content = set_content(value)
+    if content is not None:
+        check_together(tx, keys(), content.members)
+        yield from content.members.items()
+    elif (entries := tx.plain_dict(value)) is not None:
+        check_together(tx, keys(), entries)
+        for hashed, (key, _) in list(entries.items()):
+            yield hashed, key
+    else:
+        for item in tx.steps(tx.get_iter(value)):
+            yield tx.hash_key(as_key(tx, item, keys())), item
+
+
+def _asks_nothing(value: VariableTracker) -> bool:
+    """Whether to take and hash the elements runs none of the program's code."""
+    return value.is_constant() or is_plain_sequence(value) and all(m.is_constant() for m in value.items)  # type: ignore
+
+
+def set_of(tx: Any, value: VariableTracker, cls: type = set) -> SetVariable:
+    """set(value)"""
+    members: dict[Any, VariableTracker] = {}
+    for hashed, item in hashed_elements(tx, value, lambda: members):
+        members.setdefault(hashed, item)
+    return SetVariable(members, cls=cls)
+
+
+def _common(a: dict[Any, VariableTracker], b: dict[Any, VariableTracker]) -> dict[Any, VariableTracker]:
+    """The members of both: those of the smaller set (Objects/setobject.c, set_intersection)."""
+    small, large = (a, b) if len(b) > len(a) else (b, a)
+    return {hashed: member for hashed, member in small.items() if hashed in large}
 
 
 _SET_MUTATORS = frozenset({

@@ -1,0 +1,122 @@
+"""How the functions of C take what they iterate over (Objects/abstract.c).
+
+Some store each element as it comes, some take all elements first; some ask for a length before they begin, and some
+ask an iterator for its iterator once more. Invariant: the program's own methods are called as often and in the order
+in which CPython calls them.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..output_graph import OutputGraph
+from ..variables.base import IteratorVariable, ObservedException, VariableTracker, realized, type_name
+from ..variables.constant import ConstantVariable
+from ..variables.functions import GeneratorVariable
+from ..variables.iterators import ReversedObjectVariable
+from ..variables.mappings import DictVariable
+from ..variables.objects import GetItemIteratorVariable, ObjectVariable
+from ..variables.sequences import is_plain_sequence
+
+
+class Iteration:
+    """Iteration; a part of the translator."""
+
+    output: OutputGraph
+
+    def get_iter(self, value: VariableTracker) -> VariableTracker:
+        """iter(value)."""
+        tx: Any = self
+        found = realized(tx, realized(tx, value).iterator(tx))
+        if not isinstance(found, (IteratorVariable, GeneratorVariable)):
+            cls = found.python_type()
+            if not hasattr(cls, "__next__") and tx.class_lookup(cls, "__next__") is None:
+                tx.raise_error(TypeError, f"iter() returned non-iterator of type {type_name(cls)!r}")
+        return found
+
+    def steps(self, iterator: VariableTracker) -> Iterator[VariableTracker]:
+        """What an iterator still gives; unlike a loop over it, asks it for no iterator."""
+        while (item := iterator.next(self)) is not None:
+            yield item
+
+    def steps_with_hint(self, items: VariableTracker) -> Iterator[VariableTracker]:
+        """The elements one by one, after the question how many there are."""
+        iterator = self.get_iter(items)
+        self.length_hint(items)
+        yield from self.steps(iterator)
+
+    def listed(self, items: VariableTracker) -> list[VariableTracker]:
+        """The elements as list() and tuple() take them."""
+        items = realized(self, items)
+        return list(items.iterate(self)) if is_plain_sequence(items) else list(self.steps_with_hint(items))
+
+    def fast_sequence(self, items: VariableTracker, said: str, owner: Any = None) -> list[VariableTracker]:
+        """The elements as functions take them that need all at once (PySequence_Fast); `said`: the text of the
+        TypeError where there is no iterator. `owner` is the list that they go to."""
+        items = realized(self, items)
+        if is_plain_sequence(items) or items is owner:
+            return list(items.iterate(self))
+        return self.listed(self.iterator_or(items, said))
+
+    def iterator_or(self, items: VariableTracker, said: str) -> VariableTracker:
+        """iter(items), where a TypeError is raised with another text."""
+        tx: Any = self
+        try:
+            return self.get_iter(items)
+        except ObservedException as error:
+            if not issubclass(error.value.python_type(), TypeError):
+                raise
+        tx.raise_error(TypeError, said)
+
+    def plain_dict(self, value: VariableTracker) -> dict[Any, tuple[VariableTracker, VariableTracker]] | None:
+        """The entries of exactly a dict, by hash key; None for other values."""
+        value = realized(self, value)
+        plain = isinstance(value, DictVariable) and value.cls is dict and value.holder is None
+        return value.items if plain else None  # type: ignore[attr-defined]
+
+    def next_of(self, iterator: VariableTracker) -> VariableTracker:
+        """next(iterator), StopIteration at its end."""
+        tx: Any = self
+        if isinstance(iterator, ObjectVariable):
+            method = tx.class_lookup(iterator.cls, "__next__")
+            if isinstance(method, types.FunctionType):
+                return tx.call_class_attribute(iterator, iterator.cls, "__next__", method, [], {})
+        value = iterator.next(tx)
+        if value is not None:
+            return value
+        stopped = getattr(iterator, "stopped", None)
+        if stopped is not None:
+            raise stopped
+        tx.raise_stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
+
+    def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
+        """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""
+        tx: Any = self
+        for name, ask in self._hints(realized(self, owner)):
+            try:
+                said = ask()
+            except ObservedException as error:
+                if issubclass(error.value.python_type(), TypeError):
+                    continue
+                raise
+            if said is None or said.is_constant() and said.constant() is NotImplemented:
+                continue
+            if not issubclass(said.python_type(), int):
+                tx.raise_error(TypeError, f"{name} must be an integer, not {type_name(said.python_type())}")
+            if said.is_constant() and said.constant() < 0:
+                tx.raise_error(ValueError, f"{name}() should return >= 0")
+            return said
+        return None
+
+    def _hints(self, owner: VariableTracker) -> Iterator[tuple[str, Callable[[], VariableTracker | None]]]:
+        """The methods of the program's that tell how many elements there are; builtin values have none."""
+        tx: Any = self
+        if isinstance(owner, (GetItemIteratorVariable, ReversedObjectVariable)):
+            yield "__length_hint__", lambda: owner.remaining(tx)
+        if not isinstance(owner, ObjectVariable):
+            return
+        if not isinstance(tx.class_lookup(owner.cls, "__len__"), (types.NoneType, types.WrapperDescriptorType)):
+            yield "__len__", lambda: owner.length(tx)
+        if tx.class_lookup(owner.cls, "__length_hint__") is not None:
+            yield "__length_hint__", lambda: tx.call_special(owner, "__length_hint__")
