@@ -280,9 +280,11 @@ class Codegen:
             self.push_all(value.items)
             self.emit.build_tuple(len(value.items))
         elif isinstance(value, SetVariable):
-            members = list(value.members.values())
-            self.push_all(members)
-            self.emit.build_tuple(len(members))
+            changes = value.changes()
+            for members in changes:
+                self.push_all(members)
+                self.emit.build_tuple(len(members))
+            self.emit.build_tuple(len(changes))
         else:
             assert isinstance(value, DictVariable)
             changes = value.changes()
@@ -303,13 +305,13 @@ class Codegen:
 
     def replace_contents(self, value: VariableTracker, held: str) -> None:
         """Gives a container from outside its new contents, past any method of a subclass."""
-        function = {ListVariable: replace_list, SetVariable: replace_set, DictVariable: replace_dict}[_kind(value)]
+        function = {ListVariable: replace_list, SetVariable: change_set, DictVariable: replace_dict}[_kind(value)]
         if isinstance(value, DictVariable) and value.changes() is not None:
             function = change_dict
         if isinstance(value, GrowingListVariable) and value.only_grows:
             function = list.extend
         if isinstance(value, DequeVariable):
-            function = replace_deque
+            function = replace_deque if value.state else set_in_deque
 
         def arguments() -> None:
             self.load_source(value.source)
@@ -370,10 +372,21 @@ def replace_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> Non
     collections.deque.extend(target, items)
 
 
-def replace_set(target: set[Any], items: tuple[Any, ...]) -> None:
-    """Makes `items` the contents of a set."""
-    set.clear(target)
-    set.update(target, items)
+def set_in_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None:
+    """Stores other elements in the places of a deque, which its iterators do not mind."""
+    for index, item in enumerate(items):
+        if collections.deque.__getitem__(target, index) is not item:
+            collections.deque.__setitem__(target, index, item)
+
+
+def change_set(target: set[Any], changes: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
+    """Removes some members of a set and adds others: the order of those that stay is the set's own."""
+    removed, added = changes
+    if removed and len(removed) == len(target):
+        set.clear(target)
+    else:
+        set.difference_update(target, removed)
+    set.update(target, added)
 
 
 _Entries = tuple[tuple[Any, Any], ...]

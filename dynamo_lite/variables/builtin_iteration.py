@@ -13,7 +13,7 @@ from .base import VariableTracker, unsupported
 from .builtins import Handler, handles
 from .choices import choose
 from .constant import ConstantVariable
-from .iterators import CallIteratorVariable, TeeSourceVariable, TeeVariable
+from .iterators import CallIteratorVariable, ReversedObjectVariable, TeeSourceVariable, TeeVariable
 from .objects import GetItemIteratorVariable, ObjectVariable
 from .sequences import ListVariable, sort_items
 from .sets import SetVariable
@@ -104,7 +104,9 @@ def _sorted(
 @handles(operator.length_hint)
 def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
     cls = value.python_type()
-    if not isinstance(value, (ObjectVariable, GetItemIteratorVariable)):
+    if isinstance(value, ObjectVariable) and value.content is not None:
+        return value.length(tx)
+    if not isinstance(value, (ObjectVariable, GetItemIteratorVariable, ReversedObjectVariable)):
         if hasattr(cls, "__len__"):
             return value.length(tx)
         if hasattr(cls, "__length_hint__"):

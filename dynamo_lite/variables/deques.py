@@ -183,8 +183,7 @@ class DequeVariable(ListVariable):
         return None
 
     def _remove_first(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        position = self._position(
-            tx, item, range(len(self.items)), IndexError, "deque mutated during remove().")
+        position = self._position(tx, item, range(len(self.items)), IndexError, _MUTATED)
         if position is None:
             tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in deque")
         self._change(tx)

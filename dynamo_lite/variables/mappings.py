@@ -29,7 +29,7 @@ from .bound import BINARY_METHODS, COMPARE_METHODS, BoundMethodVariable
 from .constant import COMPARE, ConstantVariable, is_constant_value
 from .identity import as_key
 from .sequences import TupleVariable, started_iterator
-from .sets import SetVariable, set_of
+from .sets import SetVariable, constant_part, set_of
 from .user_keys import UserKey, check_rebuildable, check_unchanged
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class DictVariable(VariableTracker):
             return self.default_factory or ConstantVariable(None)
         if name == "__class__":
             return tx.from_result(self.cls, "class")
-        if name in self.methods:
+        if name in self.methods and hasattr(self.cls, name):
             return BoundMethodVariable(self, name)
         return tx.class_getattr(self, self.cls, name)
 
@@ -295,7 +295,7 @@ class DictVariable(VariableTracker):
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        method = self.methods.get(name)
+        method = self.methods.get(name) if hasattr(self.cls, name) else None
         if method is not None and not (name == "update" and self.cls is collections.Counter):
             return tx.checked_call(method, self, tx, *args, **kwargs)
         if self.cls is collections.Counter and (inlined := tx.class_lookup(self.cls, name)) is not None:
@@ -672,7 +672,7 @@ def dict_at(
     base: Any = collections.OrderedDict if issubclass(type(value), collections.OrderedDict) else dict
     if all(is_constant_value(key) for key in base.keys(value)):
         entries: Entries = {
-            key: (ConstantVariable(key), LazyVariable(dict.__getitem__(value, key), DictItemSource(source, key)))
+            key: (constant_part(tx, key), LazyVariable(dict.__getitem__(value, key), DictItemSource(source, key)))
             for key in base.keys(value)
         }
         keys = tuple(entries)
@@ -682,7 +682,7 @@ def dict_at(
     for index, key in enumerate(base.keys(value)):
         key_source = DictKeySource(source, index)
         if is_constant_value(key):
-            key_variable: VariableTracker = ConstantVariable(key)
+            key_variable = constant_part(tx, key)
             tx.guard(key_source, "const", key)
         else:
             # A key without a value of its own, such as a module or a function: only its identity is known.

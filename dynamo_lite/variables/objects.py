@@ -460,7 +460,8 @@ class ObjectVariable(VariableTracker):
 
     def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
         name = "__i" + BINARY_METHODS[op][0][2:]
-        result = self._operator(tx, name, other, lambda c: c.inplace(tx, op, _content_of(other)))
+        result = self._operator(
+            tx, name, other, lambda c: c.inplace(tx, op, other if isinstance(c, ListVariable) else _content_of(other)))
         return self if result is self.content and result is not None else result
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:

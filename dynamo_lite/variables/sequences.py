@@ -240,8 +240,8 @@ class ListVariable(SequenceVariable):
 
     def _extend(self, tx: Any, other: VariableTracker) -> VariableTracker:
         """Stores each element as it comes, so that what gives them sees it; a list or tuple is taken as it is."""
-        if is_plain_sequence(other) or other is self.holder:
-            new = list(other.iterate(tx)) if other is not self else list(self.items)
+        if is_plain_sequence(other) or other is self or other is self.holder:
+            new = list(other.iterate(tx))
             if new:
                 tx.output.effects.mutate(self)
                 self.items.extend(new)

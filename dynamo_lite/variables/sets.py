@@ -180,6 +180,11 @@ class SetVariable(VariableTracker):
     def _copy(self, tx: Any) -> VariableTracker:
         return self if self.cls is frozenset else SetVariable(dict(self.members), cls=self.cls)
 
+    def changes(self) -> tuple[list[VariableTracker], list[VariableTracker]]:
+        """The members to remove from the real set and those to add to it, so that it becomes this one."""
+        now, before = self.members, self._given
+        return [m for h, m in before.items() if h not in now], [m for h, m in now.items() if h not in before]
+
     def _store(self, tx: Any, members: dict[Any, VariableTracker]) -> None:
         tx.output.effects.mutate(self)
         self.members = members
@@ -245,6 +250,8 @@ class SetVariable(VariableTracker):
             for hashed, item in result._elements_of(tx, other):
                 if hashed in result.members:
                     found.setdefault(hashed, item)
+                    if len(found) >= len(result.members):
+                        break
             result = SetVariable(found, cls=self.cls)
         return result if result is not self else SetVariable(self.members, cls=self.cls)
 
@@ -325,6 +332,11 @@ class SetIteratorVariable(IteratorVariable):
         cg.build_new(self, lambda: cg.call_function(started_iterator, arguments, {}), lambda: None)
 
 
+def constant_part(tx: Any, value: Any) -> VariableTracker:
+    """A constant that is a key or member: a tuple or frozenset is one to iterate over, too."""
+    return ConstantVariable(value) if type(value) is str else tx.from_result(value, "key")  # type: ignore[no-any-return]
+
+
 def set_content(value: VariableTracker) -> SetVariable | None:
     """The members of a set, or of an object that is one; None for other values."""
     content = getattr(value, "content", None) or value
@@ -378,7 +390,7 @@ def _wrap_set(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     if all(is_constant_value(item) for item in value):
         tx.guard(source, "set_items", frozenset(value))
-        return SetVariable({item: ConstantVariable(item) for item in value}, source, type(value))
+        return SetVariable({item: constant_part(tx, item) for item in value}, source, type(value))
     # The members in the order in which the set has them: nothing else tells one from another at the next call.
     listed = ComputedSource(source, tuple, f"tuple({source.name})")
     tx.guard(listed, "len", len(value))
