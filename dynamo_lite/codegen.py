@@ -280,11 +280,10 @@ class Codegen:
             self.push_all(value.items)
             self.emit.build_tuple(len(value.items))
         elif isinstance(value, SetVariable):
-            changes = value.changes()
-            for members in changes:
+            for members in value.changes():
                 self.push_all(members)
                 self.emit.build_tuple(len(members))
-            self.emit.build_tuple(len(changes))
+            self.emit.build_tuple(2)
         else:
             assert isinstance(value, DictVariable)
             changes = value.changes()

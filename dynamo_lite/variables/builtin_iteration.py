@@ -43,10 +43,11 @@ def _extreme(symbol: str, name: str) -> Handler:
         if not args:
             tx.raise_error(TypeError, f"{name} expected at least 1 argument, got 0")
         asks = key is not None and not key.is_none()
-        best = best_key = None
+        best: VariableTracker | None = None
+        best_key: VariableTracker | None = None
         for item in tx.steps(tx.get_iter(args[0])) if len(args) == 1 else args:
             item_key = tx.call(key, [item], {}) if asks else item
-            chosen = choose(tx, symbol, item, best) if best is not None and not asks else None
+            chosen = None if best is None or asks else choose(tx, symbol, item, best)
             if chosen is not None:
                 best = best_key = chosen
             elif best_key is None or tx.truth(tx.compare(symbol, item_key, best_key)):
