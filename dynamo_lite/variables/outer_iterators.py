@@ -13,7 +13,8 @@ from .base import VariableTracker, realized, unsupported, wraps_type
 from .iterators import EnumerateVariable, MapVariable, ZipVariable
 from .mappings import DictIteratorVariable, DictVariable
 from .objects import wrap_object
-from .sequences import RangeIteratorVariable, SequenceIteratorVariable, exhaust
+from .ranges import RangeIteratorVariable
+from .sequences import SequenceIteratorVariable, exhaust
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -145,7 +146,9 @@ def _over_sequence(tx: Any, value: Any, source: Source) -> VariableTracker:
         ended = OuterSequenceIteratorVariable(tx.new_tuple([]))
         ended.at_end = True
         return ended
-    return OuterSequenceIteratorVariable(_part(tx, value, source, foreign.container_of, "the container"))  # type: ignore[arg-type]
+    over = _part(tx, value, source, foreign.container_of, "the container")
+    # Of an object that is a list, the iterator goes over what it holds.
+    return OuterSequenceIteratorVariable(getattr(over, "content", None) or over)
 
 
 def _over_dict(tx: Any, value: Any, source: Source) -> VariableTracker:
