@@ -10,6 +10,7 @@ Invariant: a rule is asked only where all sizes are known, and changes nothing b
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -139,6 +140,8 @@ def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
     """As ``TensorIterator`` does for any operation on operands of this layout: asked of one whose rule is in C++."""
     # Without elements, operands that are broadcast have other strides on a CPU than on "meta".
+    if 1 in result.shape and 0 not in result.shape:
+        return _of_small(func, args, result)
     empty = 0 in result.shape and all(x.numel() < _MAX_STAND_IN for x in args if isinstance(x, torch.Tensor))
     device = "cpu" if empty else "meta"
     operands = []
@@ -151,6 +154,29 @@ def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
         return same
     proxy = _PROXIES.get(len(operands))
     return proxy(*operands).stride() if proxy is not None else None
+
+
+def _of_small(func: Any, args: tuple[Any, ...], result: torch.Tensor) -> Strides:
+    """The same for a result with dimensions of one element, whose strides are others on a CPU than on "meta": asked of
+    operands with the same strides and fewer elements, in sizes that are as equal and in the same order."""
+    known = [x for x in args if isinstance(x, torch.Tensor)]
+    sizes = {n: 2 + i for i, n in enumerate(sorted({n for x in known for n in x.shape if n > 1}))} | {1: 1}
+    operands = []
+    for given, argument in zip(args, func._schema.arguments):
+        if isinstance(given, torch.Tensor):
+            size = [sizes[n] for n in given.shape]
+            operands.append(torch.empty_strided(size, given.stride(), dtype=torch.uint8, device="cpu"))
+        elif argument.name in ("self", "other"):
+            operands.append(torch.empty((), dtype=torch.uint8, device="cpu"))
+    same = [torch.empty_strided(x.shape, x.stride(), device="meta") for x in known]
+    if len(same) == len(operands) and (strides := _of_same_layout(same)) is not None:
+        return strides
+    proxy = _PROXIES.get(len(operands))
+    if proxy is None:
+        return None
+    small = proxy(*operands).stride()
+    # The result has no gaps: a stride is the product of the sizes further in.
+    return [math.prod(n for n, s in zip(result.shape, small) if n > 1 and s < stride) for stride in small]
 
 
 def _of_same_layout(operands: list[torch.Tensor]) -> Strides:
@@ -228,6 +254,8 @@ RULES: dict[Any, Rule] = {
     aten.pixel_unshuffle.default: _rearranged,
     aten.pow.Scalar: _copied,
     aten.roll.default: _rolled,
+    aten.tril.default: _copied,
+    aten.triu.default: _copied,
     aten.rrelu_with_noise.default: _copied,
     aten.masked_fill.Scalar: _copied,
     aten.masked_fill.Tensor: _copied,

@@ -12,6 +12,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.formulas import clamp_max, clamp_min, like, sigmoid
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise
+from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue
 from dynamo_lite.backends.inductor.lowerings import register_lowering
 
@@ -164,7 +165,15 @@ def hardshrink(g: GraphLowering, self: TensorValue, lambd: Number = 0.5) -> Any:
 
 @register_lowering(aten.softshrink.default)
 def softshrink(g: GraphLowering, self: TensorValue, lambd: Number = 0.5) -> Any:
-    return formula(g, lambda x: (x > lambd).select(x - lambd, (x < -lambd).select(x + lambd, x * 0)), self)
+    tail = scalar_tail(g, self)
+
+    def make(x: _Math) -> _Math:
+        within = x * 0  # NaN stays
+        positive = (within._do("ne", within, within)).select(within, 0)
+        rest = _Math(g, either(g, tail, lambda: within.node, lambda: positive.node))
+        return (x > lambd).select(x - lambd, (x < -lambd).select(x + lambd, rest))
+
+    return formula(g, make, self)
 
 
 # ---------------------------------------------------------------- gradients
@@ -218,7 +227,15 @@ def gelu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue,
 def hardtanh_backward(
     g: GraphLowering, grad_output: TensorValue, self: TensorValue, min_val: Number, max_val: Number
 ) -> Any:
-    return formula(g, lambda d, x: ((x <= min_val) | (x >= max_val)).select(0, d), grad_output, self)
+    tail = scalar_tail(g, grad_output, self)
+
+    def make(d: _Math, x: _Math) -> _Math:
+        # They differ at NaN.
+        alone = ((x <= min_val) | (x >= max_val)).select(0, d)
+        in_vector = (x > min_val)._do("and", x > min_val, x < max_val).select(d, 0)
+        return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
+
+    return formula(g, make, grad_output, self)
 
 
 @register_lowering(aten.leaky_relu_backward.default)
@@ -239,10 +256,14 @@ def elu_backward(
     self_or_result: TensorValue,
 ) -> Any:
     neg, pos = alpha * scale, scale
+    tail = scalar_tail(g, grad_output, self_or_result)
 
     def make(d: _Math, x: _Math) -> _Math:
         if is_result:
             return (x > 0).select(d * pos, d * input_scale * (x + neg))
-        return (x > 0).select(d * pos, d * input_scale * neg * (x * input_scale).f("exp"))
+        slope = d * input_scale * neg * (x * input_scale).f("exp")
+        # They differ at NaN.
+        in_vector, alone = (x > 0).select(d * pos, slope), (x <= 0).select(slope, d * pos)
+        return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
 
     return formula(g, make, grad_output, self_or_result)

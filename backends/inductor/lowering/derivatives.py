@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.joining import cat, select_scatter, slice_scatter
 from dynamo_lite.backends.inductor.lowering.special import _loss
+from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue
 from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
 from dynamo_lite.backends.inductor.lowerings import register_lowering
@@ -54,7 +55,15 @@ def glu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, 
 
 
 def _shrink_backward(g: GraphLowering, d: TensorValue, x: TensorValue, lambd: Number) -> Any:
-    return formula(g, lambda d, x: ((x < -lambd) | (x > lambd)).select(d, 0), d, x)
+    tail = scalar_tail(g, d, x)
+
+    def make(d: _Math, x: _Math) -> _Math:
+        # They differ at NaN.
+        in_vector = ((x < -lambd) | (x > lambd)).select(d, 0)
+        alone = (x >= -lambd)._do("and", x >= -lambd, x <= lambd).select(0, d)
+        return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
+
+    return formula(g, make, d, x)
 
 
 @register_lowering(aten.hardshrink_backward.default)

@@ -29,6 +29,7 @@ from dynamo_lite.backends.inductor.lowering.formulas import (
 )
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import Operand, elementwise, result_type, to_float
+from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
 from dynamo_lite.backends.inductor.lowerings import register_lowering
 
@@ -284,8 +285,29 @@ def _ignoring_nan(compare: str) -> Make:
     return make
 
 
-_binary(aten.maximum.default, make=_extreme("maximum"))
-_binary(aten.minimum.default, make=_extreme("minimum"))
+def _extreme_of(g: GraphLowering, name: str, self: Operand, other: Operand) -> TensorValue:
+    """The larger or the smaller one; of equal ones, which may be zeros of two signs, eager's."""
+    tail = scalar_tail(g, self, other)
+
+    def make(a: Node, b: Node) -> Node:
+        def first() -> Node:
+            return g.ops.op("where", g.ops.op("eq", a, b), a, _extreme(name)(g.ops, a, b))
+
+        return either(g, tail, first, lambda: _extreme(name)(g.ops, a, b))
+
+    return elementwise(g, make, self, other)
+
+
+@register_lowering(aten.maximum.default)
+def maximum(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
+    return _extreme_of(g, "maximum", self, other)
+
+
+@register_lowering(aten.minimum.default)
+def minimum(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
+    return _extreme_of(g, "minimum", self, other)
+
+
 _binary(aten.fmax.default, make=_ignoring_nan("ge"))
 _binary(aten.fmin.default, make=_ignoring_nan("le"))
 _binary(aten.atan2.default, make=_table("atan2"), to=to_float)
@@ -397,9 +419,10 @@ def clamp_tensor(
     g: GraphLowering, self: TensorValue, min: TensorValue | None = None, max: TensorValue | None = None
 ) -> Any:
     if min is not None:
-        self = elementwise(g, lambda a, b: _extreme("maximum")(g.ops, a, b), self, min)
+        stride, self = self.stride, _extreme_of(g, "maximum", self, min)
+        self.stride = stride
     if max is not None:
-        self = elementwise(g, lambda a, b: _extreme("minimum")(g.ops, a, b), self, max)
+        self = _extreme_of(g, "minimum", self, max)
     return self
 
 

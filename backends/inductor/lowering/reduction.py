@@ -17,7 +17,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
-from dynamo_lite.backends.inductor.lowering.formulas import like
+from dynamo_lite.backends.inductor.lowering.formulas import clamp_min, is_nan, like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
@@ -60,16 +60,34 @@ def mean_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool
 
 
 def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[TensorValue, TensorValue]:
-    """Mean and sum of squared differences from it, dims kept as 1, in the dtype of accumulation."""
+    """Mean and sum of squared differences from it, dims kept as 1, in the dtype of accumulation.
+
+    A mean of large numbers that differ little is wrong in the digits in which they differ. So their differences from
+    it are summed, too, and what their mean is not zero by corrects both.
+    """
     x = cast_to(g, x, opmath(x.dtype))
-    mean = mean_of(g, x, dims, True)
-    g.realize(mean)
+    rough = mean_of(g, x, dims, True)
+    g.realize(rough)
+    ops = g.ops
 
     def squared(a: Node, m: Node) -> Node:
-        d = g.ops.op("sub", a, m)
-        return g.ops.op("mul", d, d)
+        d = ops.op("sub", a, m)
+        return ops.op("mul", d, d)
 
-    return mean, g.reduce(elementwise(g, squared, x, mean), "sum", dims, True)
+    off = g.reduce(elementwise(g, lambda a, m: ops.op("sub", a, m), x, rough), "sum", dims, True)
+    squares = g.reduce(elementwise(g, squared, x, rough), "sum", dims, True)
+    by = divided_by(g, off, count(x, dims))
+
+    def corrected(m: Node, d: Node) -> Node:
+        return ops.op("where", is_nan(ops, d), m, ops.op("add", m, d))  # of infinities m is one, and d is none
+
+    def less(s: Node, o: Node, d: Node) -> Node:
+        rest = ops.op("sub", s, ops.op("mul", o, d))
+        return clamp_min(ops, rest, like(ops, rest, 0))
+
+    mean = elementwise(g, corrected, rough, by)
+    g.realize(mean)
+    return mean, elementwise(g, less, squares, off, by)
 
 
 def without(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:

@@ -14,6 +14,7 @@ from dynamo_lite.backends.inductor.lowering.formulas import is_nan, like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, result_type, to_float
 from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, mean_of, sum_of
+from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
 from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
 from dynamo_lite.backends.inductor.lowerings import register_lowering
@@ -263,8 +264,14 @@ def glu(g: GraphLowering, self: TensorValue, dim: int = -1) -> Any:
 
 @register_lowering(aten.hardswish_backward.default)
 def hardswish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
+    tail = scalar_tail(g, grad_output, self)
+
     def make(d: _Math, x: _Math) -> _Math:
-        return (x <= -3).select(0, (x >= 3).select(d, d * (x / 3 + 0.5)))
+        # They differ at NaN.
+        slope = d * (x / 3 + 0.5)
+        in_vector = (x <= -3).select(0, (x >= 3).select(d, slope))
+        alone = (x <= -3).select(0, (x < 3).select(slope, d))
+        return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
 
     return formula(g, make, grad_output, self)
 
