@@ -87,6 +87,7 @@ class OutputGraph:
         self.id_numbers: set[int] = set()  # ids that are known as numbers alone
         self.choices = Choices()
         self.rebound: list[TensorVariable] = []  # tensors whose data was set
+        self.replaced: list[torch.Tensor] = []  # their fakes before, which are known by their ids as long as they live
         self.operations = 0
         self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
         self.examples = 0  # how many transforms show one example in place of a batch
@@ -210,6 +211,7 @@ class OutputGraph:
         self.effects.forget()
         self.choices.forget()
         self.rebound.clear()
+        self.replaced.clear()
         self._tensors.clear()
         self._numbers.clear()
         self.inputs.clear()

@@ -105,7 +105,7 @@ class TensorVariable(VariableTracker):
     has_identity = True
     # The tensors of the trace that it may be, if it stands for one of several.
     alternatives: tuple[TensorVariable, ...] = ()
-    # What reading its data gives, where that was set and it requires gradients.
+    # What reading its data gives, where that was set and it came in from outside.
     plain: TensorVariable | None = None
 
     def __init__(
@@ -491,7 +491,7 @@ def record(
             return tx.from_result(result, f"result of {target_name(target)}")
         unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
     if output.rebound:
-        check_uses(output, (node_args, node_kwargs))
+        check_uses(output, target, (node_args, node_kwargs), result, impure)
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
     node.meta["raises"] = output.fake_mode.raises_seen
     node.meta["writes"] = frozenset(output.fake_mode.written)

@@ -44,25 +44,46 @@ def set_data(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
         unsupported(_KIND, f"{what} to {value.describe()}")
     if old.requires_grad and (tensor.source is None or not old.is_leaf or not new.is_floating_point()):
         unsupported(_KIND, f"{what}, which requires gradients")
+    if _is_view_with_gradient(output, tensor):
+        unsupported(_KIND, f"{what}, a view of what requires gradients")
     if tensor.source is not None:
         if "grad" in output.effects.attributes_of(tensor):
             unsupported(_KIND, f"{what} behind its gradient")
-        output.effects.store_attr(tensor, "data", value)
+        # Not `value`, whose own data may be another by the time when this is set for real.
+        output.effects.store_attr(tensor, "data", _rebind(tx, tensor, value))
     else:
         output.effects.advance(tensor)
-    _rebind(tx, tensor, value)
+        _rebind(tx, tensor, value)
 
 
-def _rebind(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
+def _is_view_with_gradient(output: Any, tensor: TensorVariable) -> bool:
+    """Whether a tensor may be a view that was taken, without gradients, of one that requires them: it would get its
+    place in autograd back."""
+    for seen in (tensor.value, tensor.fake):
+        if seen is not None and seen._is_view():
+            base = seen._base
+            if base is None or base.requires_grad or any(other.fake.requires_grad for other in output.rebound):
+                return True
+    return False
+
+
+def _is_view_of(tensor: TensorVariable, other: torch.Tensor) -> bool:
+    own = tensor.node.meta["example_value"]
+    return other is not own and other.untyped_storage()._cdata == own.untyped_storage()._cdata
+
+
+def _rebind(tx: Any, tensor: TensorVariable, value: TensorVariable) -> TensorVariable:
+    """Makes a tensor lie in another one's memory; gives what its data is, a tensor of the graph."""
     output = tx.output
     made: Any = value.call_method(tx, "detach", [], {})
     requires_grad = tensor.fake.requires_grad
-    if requires_grad:
+    if tensor.source is not None:
         # Reading `data` again is no use of the tensor itself.
         made, tensor.plain = made.call_method(tx, "detach", [], {}), made
     if tensor.source is not None and not any(tensor is other for other in output.rebound):
         # The placeholder is still what the guards and the memory of inputs are about.
         output.replace_input(tensor, copy.copy(tensor))
+    output.replaced.append(tensor.fake)
     tensor.node, tensor.fake = made.node, made.fake
     output.register_tensor(tensor)
     output.rebound.append(tensor)
@@ -70,13 +91,29 @@ def _rebind(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
         with output.fake_mode, torch.enable_grad():
             tensor.fake = made.fake.detach().requires_grad_()
         output.register_tensor(tensor)
+    return made  # type: ignore[no-any-return]
 
 
-def check_uses(output: Any, arguments: Any) -> None:
-    """Refuses an operation on a tensor that would have to hand its gradient to what it was before."""
-    if not torch.is_grad_enabled():
+def check_uses(output: Any, target: Any, arguments: Any, result: Any, impure: bool) -> None:
+    """Refuses an operation on a tensor that would have to hand its gradient to what it was before, or that makes views
+    of one from outside; and changes in place under autograd, which views see through the tensor that they were taken
+    of, whatever its data is by now."""
+    if target in _DETACHING:
         return
     used = {leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, fx.Node)}
+    made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    if impure and torch.is_grad_enabled():
+        fakes = [node.meta.get("example_value") for node in used]
+        if any(isinstance(fake, torch.Tensor) and fake.requires_grad for fake in (*fakes, *made)):
+            unsupported(_KIND, "a change in place under autograd behind setting Tensor.data")
     for tensor in output.rebound:
-        if tensor.fake.requires_grad and tensor.node in used:
-            unsupported(_KIND, f"{tensor.describe()}, whose Tensor.data was set, is used where it gets a gradient")
+        if tensor.plain is None or tensor.node not in used:
+            continue
+        what = f"{tensor.describe()}, whose Tensor.data was set, is used where"
+        if tensor.fake.requires_grad and torch.is_grad_enabled():
+            unsupported(_KIND, f"{what} it gets a gradient")
+        if any(_is_view_of(tensor, other) for other in made):
+            unsupported(_KIND, f"{what} it is the base of a view")
+
+
+_DETACHING = ("detach", torch.detach, torch.Tensor.detach)

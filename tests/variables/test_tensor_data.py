@@ -84,7 +84,7 @@ class TestPlain:
     def test_of_an_input(self, backend):
         def f(x, y):
             x.data = x * 2
-            y.data = x[0]
+            y.data = x.data[0]
             x.add_(1)
             return x + 0, y * 1, x
 
@@ -117,7 +117,7 @@ class TestPlain:
     def test_twice(self, backend):
         def f(x):
             x.data = x + 1
-            first = x.view(-1)
+            first = x.data.view(-1)
             x.data = x * 2
             first.add_(5)
             return x.relu(), first
@@ -235,6 +235,52 @@ def test_what_autograd_has_in_hand_breaks():
     f(X, theirs).backward()
     torch.testing.assert_close(ours.grad, theirs.grad)
     assert log.counters()["graph_breaks"] == 1
+
+
+def test_views_of_what_was_set_know_their_base():
+    def f(a, b, c):
+        a.data, b.data = b.data, a.data
+        v = a[:]
+        v.mul_(c.sum())
+        return v, a
+
+    def g(a, b, c):
+        c.data = a.data
+        v = c.view_as(c)
+        v.data = b.data
+        return v
+
+    for program, grad in ((f, True), (f, False), (g, True), (g, False)):
+        fn = compiled(program)
+        ours, theirs = ([torch.ones(3), torch.ones(3) * 2, nn.Parameter(torch.ones(3))] for _ in range(2))
+        with torch.set_grad_enabled(grad):
+            got, want = list(tensors_in([fn(*ours), *ours])), list(tensors_in([program(*theirs), *theirs]))
+        assert memory(got) == memory(want)
+        assert [t.requires_grad for t in got] == [t.requires_grad for t in want]
+        assert [t.is_leaf for t in got] == [t.is_leaf for t in want]
+
+
+def test_data_of_what_is_set_itself():
+    def f(a, b, c):
+        b.data, a.data = a.data, b.data
+        b.data = a
+        c.data = b * 2
+        b.data = c
+        return a + b + c
+
+    check(f, X, X.t().clone().t(), X + 2)
+
+
+def test_conversions_back_and_forth():
+    def f(m, x):
+        for dtype in (torch.float64, torch.bfloat16, torch.float32, torch.float64, torch.float32):
+            m.to(dtype)
+        with torch.no_grad():
+            return m(x)
+
+    for seed in range(4):
+        torch.manual_seed(seed)
+        check(f, nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), X)
 
 
 def test_errors():
