@@ -1,0 +1,206 @@
+"""A program run in plain Python and compiled, call by call, and where what can be seen differs.
+
+A program is source text that defines ``f`` and ``arguments(i)``, and may define ``change(i)``, which runs before call *i*. Each of the
+two runs executes the source afresh, so that neither sees the other's globals.
+
+Invariant: a reported difference is the compiler's. Programs whose results plain Python doesn't repeat, or whose results jump when
+the arguments change in their last digits (a comparison of sums that are equal but for rounding), are no programs to compare by.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import linecache
+import random
+import signal
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import dynamo_lite
+
+from .observe import Observer, difference, gradients, raised, same
+
+NUDGE = 1 + 2.0**-18
+LIMIT = 2000    # recursion that goes on for longer is not what is tried here
+SECONDS = 2     # nor programs that take longer in plain Python
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a program is compiled and compared."""
+
+    backend: str = "eager"
+    grad: bool = False
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def tolerance(self) -> float:
+        return 0.0 if self.backend == "eager" else 2e-4
+
+
+@dataclasses.dataclass
+class Found:
+    """A program that differs, and where."""
+
+    source: str
+    options: Options
+    call: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.options}, call {self.call}\n{self.source}\n{self.where}\n"
+
+
+class Program:
+    """A loaded program: its own module, and its calls one after the other."""
+
+    count = 0
+
+    def __init__(self, source: str, wrap: Callable[[Any], Any], options: Options, nudge: float = 1.0) -> None:
+        Program.count += 1
+        self.name = f"<fuzz {Program.count}>"
+        self.module = types.ModuleType(f"fuzz_{Program.count}")
+        self.options, self.nudge = options, nudge
+        sys.modules[self.module.__name__] = self.module
+        linecache.cache[self.name] = (len(source), None, source.splitlines(True), self.name)
+        self.code = compile(source, self.name, "exec", dont_inherit=True)
+        random.seed(0)
+        torch.manual_seed(0)
+        exec(self.code, self.scope)
+        self.fn = wrap(self.scope["f"])
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        return vars(self.module)
+
+    def close(self) -> None:
+        del sys.modules[self.module.__name__], linecache.cache[self.name]
+        self.scope.clear()
+
+    def call(self, i: int) -> Any:
+        """All that can be seen of call *i*."""
+        for seed in (torch.manual_seed, random.seed):
+            seed(i)
+        change = self.scope.get("change")
+        if change is not None:
+            with contextlib.suppress(Exception):
+                change(i)
+        args = self.scope["arguments"](i)
+        leaves = []
+        for k, a in enumerate(args):
+            if isinstance(a, torch.Tensor) and a.is_floating_point():
+                if self.nudge != 1.0:
+                    a.mul_(self.nudge)
+                if self.options.grad and k != 0:
+                    # Leaves can't be written, results can: programs get the latter.
+                    leaves.append(a.requires_grad_())
+                    args[k] = a.view_as(a) if k % 2 else a * 1
+        observer = Observer(lambda cls: cls.__module__ == self.module.__name__)
+        before = [a._version if isinstance(a, torch.Tensor) else None for a in args]
+        try:
+            result: Any = self.fn(*args)
+        except dynamo_lite.exc.InternalError:
+            raise
+        except Exception as error:
+            result = error
+            ended = raised(error)
+        else:
+            ended = ("returned",)
+        written = [a._version > v if isinstance(a, torch.Tensor) else None for a, v in zip(args, before)]
+        grad_mode = torch.is_grad_enabled()
+        drawn = (torch.rand(1), random.random())
+        scope = {k: v for k, v in self.scope.items() if k in self.scope.get("SEEN", ())}
+        seen = [ended, ("arguments", observer.see(args)), ("written", written), ("result", observer.see(result)),
+                ("globals", observer.see(scope)), ("random", drawn), ("grad mode", grad_mode)]
+        with torch.enable_grad():
+            seen.append(("gradients", gradients(observer.differentiable, leaves)))
+        return seen
+
+
+@contextlib.contextmanager
+def _own_modes() -> Iterator[None]:
+    """Programs may change torch's modes; the next one starts with today's."""
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    deterministic, autocast = torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(grad)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.set_autocast_enabled("cpu", autocast)
+
+
+def outcomes(source: str, wrap: Callable[[Any], Any], options: Options, calls: tuple[int, ...],
+             nudge: float = 1.0) -> Iterator[Any]:
+    """What can be seen of each call, in turn."""
+    program = Program(source, wrap, options, nudge)
+    old = sys.getrecursionlimit()
+    try:
+        with warnings.catch_warnings(), _own_modes():
+            warnings.simplefilter("ignore")
+            sys.setrecursionlimit(LIMIT)
+            for i in calls:
+                yield program.call(i)
+    finally:
+        sys.setrecursionlimit(old)
+        program.close()
+
+
+# Twice with the same arguments: what is compiled, and what is found again. The others need other guards.
+CALLS = (0, 0, 1, 1, 0, 2)
+
+
+def compare(source: str, options: Options, calls: tuple[int, ...] = CALLS) -> Found | None:
+    """The first difference between plain Python and the compiled program."""
+    try:
+        with limited():
+            plain = list(outcomes(source, lambda f: f, options, calls))
+    except (Exception, TooLong):
+        return None    # arguments or globals that can't be made: no program
+    dynamo_lite.reset()
+    try:
+        with dynamo_lite.config.patch(**{"raise_internal_errors": True, **dict(options.settings)}):
+            compiled = outcomes(source, lambda f: dynamo_lite.compile(f, backend=options.backend), options, calls)
+            for call, (want, got) in enumerate(zip(plain, compiled)):
+                if not same(want, got, options.tolerance):
+                    if not _well_posed(source, options, calls, plain):
+                        return None
+                    return Found(source, options, call, difference(want, got, options.tolerance))
+    except Exception as error:
+        return Found(source, options, -1, f"the compiler failed: {type(error).__name__}: {error}")
+    finally:
+        dynamo_lite.reset()
+    return None
+
+
+class TooLong(BaseException):
+    """A program has run for longer than a program may; its own handlers don't catch it."""
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _well_posed(source: str, options: Options, calls: tuple[int, ...], plain: list[Any]) -> bool:
+    if not all(map(lambda a, b: same(a, b, 0.0), plain, outcomes(source, lambda f: f, options, calls))):
+        return False
+    if not options.tolerance:
+        return True
+    return all(map(lambda a, b: same(a, b, options.tolerance), plain, outcomes(source, lambda f: f, options, calls, NUDGE)))

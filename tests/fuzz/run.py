@@ -1,0 +1,176 @@
+"""The fuzzer's command: ``python -m fuzz.run --seconds 3600`` in ``tests/``, or ``make fuzz``.
+
+Programs run in worker processes, one seed after the other; a worker that dies or hangs is a finding as well, and another one goes on behind
+the seed. Invariant: what is printed as a finding can be tried again by its seed and its kind alone: ``--seed N --count 1 --kind programs``.
+"""
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+HANG = 120.0    # seconds for one program, its compiles included
+MEMORY = 12 << 30    # bytes of address space: a program that grows without end is not to take the machine with it
+KINDS = ("programs", "environments")
+
+
+def plan(kind: str, seed: int) -> tuple[str, Any]:
+    """The program of a seed and how it is compiled; a seed decides both."""
+    from . import environments, harness, programs
+
+    # One in four through the compiling backend, where a program takes ten times as long.
+    backend = "inductor_lite" if seed % 4 == 3 else "eager"
+    grad = seed % 3 == 2
+    settings = (("capture_scalar_outputs", True),) if seed % 5 == 4 else ()
+    options = harness.Options(backend, grad, settings)
+    if kind == "environments":
+        return environments.program(seed), options
+    return programs.program(seed, breaks=seed % 2 == 1, grad=grad), options
+
+
+def try_seed(kind: str, seed: int, smaller: bool) -> str | None:
+    """What a seed finds, in words."""
+    from . import harness
+    from .minimize import minimize
+
+    source, options = plan(kind, seed)
+    found = harness.compare(source, options)
+    if found is None:
+        return None
+    if smaller:
+        start = found.where.split(":")[0] if found.call < 0 else ""
+
+        def differs(text: str) -> bool:
+            again = harness.compare(text, options)
+            return again is not None and (again.call < 0) == (found.call < 0) and again.where.startswith(start)
+
+        text = minimize(source, differs)
+        found = harness.compare(text, options) or dataclasses.replace(found, source=text)
+    return f"--kind {kind} --seed {seed} --count 1\n{found}"
+
+
+def work(kind: str, smaller: bool) -> None:
+    """A worker: reads seeds, answers each with a line of JSON."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        out.write(json.dumps(try_seed(kind, int(line), smaller)) + "\n")
+        out.flush()
+
+
+class Worker:
+    """A process that tries seeds; another one is started when it has died or hangs, and after some hundred programs, as Python keeps
+    what programs define."""
+
+    def __init__(self, kind: str, smaller: bool, log: IO[str]) -> None:
+        self.kind, self.smaller, self.log = kind, smaller, log
+        self.process: subprocess.Popen[str] | None = None
+        self.seed, self.since, self.done = -1, 0.0, 0
+
+    def start(self, seed: int) -> None:
+        if self.process is None or self.done >= 500:
+            self.stop()
+            command = [sys.executable, "-m", "fuzz.run", "--work", "--kind", self.kind] + ["--small"] * self.smaller
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=Path(__file__).parents[1])
+            self.done = 0
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{seed}\n")
+        self.process.stdin.flush()
+        self.seed, self.since = seed, time.monotonic()
+
+    def answer(self) -> str | None:
+        """The finding of the seed at hand, once it is there; a death is one."""
+        assert self.process is not None and self.process.stdout is not None
+        line = self.process.stdout.readline()
+        self.done += 1
+        if line:
+            return json.loads(line)    # type: ignore[no-any-return]
+        code = self.process.wait()
+        self.process = None
+        return f"--kind {self.kind} --seed {self.seed} --count 1\nthe process died: {code}\n"
+
+    def hangs(self) -> str | None:
+        if time.monotonic() - self.since < HANG * (3 if self.smaller else 1):
+            return None
+        self.stop()
+        return f"--kind {self.kind} --seed {self.seed} --count 1\nno end after {HANG:.0f} seconds\n"
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+def fuzz(kind: str, first: int, count: int | None, seconds: float, jobs: int, smaller: bool) -> tuple[int, list[str]]:
+    """The number of programs tried, and what was found."""
+    end = time.monotonic() + seconds
+    found: list[str] = []
+    tried, seed = 0, first
+
+    def more() -> bool:
+        return seed - first < count if count is not None else time.monotonic() < end
+
+    with open(os.environ.get("DYNAMO_LITE_FUZZ_LOG", os.devnull), "a") as log:
+        workers = [Worker(kind, smaller, log) for _ in range(jobs)]
+        busy: list[Worker] = []
+        while busy or more():
+            while len(busy) < jobs and more():
+                worker = next(w for w in workers if w not in busy)
+                worker.start(seed)
+                busy.append(worker)
+                seed += 1
+            files = {w.process.stdout: w for w in busy if w.process is not None}
+            ready, _, _ = select.select(list(files), [], [], 1.0)
+            ended = [(files[file], files[file].answer()) for file in ready]
+            ended += [(w, text) for w in busy if all(w is not e for e, _ in ended) for text in [w.hangs()] if text]
+            for worker, text in ended:
+                busy.remove(worker)
+                tried += 1
+                if text:
+                    found.append(text)
+                    print(text, flush=True)
+        for worker in workers:
+            worker.stop()
+    return tried, found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kind", choices=(*KINDS, "all"), default="all")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, help="how many seeds; by default as many as fit in the time")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="for all kinds together")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--small", action="store_true", help="minimize what is found")
+    parser.add_argument("--show", action="store_true", help="print the program of --seed and stop")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    kinds = KINDS if options.kind == "all" else (options.kind,)
+    if options.work:
+        work(options.kind, options.small)
+        return 0
+    if options.show:
+        print(*plan(kinds[0], options.seed), sep="\n")
+        return 0
+    total = 0
+    for kind in kinds:
+        begin = time.monotonic()
+        tried, found = fuzz(kind, options.seed, options.count, options.seconds / len(kinds), options.jobs, options.small)
+        total += len(found)
+        print(f"{kind}: {tried} programs in {time.monotonic() - begin:.0f} s, {len(found)} differ", flush=True)
+    return 1 if total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
