@@ -9,11 +9,12 @@ TORCH  := torch==2.13.0
 # What the survey of models has found so far: a run that was stopped goes on.
 ROWS   := benchmarks/results/partial.coverage.json
 
-.PHONY: help install demo test sanitize bench lint docs coverage operators clean
+.PHONY: help install demo test fuzz sanitize bench lint docs coverage operators clean
 
 help:
 	@echo "make demo   compile BERT-base and ResNet-18, show graphs, times and differences"
 	@echo "make test   all tests"
+	@echo "make fuzz   an hour of random programs, compiled and in plain Python; ARGS='--seconds 60 --small' and the like"
 	@echo "make sanitize  kernels and C extensions under AddressSanitizer and UndefinedBehaviorSanitizer: half an hour,"
 	@echo "               a run that was stopped goes on; ARGS=tests/guards_c and the like for some of it"
 	@echo "make operators  every operator of op_db against eager: docs/operators.md"
@@ -37,6 +38,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+fuzz: $(STAMP)
+	cd tests && ../$(BIN)/python -W ignore -m fuzz.run --small $(ARGS)
 
 sanitize: $(STAMP)
 	.ci/sanitize $(ARGS)

@@ -1,4 +1,5 @@
-"""Random programs and random changes of what programs read, compiled and in plain Python, compared in all that can be seen.
+"""Random programs and random changes of what programs read, compiled and in plain Python, compared in all that can be
+seen.
 
 - ``observe``: what can be seen of a call, as plain data.
 - ``harness``: a program run in plain Python and compiled, and where the two differ.

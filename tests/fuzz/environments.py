@@ -1,4 +1,4 @@
-"""Programs that read their surroundings, and changes to these before each call: a stale cache entry gives the answer of before."""
+"""Programs that read their surroundings, and changes to these before each call: a stale entry gives the old answer."""
 from __future__ import annotations
 
 import random
@@ -25,8 +25,12 @@ STEP = 0
 torch.manual_seed(1)
 
 '''
-INPUTS = ["torch.randn(3, 4)", "torch.randn(4)", "torch.randn(4, 3).t()", "torch.randn(3, 4).double()", "torch.randint(-3, 4, (3, 4))", "torch.randn(2, 3, 4)", "torch.randn(6, 4)[::2]",
-          "torch.randn(1, 4).expand(3, 4)", "torch.randn(3, 4, requires_grad=True)", "torch.nn.Parameter(torch.randn(4))", "torch.randn(0, 4)"]
+INPUTS = [
+    "torch.randn(3, 4)", "torch.randn(4)", "torch.randn(4, 3).t()", "torch.randn(3, 4).double()",
+    "torch.randint(-3, 4, (3, 4))", "torch.randn(2, 3, 4)", "torch.randn(6, 4)[::2]",
+    "torch.randn(1, 4).expand(3, 4)", "torch.randn(3, 4, requires_grad=True)", "torch.nn.Parameter(torch.randn(4))",
+    "torch.randn(0, 4)",
+]
 STEPS = 7
 
 
@@ -54,14 +58,22 @@ def program(seed: int) -> str:
     for step in range(1, STEPS):
         chosen = rng.sample(rng.choice(topics).changes, rng.choice([0, 1, 1, 1, 2]))
         for number, change in enumerate(chosen):
-            steps.append(f"def change_{step}_{number}():\n    " + "\n    ".join(change.split("; ", 1) if change.startswith("global") else [change]))
+            parts = change.split("; ", 1) if change.startswith("global") else [change]
+            steps.append(f"def change_{step}_{number}():\n    " + "\n    ".join(parts))
     first, rest = rng.choice(INPUTS[:4]), [rng.choice(INPUTS) if rng.random() < 0.2 else None for _ in range(STEPS)]
     inputs = ", ".join(f"lambda: {given or first}" for given in rest)
     return "\n".join([
         HEAD.format(seen=tuple(names)) + "import dynamo_lite\n", *(t.setup for t in topics), *steps, CHANGE,
-        f"INPUTS = [{inputs}]\n\n\ndef arguments(i):\n    return [INPUTS[STEP % len(INPUTS)]()]\n", "def f(x):", "    r = []", *("    " + line for line in lines), "    return r\n"])
+        f"INPUTS = [{inputs}]", ARGUMENTS,
+        "def f(x):", "    r = []", *("    " + line for line in lines), "    return r\n"])
 
 
+ARGUMENTS = '''
+
+def arguments(i):
+    return [INPUTS[STEP % len(INPUTS)]()]
+
+'''
 CHANGE = '''
 
 def change(i):

@@ -1,11 +1,11 @@
 """A program run in plain Python and compiled, call by call, and where what can be seen differs.
 
-A program is source text that defines ``f`` and ``arguments(i)``, and may define ``change(i)``, which runs before call *i*. Each of the
-two runs executes the source afresh, so that neither sees the other's globals.
+A program is source text that defines ``f`` and ``arguments(i)``, and may define ``change(i)``, which runs before call
+*i*. Each of the two runs executes the source afresh, so that neither sees the other's globals.
 
-Invariant: a reported difference is the compiler's. Programs whose results plain Python doesn't repeat, or whose results jump when
-the arguments change in their last digits (a comparison of sums that are equal but for rounding), are no programs to compare by.
-"""
+Invariant: a reported difference is the compiler's. Programs whose results plain Python doesn't repeat, or whose
+results jump when the arguments change in their last digits (a comparison of sums that are equal but for rounding),
+are no programs to compare by. """
 from __future__ import annotations
 
 import contextlib
@@ -27,7 +27,7 @@ from .observe import Observer, difference, gradients, raised, same
 
 NUDGE = 1 + 2.0**-18
 LIMIT = 2000    # recursion that goes on for longer is not what is tried here
-SECONDS = 2     # nor programs that take longer in plain Python
+SECONDS = 3     # of the processor's time: nor programs that take longer in plain Python
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Found:
     options: Options
     call: int
     where: str
+    # What a smaller program has to have in common with this one to show the same.
+    kind: tuple[Any, ...]
 
     def __str__(self) -> str:
         return f"{self.options}, call {self.call}\n{self.source}\n{self.where}\n"
@@ -172,9 +174,12 @@ def compare(source: str, options: Options, calls: tuple[int, ...] = CALLS) -> Fo
                 if not same(want, got, options.tolerance):
                     if not _well_posed(source, options, calls, plain):
                         return None
-                    return Found(source, options, call, difference(want, got, options.tolerance))
+                    first = next(k for k, (p, q) in enumerate(zip(want, got)) if not same(p, q, options.tolerance))
+                    kind = (first, want[0][:2], got[0][:2])
+                    return Found(source, options, call, difference(want, got, options.tolerance), kind)
     except Exception as error:
-        return Found(source, options, -1, f"the compiler failed: {type(error).__name__}: {error}")
+        text = f"the compiler failed: {type(error).__name__}: {error}"
+        return Found(source, options, -1, text, ("failed", type(error)))
     finally:
         dynamo_lite.reset()
     return None
@@ -189,18 +194,21 @@ def limited() -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise TooLong
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    # The processor's time, so that a loaded machine has the same programs as a quiet one.
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _well_posed(source: str, options: Options, calls: tuple[int, ...], plain: list[Any]) -> bool:
-    if not all(map(lambda a, b: same(a, b, 0.0), plain, outcomes(source, lambda f: f, options, calls))):
+    repeated = outcomes(source, lambda f: f, options, calls)
+    if not all(map(lambda a, b: same(a, b, 0.0), plain, repeated)):
         return False
     if not options.tolerance:
         return True
-    return all(map(lambda a, b: same(a, b, options.tolerance), plain, outcomes(source, lambda f: f, options, calls, NUDGE)))
+    nudged = outcomes(source, lambda f: f, options, calls, NUDGE)
+    return all(map(lambda a, b: same(a, b, options.tolerance), plain, nudged))

@@ -1,12 +1,13 @@
 """Writes random Python text from templates with holes.
 
-A template is text. ``{t}`` is an expression of the kind *t*; ``{$t}`` a name of that kind; ``{!t}`` one that the function at hand may assign to;
-``{+t}`` a new name, bound from here on; ``{=t}`` a new name, bound in the template's blocks alone; ``{+t:a}`` the same, called ``{a}`` later on.
-A line ``{@}`` is a block of statements, ``{@f}`` the body of a nested function, ``{@@}`` a block that sees no new names. Double braces stand for
-braces. A template fits where all names that it asks for exist.
+A template is text. ``{t}`` is an expression of the kind *t*; ``{$t}`` a name of that kind; ``{!t}`` one that the
+function at hand may assign to; ``{+t}`` a new name, bound from here on; ``{=t}`` a new name, bound in the template's
+blocks alone; ``{+t:a}`` the same, called ``{a}`` later on. A line ``{@}`` is a block of statements, ``{@f}`` the body
+of a nested function, ``{@@}`` a block that sees no new names. Double braces stand for braces. A template fits where
+all names that it asks for exist.
 
-Invariant: a name is used only where it is bound, so that most programs run to their end; whether shapes fit is left to chance, as exceptions are
-compared too.
+Invariant: a name is used only where it is bound, so that most programs run to their end; whether shapes fit is left
+to chance, as exceptions are compared too.
 """
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Scope:
 
 
 class Maker:
-    """Expands templates: ``expressions`` by kind, and ``statements``, of which the simple ones end a nest that is deep enough."""
+    """Expands templates: expressions by kind, statements with blocks, and simple ones, which end a nest."""
 
     def __init__(self, rng: random.Random, expressions: Table, simple: Sequence[str], compound: Sequence[str]) -> None:
         self.rng, self.expressions, self.simple, self.compound = rng, expressions, simple, compound
@@ -66,7 +67,7 @@ class Maker:
         return self.line(self.pick(table, scope), scope, scope, {}, depth - 1)
 
     def line(self, template: str, scope: Scope, inner: Scope, called: dict[str, str], depth: int) -> str:
-        """One line; new names go to `called`, to `scope` after the statement, and to `inner`, the scope of its blocks."""
+        """One line. New names go to `called`, to `inner`, the scope of the blocks, and to `scope`, that behind them."""
         def fill(match: re.Match[str]) -> str:
             if match[2] is None:
                 return match[0][0]

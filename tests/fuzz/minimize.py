@@ -1,61 +1,83 @@
 """A smaller program that still differs: statements and expressions are taken away for as long as it does.
 
-The method is delta debugging over the syntax tree (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input",
-2002): a change is kept if the smaller program still differs. Invariant: the result is source text that ``compare`` reports.
-"""
+The method is delta debugging over the syntax tree (Zeller and Hildebrandt, "Simplifying and Isolating
+Failure-Inducing Input", 2002): a change is kept if the smaller program still differs. Invariant: the result is source
+text that ``compare`` reports. """
 from __future__ import annotations
 
 import ast
 import copy
+import itertools
 import time
 from collections.abc import Callable, Iterator
 
+Step = Callable[[ast.Module], Iterator[ast.Module]]
 BODIES = ("body", "orelse", "finalbody")
 
 
 def minimize(source: str, differs: Callable[[str], bool], seconds: float = 60.0) -> str:
-    """The smallest program found within `seconds`; ``differs`` says of a source text whether it still shows the difference."""
+    """The smallest program found in `seconds`; ``differs`` says whether a source text still shows the difference."""
     end = time.monotonic() + seconds
     tree = ast.parse(source)
-    progress = True
-    while progress and time.monotonic() < end:
-        progress = False
-        for smaller in _smaller(tree):
-            if time.monotonic() > end:
-                break
-            text = ast.unparse(ast.fix_missing_locations(smaller))
-            if differs(text):
-                tree, progress = ast.parse(text), True
-                break
+    size = None
+    while size != len(ast.unparse(tree)) and time.monotonic() < end:
+        size = len(ast.unparse(tree))
+        for step in (_cuts, _flattened, _simplified):
+            tree = _reduce(tree, step, differs, end)
     return ast.unparse(tree)
 
 
-def _smaller(tree: ast.Module) -> Iterator[ast.Module]:
-    """Variants of a program with something less, large steps first."""
-    count = sum(1 for _ in _blocks(tree))
-    for k in range(count):
+def _reduce(tree: ast.Module, step: Step, differs: Callable[[str], bool], end: float) -> ast.Module:
+    """Takes what one kind of step can take. After a success the next variants are those behind it."""
+    tried = 0
+    while time.monotonic() < end:
+        for smaller in itertools.islice(step(tree), tried, None):
+            if time.monotonic() > end:
+                return tree
+            try:
+                text = ast.unparse(ast.fix_missing_locations(smaller))
+                compile(text, "<smaller>", "exec")
+            except (SyntaxError, ValueError):
+                tried += 1
+                continue
+            if differs(text):
+                tree = ast.parse(text)
+                break
+            tried += 1
+        else:
+            return tree
+    return tree
+
+
+def _cuts(tree: ast.Module) -> Iterator[ast.Module]:
+    """Without some statements of a block, large parts first."""
+    for k in range(sum(1 for _ in _blocks(tree))):
         size = len(_block(tree, k))
         step = size
         while step:
-            for start in range(0, size, step):
+            for start in reversed(range(0, size, step)):
                 yield _cut(tree, k, start, start + step)
             step //= 2
-    for k in range(count):
+
+
+def _flattened(tree: ast.Module) -> Iterator[ast.Module]:
+    for k in range(sum(1 for _ in _blocks(tree))):
         for i in range(len(_block(tree, k))):
             yield from _flatten(tree, k, i)
-    total = sum(1 for _ in _expressions(tree))
-    for k in range(total):
+
+
+def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
+    for k in range(sum(1 for _ in _expressions(tree))):
         yield from _simplify(tree, k)
 
 
 def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    # ast.walk goes level by level: outer blocks, which hold most, come before their parts.
     for node in ast.walk(tree):
-        for name in BODIES:
+        for name in (*BODIES, "handlers"):
             body = getattr(node, name, None)
             if isinstance(body, list) and body:
                 yield body
-        if isinstance(node, ast.Try) and node.handlers:
-            yield node.handlers    # type: ignore[misc]
 
 
 def _block(tree: ast.AST, k: int) -> list[ast.stmt]:
@@ -68,9 +90,9 @@ def _block(tree: ast.AST, k: int) -> list[ast.stmt]:
 def _cut(tree: ast.Module, k: int, start: int, stop: int) -> ast.Module:
     copied = copy.deepcopy(tree)
     body = _block(copied, k)
-    handlers = bool(body) and isinstance(body[0], ast.ExceptHandler)
+    was = len(body)
     del body[start:stop]
-    if not body and not handlers:
+    if not body and was:
         body.append(ast.Pass())
     return copied
 

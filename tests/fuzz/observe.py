@@ -1,9 +1,8 @@
 """What can be seen of a value: data, layout, aliasing and identity, as plain data that compares.
 
-Invariant: two observations are equal if no program could tell the values apart by what Python and torch promise. Objects are
-numbered in the order in which a walk meets them, so an object that is met twice is seen to be the same one, and tensors that
-share memory are seen to share it.
-"""
+Invariant: two observations are equal if no program could tell the values apart by what Python and torch promise.
+Objects are numbered in the order in which a walk meets them, so an object that is met twice is seen to be the same
+one, and tensors that share memory are seen to share it. """
 from __future__ import annotations
 
 import collections
@@ -18,11 +17,12 @@ import torch
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 # How often a function that leaves a program is called, and how many items are taken of an iterator that does.
 CALLS, ITEMS = 2, 4
-PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, torch.dtype, torch.device, torch.Size)
+PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, torch.dtype, torch.device,
+         torch.Size)
 
 
 class Observer:
-    """One walk over all that is to be seen of a call. Values that are met are kept alive: identities stay what they are."""
+    """One walk over all that is to be seen of a call. Values that are met are kept alive, so identities last."""
 
     def __init__(self, own: Callable[[type], bool]) -> None:
         self.own = own    # whether a class is the program's, so that its instances are looked into
@@ -33,7 +33,7 @@ class Observer:
 
     def see(self, value: Any) -> Any:
         if isinstance(value, PLAIN):
-            return (type(value).__name__, repr(value) if isinstance(value, (float, complex)) and value != value else value)
+            return (type(value).__name__, repr(value) if value != value else value)
         known = self.met.get(id(value))
         if known is not None:
             return ("again", known)
@@ -52,7 +52,7 @@ class Observer:
             self.differentiable.append(t)
         storage = self.storages.setdefault(t.untyped_storage()._cdata, len(self.storages))
         named = {name: self.see(v) for name, v in sorted(vars(t).items()) if not name.startswith("_")}
-        return ("tensor", type(t).__name__, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), ("storage", storage),
+        return ("tensor", type(t).__name__, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), storage,
                 t.requires_grad, t.is_leaf, named, t.detach().clone())
 
     def _sequence(self, value: Any) -> Any:
@@ -94,7 +94,8 @@ class Observer:
     def _class(self, cls: type) -> Any:
         if not self.own(cls):
             return ("class", cls.__qualname__)
-        names = {k: v for k, v in vars(cls).items() if isinstance(v, (*PLAIN, list, dict, torch.Tensor)) and k[:2] != "__"}
+        data = (*PLAIN, list, dict, torch.Tensor)
+        names = {k: v for k, v in vars(cls).items() if isinstance(v, data) and k[:2] != "__"}
         return ("class", cls.__qualname__, self.see(names))
 
     def _error(self, error: BaseException) -> Any:

@@ -1,4 +1,4 @@
-"""Programs: a prelude that all of them find among their globals, arguments that may share memory, and a random ``f``."""
+"""Programs: a prelude that all find among their globals, arguments that may share memory, and a random ``f``."""
 from __future__ import annotations
 
 import random
@@ -23,7 +23,7 @@ import random
 import torch
 import torch.nn.functional as F
 
-import dynamo_lite
+import dynamo_lite as dynamo_lite_itself
 
 SEEN = ("STATE", "said", "COUNT", "WEIGHT", "Box")
 STATE = {"count": 0}
@@ -167,16 +167,24 @@ def bump_count():
 
 
 def print_nothing(t):
-    dynamo_lite.graph_break()
+    dynamo_lite_itself.graph_break()
     return t
 '''
 
-X = ["torch.randn(3, 4)", "torch.randn(3, 4)", "torch.randn(4, 3).t()", "torch.randn(3, 8)[:, ::2]", "torch.randn(3, 4).double()", "torch.randint(-3, 4, (3, 4))"]
-Y = ["torch.randn(4)", "torch.randn(3, 4)", "torch.randn(4, 3).t()", "torch.randn(3, 1)", "torch.randn(1, 4).expand(3, 4)", "torch.randn(4).double()", "torch.randn(())",
-     "torch.randn(1, 3, 4)"]
+X = [
+    "torch.randn(3, 4)", "torch.randn(3, 4)", "torch.randn(4, 3).t()", "torch.randn(3, 8)[:, ::2]",
+    "torch.randn(3, 4).double()", "torch.randint(-3, 4, (3, 4))",
+]
+Y = [
+    "torch.randn(4)", "torch.randn(3, 4)", "torch.randn(4, 3).t()", "torch.randn(3, 1)",
+    "torch.randn(1, 4).expand(3, 4)", "torch.randn(4).double()", "torch.randn(())", "torch.randn(1, 3, 4)",
+]
 # Where the second argument and those in the list lie in the first one's memory.
 SHARED = ["x[0]", "x", "x.t()", "x.reshape(3, 4)", "x.detach()", "x[:, 1:]"]
 ARGUMENTS = '''
+
+import dynamo_lite
+
 
 def arguments(i):
     x = {x}
@@ -192,11 +200,13 @@ def program(seed: int, breaks: bool, grad: bool) -> str:
     """The source of a program."""
     rng = random.Random(f"{seed} {breaks}")
     own = rng.random() < 0.7
+    first = rng.choice(["torch.randn(3, 4)", "x", "y", "x[1]"])
     arguments = ARGUMENTS.format(
-        x=rng.choice(X), y=rng.choice(Y if own or grad else SHARED), first=rng.choice(["torch.randn(3, 4)", "x", "y", "x[1]"]),
+        x=rng.choice(X), y=rng.choice(Y if own or grad else SHARED), first=first,
         n=rng.choice([0, 1, 2]), table=rng.choice(["torch.ones(3, 4)", "items[0]", "y", "x.reshape(-1)[:4]"]))
     maker = Maker(rng, EXPRESSIONS, simple(breaks), COMPOUND)
     names = {kind: list(found) for kind, found in NAMES.items()}
     scope = Scope(names, {"x", "y", "n", "sizes"})
-    body = maker.function("def f(x, y, n, flag, items, table, box):\n    sizes = [n, 2]", scope, rng.randint(3, 12), RESULTS)
+    body = maker.function(
+        "def f(x, y, n, flag, items, table, box):\n    sizes = [n, 2]", scope, rng.randint(3, 12), RESULTS)
     return PRELUDE + arguments + repair(PRELUDE + arguments, body, rng, Options(grad=grad))

@@ -1,7 +1,8 @@
-"""Takes statements out of a random program until plain Python runs it to its end: chance writes long programs that fail early.
+"""Takes statements out of a random program until plain Python runs it to its end: chance writes long programs that
+fail early.
 
-Invariant: what is taken out is decided by what plain Python does, which is the same each time, so a seed still names one program.
-"""
+Invariant: what is taken out is decided by what plain Python does, which is the same each time, so a seed still names
+one program. """
 from __future__ import annotations
 
 import ast
@@ -14,7 +15,7 @@ CALLS = (0, 1)
 
 
 def repair(head: str, body: str, rng: random.Random, options: harness.Options) -> str:
-    """`body` (the function ``f``) without the statements that raise when it is called after `head`; some programs keep theirs."""
+    """`body`, the function ``f``, without the statements that raise when it is called; some programs keep theirs."""
     keep = rng.random() < 0.25
     for _ in range(ROUNDS):
         line = None if keep else _fails(head, body, options)

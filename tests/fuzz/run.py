@@ -1,8 +1,8 @@
 """The fuzzer's command: ``python -m fuzz.run --seconds 3600`` in ``tests/``, or ``make fuzz``.
 
-Programs run in worker processes, one seed after the other; a worker that dies or hangs is a finding as well, and another one goes on behind
-the seed. Invariant: what is printed as a finding can be tried again by its seed and its kind alone: ``--seed N --count 1 --kind programs``.
-"""
+Programs run in worker processes, one seed after the other; a worker that dies or hangs is a finding as well, and
+another one goes on behind the seed. Invariant: what is printed as a finding can be tried again by its seed and its
+kind alone: ``--seed N --count 1 --kind programs``. """
 from __future__ import annotations
 
 import argparse
@@ -19,6 +19,7 @@ from typing import IO, Any
 
 HANG = 120.0    # seconds for one program, its compiles included
 MEMORY = 12 << 30    # bytes of address space: a program that grows without end is not to take the machine with it
+OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
 KINDS = ("programs", "environments")
 
 
@@ -45,16 +46,18 @@ def try_seed(kind: str, seed: int, smaller: bool) -> str | None:
     found = harness.compare(source, options)
     if found is None:
         return None
+    # What all programs share stays as it is, and is not printed.
+    head, mark, own = source.partition(OWN)
+    head += "\n"
+    text = mark + own
     if smaller:
-        start = found.where.split(":")[0] if found.call < 0 else ""
-
         def differs(text: str) -> bool:
-            again = harness.compare(text, options)
-            return again is not None and (again.call < 0) == (found.call < 0) and again.where.startswith(start)
+            again = harness.compare(head + text, options)
+            return again is not None and again.kind == found.kind
 
-        text = minimize(source, differs)
-        found = harness.compare(text, options) or dataclasses.replace(found, source=text)
-    return f"--kind {kind} --seed {seed} --count 1\n{found}"
+        text = minimize(text, differs)
+        found = harness.compare(head + text, options) or found
+    return f"--kind {kind} --seed {seed} --count 1\n{dataclasses.replace(found, source=text)}"
 
 
 def work(kind: str, smaller: bool) -> None:
@@ -68,7 +71,8 @@ def work(kind: str, smaller: bool) -> None:
 
 
 class Worker:
-    """A process that tries seeds; another one is started when it has died or hangs, and after some hundred programs, as Python keeps
+    """A process that tries seeds; another one is started when it has died or hangs, and after some hundred programs,
+    as Python keeps
     what programs define."""
 
     def __init__(self, kind: str, smaller: bool, log: IO[str]) -> None:
@@ -81,7 +85,8 @@ class Worker:
             self.stop()
             command = [sys.executable, "-m", "fuzz.run", "--work", "--kind", self.kind] + ["--small"] * self.smaller
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=Path(__file__).parents[1])
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                cwd=Path(__file__).parents[1])
             self.done = 0
         assert self.process.stdin is not None
         self.process.stdin.write(f"{seed}\n")
@@ -168,7 +173,8 @@ def main() -> int:
         begin = time.monotonic()
         tried, found = fuzz(kind, options.seed, options.count, options.seconds / len(kinds), options.jobs, options.small)
         total += len(found)
-        print(f"{kind}: {tried} programs in {time.monotonic() - begin:.0f} s, {len(found)} differ", flush=True)
+        took = time.monotonic() - begin
+        print(f"{kind}: {tried} programs in {took:.0f} s, {len(found)} differ", flush=True)
     return 1 if total else 0
 
 

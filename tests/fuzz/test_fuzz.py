@@ -1,0 +1,85 @@
+"""The fuzzer finds what is wrong, and nothing where all is right; a minute of its programs finds nothing."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fuzz import harness, programs, run
+from fuzz.minimize import minimize
+
+COUNT = {"programs": 160, "environments": 120}
+STRIPES = 8
+
+
+def wrong(source, wrap, options=harness.Options()):
+    plain = list(harness.outcomes(source, lambda f: f, options, harness.CALLS))
+    other = list(harness.outcomes(source, wrap, options, harness.CALLS))
+    return not all(map(lambda a, b: harness.same(a, b, 0.0), plain, other))
+
+
+def once(f):
+    """What a stale entry does: the first answer for good."""
+    kept = []
+
+    def stale(*args):
+        if not kept:
+            kept.append(f(*args))
+        return kept[0]
+
+    return stale
+
+
+HEAD = "import torch\nSEEN = ('said',)\nsaid = []\ndef arguments(i):\n    return [torch.ones(3, 4) + i, torch.ones(4)]\n"
+
+
+@pytest.mark.parametrize("body, other", [
+    ("return x + 1", "return x + 2"),
+    ("x[0] = 0\n    return x", "x = x.clone()\n    x[0] = 0\n    return x"),
+    ("return [x, x]", "return [x, x.clone()]"),
+    ("return x.t()", "return x.t().contiguous()"),
+    ("return lambda: x", "x = x * 2\n    return lambda: x"),
+    ("said.append(1)\n    return x", "return x"),
+    ("return (v for v in (1, 2))", "return (v for v in (1, 3))"),
+    ("raise ValueError('a')", "raise ValueError('b')"),
+    ("x.zero_()\n    return y.view(4)", "x.zero_()\n    return y"),
+])
+def test_the_harness_sees_a_difference(body, other):
+    source = f"{HEAD}def f(x, y):\n    {body}\ndef g(x, y):\n    {other}\n"
+    assert not wrong(source, lambda f: f)
+    assert wrong(source, lambda f: f.__globals__["g"])
+
+
+def test_lines_and_gradients_are_seen():
+    source = f"{HEAD}def f(x, y):\n    return y * 2\ndef g(x, y):\n    return y.detach() * 2\n"
+    assert wrong(source, lambda f: f.__globals__["g"], harness.Options(grad=True))
+    source = f"{HEAD}def f(x, y):\n    raise ValueError\ndef g(x, y):\n    pass\n    raise ValueError\n"
+    assert wrong(source, lambda f: f.__globals__["g"])
+
+
+def test_most_changes_of_surroundings_matter():
+    """A compiler that never looked at its guards would be found out by nearly all programs."""
+    sources = [run.plan("environments", seed)[0] for seed in range(20)]
+    assert sum(wrong(source, once) for source in sources) >= 15
+
+
+def test_a_seed_names_one_program_and_most_run_to_their_end():
+    ends = []
+    for seed in range(20):
+        source = programs.program(seed, breaks=seed % 2 == 1, grad=False)
+        torch.rand(1)
+        assert source == programs.program(seed, breaks=seed % 2 == 1, grad=False)
+        ends.append(next(harness.outcomes(source, lambda f: f, harness.Options(), (0,)))[0][0])
+    assert ends.count("returned") > ends.count("raised") > 0
+
+
+def test_the_minimizer():
+    source = "def f(x):\n    a = 1\n    for i in range(3):\n        if a:\n            x = bad(x + a, 3)\n    return x\n"
+    assert minimize(source, lambda text: "bad(" in text).count("\n") <= 2
+
+
+@pytest.mark.parametrize("stripe", range(STRIPES))
+@pytest.mark.parametrize("kind", run.KINDS)
+def test_programs_differ_in_nothing(kind, stripe):
+    for seed in range(stripe, COUNT[kind], STRIPES):
+        found = run.try_seed(kind, seed, smaller=False)
+        assert found is None, found
