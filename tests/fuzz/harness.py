@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import linecache
 import random
+import resource
 import signal
 import sys
 import types
@@ -26,6 +27,7 @@ import dynamo_lite
 from .observe import Observer, difference, gradients, raised, same
 
 NUDGE = 1 + 2.0**-18
+MEMORY = 1 << 30    # bytes that a program may take
 LIMIT = 2000    # recursion that goes on for longer is not what is tried here
 SECONDS = 3     # of the processor's time: nor programs that take longer in plain Python
 
@@ -159,13 +161,21 @@ def outcomes(source: str, wrap: Callable[[Any], Any], options: Options, calls: t
 CALLS = (0, 0, 1, 1, 0, 2)
 
 
-def compare(source: str, options: Options, calls: tuple[int, ...] = CALLS) -> Found | None:
-    """The first difference between plain Python and the compiled program."""
+def plainly(source: str, options: Options, calls: tuple[int, ...], nudge: float = 1.0) -> list[Any] | None:
+    """What can be seen of each call in plain Python; None if that takes more than a program may."""
     try:
         with limited():
-            plain = list(outcomes(source, lambda f: f, options, calls))
+            seen = list(outcomes(source, lambda f: f, options, calls, nudge))
     except (Exception, TooLong):
-        return None    # arguments or globals that can't be made: no program
+        return None    # also arguments or globals that can't be made
+    return None if any(call[0][:2] == ("raised", "MemoryError") for call in seen) else seen
+
+
+def compare(source: str, options: Options, calls: tuple[int, ...] = CALLS) -> Found | None:
+    """The first difference between plain Python and the compiled program."""
+    plain = plainly(source, options, calls)
+    if plain is None:
+        return None    # no program
     dynamo_lite.reset()
     try:
         with dynamo_lite.config.patch(**{"raise_internal_errors": True, **dict(options.settings)}):
@@ -197,18 +207,20 @@ def limited() -> Iterator[None]:
     # The processor's time, so that a loaded machine has the same programs as a quiet one.
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
     try:
         yield
     finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
 
 def _well_posed(source: str, options: Options, calls: tuple[int, ...], plain: list[Any]) -> bool:
-    repeated = outcomes(source, lambda f: f, options, calls)
-    if not all(map(lambda a, b: same(a, b, 0.0), plain, repeated)):
-        return False
-    if not options.tolerance:
-        return True
-    nudged = outcomes(source, lambda f: f, options, calls, NUDGE)
-    return all(map(lambda a, b: same(a, b, options.tolerance), plain, nudged))
+    for tolerance, nudge in ((0.0, 1.0), (options.tolerance, NUDGE)):
+        again = plainly(source, options, calls, nudge) if tolerance or nudge == 1.0 else plain
+        if again is None or not all(map(lambda a, b: same(a, b, tolerance), plain, again)):
+            return False
+    return True
