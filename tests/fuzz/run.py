@@ -53,7 +53,7 @@ def try_seed(kind: str, seed: int, smaller: bool) -> str | None:
             again = harness.compare(head + text, options)
             return again is not None and again.kind == found.kind
 
-        text = minimize(text, differs)
+        text = minimize(text, differs, float(os.environ.get("DYNAMO_LITE_FUZZ_MINIMIZE", "60")))
         found = harness.compare(head + text, options) or found
     return f"--kind {kind} --seed {seed} --count 1\n{dataclasses.replace(found, source=text)}"
 
