@@ -115,7 +115,7 @@ class Program:
             ended = raised(error)
         else:
             ended = ("returned",)
-        written = [a._version > v if isinstance(a, torch.Tensor) else None for a, v in zip(args, before)]
+        written = [isinstance(a, torch.Tensor) and a._version > v for a, v in zip(args, before)]
         grad_mode = torch.is_grad_enabled()
         drawn = (torch.rand(1), random.random())
         scope = {k: v for k, v in self.scope.items() if k in self.scope.get("SEEN", ())}
