@@ -440,7 +440,7 @@ class _FrameCompiler:
         *,
         dry: bool,
         compiled: Callable[..., Any] | None = None,
-        put_back: list[int] | None = None,
+        put_back: tuple[list[int], list[int]] | None = None,
         changes: list[tuple[Any, tuple[Any, ...]]] | None = None,
     ) -> tuple[Emitter, Plan, list[types.CodeType]]:
         emitter = Emitter()
@@ -454,7 +454,7 @@ class _FrameCompiler:
                 restore = functools.partial(set_state, tx.output.state_at_entry)
                 random = tx.output.fake_mode.random_seen
                 rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, tx.output.changes_autocast,
-                              put_back, tuple(tx.output.generators.values()))
+                              *put_back, tuple(tx.output.generators.values()))
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
             emitter.call_prepare()
@@ -492,14 +492,20 @@ class _FrameCompiler:
         for code in resumes:
             note_numbers(code, names, slots, _original(self.code, break_index)[1] if gives_number else None)
 
-    def _to_put_back(self, output: OutputGraph, inputs: list[Any], compiled: Any) -> list[int] | None:
-        """Places of the inputs to copy, so that the frame can run again when the graph raises; None: it can't."""
+    def _to_put_back(
+        self, output: OutputGraph, inputs: list[Any], compiled: Any
+    ) -> tuple[list[int], list[int]] | None:
+        """Places of the inputs to copy, and of those whose writes torch counts, so that the frame can run again when
+        the graph raises; None: it can't."""
         changed = output.mutated_inputs()
         if not changed or getattr(compiled, "raises_before_writes", False):
-            return []
-        if not may_raise(output.graph) or any(t.fake.requires_grad for t in changed):
-            return None
-        return [place for place, t in enumerate(inputs) if any(t is c for c in changed)]
+            return [], []
+        places = [place for place, t in enumerate(inputs) if any(t is c for c in changed)]
+        if may_raise(output.graph) and not any(t.fake.requires_grad for t in changed):
+            return places, []
+        # Operations run one by one count their writes; a backend's kernel may write and raise before it has counted.
+        by_torch = isinstance(getattr(compiled, "__self__", None), torch.fx.GraphModule)
+        return ([], places) if by_torch else None
 
     def _argument_names(self) -> tuple[str, ...]:
         return self.code.co_varnames[: len(self.args)]

@@ -5,7 +5,8 @@ line raises it, with the effects of the lines before it and not of those after, 
 been changed when the graph, which is called first, has raised; so torch's state and random numbers are put back and
 the original code runs.
 
-Invariant: what runs again had no effect yet; a graph that changes its inputs is therefore not covered. An exception
+Invariant: what runs again had no effect yet: inputs that the graph has changed are put back, or else the exception goes
+on as it is. A tensor that requires gradients can't be put back, but torch counts the writes to it. An exception
 by which torch itself ends a computation early is no failure: it passes through the frame, which has left torch's modes.
 """
 from __future__ import annotations
@@ -31,6 +32,7 @@ _ENDS_A_COMPUTATION = (torch.utils.checkpoint._StopRecomputationError,)
 _ERROR = ".error"
 _RANDOM = ".random"
 _SAVED = ".saved"
+_VERSIONS = ".versions"
 _AUTOCAST = ".autocast"
 
 _STATE = frozenset({autocast.enter, autocast.leave})
@@ -66,13 +68,14 @@ class Rerun:
         restore: brings back torch's state at the frame's entry.
         random: whether the graph draws torch's random numbers.
         casts: whether it enters autocast contexts, or leaves them.
-        changed: places among the inputs of what the graph may have changed by the time it raises.
+        changed: places among the inputs of what the graph may have changed by the time it raises, and is put back.
+        counted: places of what is not put back; the frame runs again only if torch has counted no write to it.
         generators: of Python's random numbers that it draws, and of NumPy's.
     """
 
     def __init__(
         self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool,
-        casts: bool, changed: Sequence[int] = (), generators: tuple[Any, ...] = (),
+        casts: bool, changed: Sequence[int] = (), counted: Sequence[int] = (), generators: tuple[Any, ...] = (),
     ) -> None:
         self.emit = emit
         self.code = code
@@ -82,17 +85,19 @@ class Rerun:
         self._state_of = random, generators
         self.casts = casts
         self.changed = tuple(changed)
+        self.counted = tuple(counted)
         self.label: Label = emit.label()
 
     def begin(self, inputs: str) -> None:
         """Emits what has to be known before the call, whose inputs are in the local `inputs`."""
-        if self.changed:
-            self.emit.call_prepare()
-            self.emit.load_const(copies)
-            self.emit.load_fast(inputs)
-            self.emit.load_const(self.changed)
-            self.emit.call(2)
-            self.emit.store_fast(_SAVED)
+        for function, places, name in ((copies, self.changed, _SAVED), (versions, self.counted, _VERSIONS)):
+            if places:
+                self.emit.call_prepare()
+                self.emit.load_const(function)
+                self.emit.load_fast(inputs)
+                self.emit.load_const(places)
+                self.emit.call(2)
+                self.emit.store_fast(name)
         if self.random:
             self.emit.call_prepare()
             self.emit.load_const(random_state)
@@ -118,12 +123,13 @@ class Rerun:
         emit.load_const(functools.partial(_prepare, place, self.restore))
         emit.load_fast(_ERROR)
         emit.delete_fast(_ERROR)
-        for known, name in ((self.changed, _SAVED), (self.random, _RANDOM), (self.casts, _AUTOCAST)):
+        for known, name in ((self.counted, _VERSIONS), (self.changed, _SAVED), (self.random, _RANDOM),
+                            (self.casts, _AUTOCAST)):
             if known:
                 emit.load_fast(name)
             else:
                 emit.load_const(None)
-        emit.call(4)
+        emit.call(5)
         emit.pop()
         emit.call_prepare()
         emit.load_const(Continuation)
@@ -140,7 +146,7 @@ class Rerun:
 
 
 def _prepare(
-    place: str, restore: Callable[[], None], error: BaseException, saved: Any, random: Any, depth: Any
+    place: str, restore: Callable[[], None], error: BaseException, counted: Any, saved: Any, random: Any, depth: Any
 ) -> None:
     """What comes before the plain run. Held by guarded code, so it holds neither the frame's code nor the emitter."""
     if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
@@ -148,7 +154,7 @@ def _prepare(
     restore()
     if depth is not None:
         autocast.set_depth(depth)
-    if isinstance(error, _ENDS_A_COMPUTATION):
+    if isinstance(error, _ENDS_A_COMPUTATION) or counted is not None and _is_written(counted):
         raise error
     if saved is not None:
         put_back(saved)
@@ -169,6 +175,15 @@ def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:
     )
     skip(copy, None, True)
     return copy
+
+
+def versions(inputs: Sequence[Any], places: Sequence[int]) -> list[tuple[torch.Tensor, int | None]]:
+    """Tensors with how often each has been written to; None where torch doesn't count."""
+    return [(inputs[place], None if inputs[place].is_inference() else inputs[place]._version) for place in places]
+
+
+def _is_written(counted: list[tuple[torch.Tensor, int | None]]) -> bool:
+    return any(version is None or tensor._version != version for tensor, version in counted)
 
 
 Saved = list[tuple[torch.Tensor, torch.Tensor]]

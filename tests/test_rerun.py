@@ -115,3 +115,41 @@ def test_no_copies_where_nothing_can_raise() -> None:
     x = torch.ones(3)
     compiled(x, torch.ones(3))
     assert inputs[0][0] is x and "graphs_that_raised" not in log.counters()
+
+
+def in_a_handler(x: torch.Tensor, i: torch.Tensor) -> Any:
+    try:
+        x.mul_(2)
+    except RuntimeError as error:
+        return str(error)
+    return x
+
+
+def dead_and_written(x: torch.Tensor, i: torch.Tensor) -> Any:
+    try:
+        torch.ones(4)[i]
+    except IndexError:
+        return None
+    return x.mul_(2)
+
+
+@pytest.mark.parametrize("fn", [in_a_handler, dead_and_written])
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_what_requires_gradients_and_was_not_written_yet(fn: Any, backend: str) -> None:
+    """No copy could put it back; torch counts writes, and there was none."""
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for i in (torch.tensor([1]), torch.tensor([7]), torch.tensor([2])):
+        for make in (lambda leaf: leaf * 1, lambda leaf: leaf.view_as(leaf), lambda leaf: leaf):
+            got, want = (raised(call, make(torch.ones(4, requires_grad=True)), i) for call in (compiled, fn))
+            assert type(got) is type(want)
+            assert torch.equal(got, want) if isinstance(want, torch.Tensor) else got == want
+
+
+def raised(call: Any, *args: Any) -> Any:
+    try:
+        return call(*args)
+    except RuntimeError as error:
+        trace = error.__traceback__
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        return str(error), trace.tb_lineno
