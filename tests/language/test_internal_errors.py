@@ -130,7 +130,8 @@ PROGRAMS = {
     "cache_info": lambda x: (total.cache_info().maxsize, x + 1),
     "cached_property": lambda x: (Model(4).twice * x, MODEL.twice),
     "singledispatch": lambda x: (shape_of(x) * x, shape_of(3), shape_of("a"), shape_of.dispatch(int) is shape_of),
-    "total_ordering": lambda x: (Version(1) <= Version(2), Version(3) >= Version(3), max(Version(1), Version(2)).number),
+    "total_ordering": lambda x: (
+        Version(1) <= Version(2), Version(3) >= Version(3), max(Version(1), Version(2)).number),
     "named_tuple_made": lambda x: typing.NamedTuple("P", [("a", int)])(3).a * x,
     "typed_dict_wrong": lambda x: Movie(3),
     "dataclass_made": lambda x: dataclasses.make_dataclass("D", ["a"])(3).a * x,
