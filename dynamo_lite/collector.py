@@ -7,7 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import threading
 from collections.abc import Iterator
+
+_paused_by: set[int] = set()  # threads
+
+
+def _after_fork() -> None:
+    """A pause of a thread that the child does not have is over."""
+    if _paused_by and threading.get_ident() not in _paused_by:
+        _paused_by.clear()
+        gc.enable()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextlib.contextmanager
@@ -18,12 +32,15 @@ def paused(look_after: bool = False) -> Iterator[None]:
         look_after: collect the youngest generation at the end, for what a compile held of the program's. All that it
             made is young, and would be looked at by the next collection anyway. Now and then older ones, too.
     """
-    enabled = gc.isenabled()
+    enabled, me = gc.isenabled(), threading.get_ident()
+    if enabled:
+        _paused_by.add(me)
     gc.disable()
     try:
         yield
     finally:
         if enabled:
+            _paused_by.discard(me)
             gc.enable()
             if look_after:
                 gc.collect(_due())

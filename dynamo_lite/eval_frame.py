@@ -29,6 +29,7 @@ from . import (
     convert_frame,
     exc,
     frame_policy,
+    in_flight,
     log,
     stance,
     torch_compiler,
@@ -265,20 +266,21 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
     def compile_frame(
         code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
     ) -> Any:
-        if not stance.may_compile():
+        if not stance.may_compile() or not in_flight.may_begin():
             return _eval_frame.RUN_ORIGINAL
         decision = frame_policy.decide_disabled(func, settings.roots)
         if decision is not None:
             return decision
 
         def attempt() -> Any:
-            with collector.paused(look_after=True), log.collect_phases() as spent:
+            with in_flight.compiling(), collector.paused(look_after=True), log.collect_phases() as spent:
                 made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
             seconds.update(spent)
             return made
 
         def fits(made: Any) -> bool:
-            return not compiled or made.program.check(args, closure, globals, builtins)[0]
+            # Twice: what a guard calls (__eq__ of a key) may change what is guarded.
+            return not compiled or all(made.program.check(args, closure, globals, builtins)[0] for _ in range(2))
 
         seconds: dict[str, float] = {}
         try:

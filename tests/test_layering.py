@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Top first. An entry is a module or a package below dynamo_lite; a package counts as one layer.
 LAYERS = [
-    "collector", "autocast", "config", "break_kinds", "exc", "log", "raising",
+    "collector", "in_flight", "autocast", "config", "break_kinds", "exc", "log", "raising",
     "backends",
     "fake_layers",
     "fake_results",
