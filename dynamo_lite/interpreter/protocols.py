@@ -388,14 +388,17 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
         cls = value.python_type()
         self.guard_mro(cls)
         flat = _flatten_classes(plain)
-        if isinstance(value, TensorVariable):
-            return any(self._tensor_is(value, c) for c in flat)
         for candidate in flat:
             check = getattr(type(candidate), "__instancecheck__", None)
+            by_user = isinstance(check, types.FunctionType) and not is_library(type(candidate).__module__)
+            if isinstance(value, TensorVariable) and not by_user:
+                if self._tensor_is(value, candidate):
+                    return True
+                continue
             checks = any("__instancecheck__" in vars(c) for c in type(candidate).__mro__)
             if not (checks or isinstance(candidate, type) or hasattr(candidate, "__bases__")):
                 self.raise_error(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
-            if isinstance(check, types.FunctionType) and not is_library(type(candidate).__module__):
+            if by_user:
                 self.class_lookup(type(candidate), "__instancecheck__")
                 meta = self.from_result(candidate, "class")
                 answer = self.call_class_attribute(meta, type(candidate), "__instancecheck__", check, [value], {})

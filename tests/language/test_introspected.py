@@ -174,3 +174,19 @@ def test_names_of_a_class():
     finally:
         del Kinds.MAX
     assert torch.equal(fn(torch.zeros(1)), torch.ones(1))
+
+
+class OfRank(type):
+    def __instancecheck__(cls, obj):
+        return obj.dim() == cls.rank
+
+
+class Matrix(metaclass=OfRank):
+    rank = 2
+
+
+def test_a_metaclass_decides_about_tensors():
+    fn = compiled(lambda x: (x + 1, isinstance(x, Matrix), isinstance(x[0], Matrix), isinstance(x[0], (Matrix, int))))
+    assert fn(torch.ones(2, 2))[1:] == (True, False, False)
+    assert compiled(lambda x: (x + 1, isinstance(x, (int, torch.Tensor)), isinstance(x, torch.FloatTensor)))(
+        torch.ones(2))[1:] == (True, True)
