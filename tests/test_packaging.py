@@ -86,7 +86,8 @@ def test_wheel_works_where_it_is_unpacked(wheel, tmp_path):
 
 @pytest.mark.slow
 def test_editable_install_in_an_environment_of_its_own(tree, tmp_path):
-    run(sys.executable, "-m", "venv", str(tmp_path / "env"), cwd=tree)
+    # Without pip: it would bring the setuptools of ensurepip, which is older than the build asks for.
+    run(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env"), cwd=tree)
     python = str(tmp_path / "env" / "bin" / "python")
     # What is installed here, torch above all, without what is installed in editable form.
     (site,) = (tmp_path / "env").glob("lib/*/site-packages")
