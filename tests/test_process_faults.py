@@ -253,6 +253,7 @@ def test_exceptions_of_a_backend(backend):
 @both
 def test_exceptions_and_effects_of_code_that_guards_run(backend):
     run("""
+        dynamo_lite.config.raise_internal_errors = False  # guards that change what is guarded are reported as a fault
         class Key:
             raises = False; n = 0
             def __hash__(s): return 1
