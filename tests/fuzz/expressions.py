@@ -107,7 +107,8 @@ EXPRESSIONS: dict[str, list[str]] = {
     "g": [
         "iter({$l})", "(v * {n} for v in {$l})", "map({$f}, {$l})", "zip_first({$l}, {$m})", "pairs({t0})",
         "itertools.chain({$l}, {$l})", "(v for v in {$l} if v.dim())", "reversed({$l})",
-        "itertools.islice(pairs({t0}), 2)", "(v for _, v in sorted({$d}.items()))", "filter(lambda v: v is not None, {$l})",
+        "itertools.islice(pairs({t0}), 2)", "(v for _, v in sorted({$d}.items()))",
+        "filter(lambda v: v is not None, {$l})",
     ],
     "g0": [
         "iter([{$t}])",
