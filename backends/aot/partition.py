@@ -20,6 +20,7 @@ from torch.fx import Graph, Node
 from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput
+from dynamo_lite.backends.aot.independence import readers_of
 from dynamo_lite.backends.aot.joint import JointGraph
 from dynamo_lite.backends.aot.mincut import INFINITE, FlowNetwork
 
@@ -41,11 +42,15 @@ class Saved:
         names: names of the nodes of the joint graph.
         inputs: for each the index of the input that it is, or None.
         values: for each its index among the forward graph's values, or None if it is no input.
+        readers: for each the results whose gradients read it.
+        together: for each result those whose gradients go with its own (``independence``).
     """
 
     names: tuple[str, ...]
     inputs: tuple[int | None, ...]
     values: tuple[int | None, ...]
+    readers: tuple[tuple[int, ...], ...]
+    together: tuple[tuple[int, ...], ...]
 
 
 def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
@@ -91,7 +96,7 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
     recipes = tuple(ValueOutput(i) for i in range(len(made)))
     forward = AtenGraph(graph, dict(joint.constants), recipes, () if joint.written else joint.mutated)
     passes.clean(forward)
-    return forward, Saved(tuple(n.name for n in saved), tuple(inputs), tuple(values))
+    return forward, Saved(tuple(n.name for n in saved), tuple(inputs), tuple(values), *readers_of(joint, saved))
 
 
 def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:

@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
+from dynamo_lite.backends.aot.independence import Independent, independent
 from dynamo_lite.backends.aot.joint import Interface, Result, Written
 from dynamo_lite.backends.aot.partition import Saved
 from dynamo_lite.backends.aot.twice import SecondRun
@@ -144,6 +145,7 @@ def _autograd_function(
     count = len(face.layouts)
     fixed = [i for i, differentiable in enumerate(face.differentiable) if not differentiable]
     sources = tuple(zip(saved.inputs, saved.values))
+    alone = independent(face.differentiable, saved.readers, saved.together)
     backwards: dict[tuple[bool, ...], Call] = {}
     lock = threading.Lock()
 
@@ -184,7 +186,7 @@ def _autograd_function(
             call = backwards.get(given) or backward_call(given)
             given_to_call: list[Any] = []
             if sources:  # where eager saves nothing, a graph may be gone through again
-                given_to_call += ctx.saved_tensors
+                given_to_call += ctx.saved_tensors if alone is None else _take(ctx, alone, given, face.differentiable)
                 # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
                 ctx.maybe_clear_saved_tensors()
             given_to_call += [_in_layout(g, *face.layouts[i]) for i, g in enumerate(grads) if g is not None]
@@ -196,6 +198,20 @@ def _autograd_function(
             return tuple(None if g is None else _marked(g) for g in made)
 
     return Compiled
+
+
+def _take(ctx: Any, alone: Independent, given: tuple[bool, ...], differentiable: tuple[bool, ...]) -> Sequence[Any]:
+    """The saved values for the gradients of some results; what others need is kept beyond this backward pass."""
+    rest = getattr(ctx, "rest", None)
+    if rest is not None and rest.serves(given):
+        tensors: Sequence[Any] = rest.tensors(given)
+        stays = rest.after(given)
+    else:
+        tensors = ctx.saved_tensors  # raises what torch raises the second time
+        stays = alone.rest(tensors, given, {i for i, able in enumerate(differentiable) if able})
+    if not torch._C._autograd._get_current_graph_task_keep_graph():
+        ctx.rest = stays
+    return tensors
 
 
 def _is_wrapped(grad: torch.Tensor | None) -> bool:

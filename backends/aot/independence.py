@@ -1,0 +1,107 @@
+"""Which results of a graph have gradients of their own, and what is kept for them once others' have come in.
+
+In eager a backward pass without ``retain_graph`` frees what the nodes that it has run through had saved, and no more:
+two losses that share no such node, of two heads or of a GAN's two networks, may each be gone back from. Here all of
+them are one node to autograd, which lets go of everything after the first.
+
+Invariant: what is kept is what eager keeps: saved values that only gradients read which could still come in. Results
+whose gradients read one saved value in one operation stand for nodes that both run through; after one of them the other
+is an error, as in eager.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.backends.aot.joint import JointGraph
+
+WRITTEN = ("one of the variables needed for gradient computation has been modified by an inplace operation: it was "
+           "saved by a graph that dynamo_lite compiled, and written to since")
+Places = tuple[tuple[int, ...], ...]
+
+
+def readers_of(joint: JointGraph, saved: Sequence[Node]) -> tuple[Places, Places]:
+    """For each saved value the results whose gradients read it; for each result those whose gradients go with its own.
+    """
+    places = {node: i for i, node in enumerate(saved)}
+    readers: list[set[int]] = [set() for _ in saved]
+    together: list[set[int]] = [{i} for i in range(len(joint.tangents))]
+    reached: dict[Node, frozenset[int]] = {n: frozenset({i}) for i, n in enumerate(joint.tangents) if n is not None}
+    for node in joint.graph.nodes:
+        if node in joint.forward or node in reached:
+            continue
+        results = frozenset().union(*(reached.get(read, frozenset()) for read in node.all_input_nodes))
+        reached[node] = results
+        read = {places[n] for n in _saved_behind(node, reached, places)} if results else set()
+        for place in read:
+            readers[place] |= results
+        if read:
+            for i in results:
+                together[i] |= results
+    return tuple(tuple(sorted(r)) for r in readers), tuple(tuple(sorted(t)) for t in together)
+
+
+def _saved_behind(node: Node, reached: dict[Node, frozenset[int]], places: dict[Node, int]) -> set[Node]:
+    """The saved values from which a gradient's operation gets what it reads besides gradients."""
+    found, seen = set(), set()
+    todo = list(node.all_input_nodes)
+    while todo:
+        read = todo.pop()
+        if read in seen or reached.get(read):
+            continue
+        seen.add(read)
+        if read in places:
+            found.add(read)
+        else:
+            todo.extend(read.all_input_nodes)
+    return found
+
+
+class Independent:
+    """What is known of a graph in which some results' gradients are independent of others'."""
+
+    def __init__(self, readers: Sequence[Sequence[int]], together: Sequence[Sequence[int]]) -> None:
+        self.readers, self.together = readers, together
+
+    def rest(self, tensors: Sequence[torch.Tensor | None], given: Sequence[bool], left: set[int]) -> Rest | None:
+        """What stays after a backward pass for the results `given`; None if no other gradient can come in."""
+        gone = {j for i, is_given in enumerate(given) if is_given for j in self.together[i]}
+        left = left - gone
+        kept = [t if left.intersection(r) else None for t, r in zip(tensors, self.readers)]
+        return Rest(self, kept, left) if left and any(t is not None for t in kept) else None
+
+
+class Rest:
+    """Saved values for the gradients that could still come in."""
+
+    def __init__(self, known: Independent, tensors: list[torch.Tensor | None], left: set[int]) -> None:
+        self._known, self._tensors, self._left = known, tensors, left
+        self._versions = [0 if t is None else t._version for t in tensors]
+
+    def serves(self, given: Sequence[bool]) -> bool:
+        """Whether gradients of these results can be computed; if not, eager would go through a node again as well."""
+        return all(i in self._left for i, is_given in enumerate(given) if is_given)
+
+    def tensors(self, given: Sequence[bool]) -> list[torch.Tensor]:
+        """The saved values, with tensors of no elements in place of those that these results' gradients don't read."""
+        results = {i for i, is_given in enumerate(given) if is_given}
+        read = [t if results.intersection(r) else None for t, r in zip(self._tensors, self._known.readers)]
+        if any(t is not None and t._version != v for t, v in zip(read, self._versions)):
+            raise RuntimeError(WRITTEN)
+        return [torch.empty(0) if t is None else t for t in read]  # a run of kernels takes an address for each input
+
+    def after(self, given: Sequence[bool]) -> Rest | None:
+        """What stays after a backward pass for these results."""
+        return self._known.rest(self._tensors, given, self._left)
+
+
+def independent(
+    differentiable: Sequence[bool], readers: Sequence[Sequence[int]], together: Sequence[Sequence[int]]
+) -> Independent | None:
+    """Of a graph in which each result's gradient goes with every other's nothing needs to be known."""
+    results = {i for i, is_differentiable in enumerate(differentiable) if is_differentiable}
+    if all(results.issubset(together[i]) for i in results):
+        return None
+    return Independent(readers, together)
