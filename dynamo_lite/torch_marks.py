@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+from torch._compile import _disable_dynamo
+
 from . import config
 
 FORBIDDEN = "_dynamo_forbidden"
@@ -52,18 +54,33 @@ def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
     """torch's own function below the wrapper that torch.compile, once it has run, puts around parts of torch.
 
     It keeps torch's compiler out of places that it can't capture (optimizers' bookkeeping, for example), which says
-    nothing about this one. Such a wrapper stands where its function stood; a wrapper that the user made of a function
-    of torch's, as for a class of modules, stands elsewhere.
+    nothing about this one; nor does what torch puts around its own functions before. Such a wrapper stands where its
+    function stood; a wrapper that the user made of a function of torch's, as for a class of modules, stands elsewhere.
     """
+    if function.__code__ in _KEEPS_OUT:
+        return _torchs_inside(function, "fn")
     if function.__module__ == "torch._dynamo.mutation_guard":
         # Module.__init__, which it patches to count modules that were made.
-        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
-        inner = cells["init"].cell_contents if "init" in cells else None
-        return inner if _is_torchs(inner) else None
+        return _torchs_inside(function, "init")
     found = disabled(function)
-    if found is None or not _is_torchs(found.wrapped) or _at_home(found.wrapped) is not function:
+    if found is None or not _is_torchs(found.wrapped):
         return None
-    return found.wrapped  # type: ignore[no-any-return]
+    # The second is what `torch._disable_dynamo` keeps to call, made at the first call.
+    own = _at_home(found.wrapped) is function or getattr(found.wrapped, "__dynamo_disable", None) is function
+    return found.wrapped if own else None
+
+
+# The code of the wrapper that `torch._disable_dynamo` puts around functions of torch's, when torch is imported or, as
+# for `torch.manual_seed`, `torch._dynamo`: all of its wrappers share it.
+_KEEPS_OUT = frozenset(
+    code for code in _disable_dynamo.__code__.co_consts if isinstance(code, types.CodeType))
+
+
+def _torchs_inside(wrapper: types.FunctionType, name: str) -> types.FunctionType | None:
+    """The function of torch's that a wrapper has in its closure under a name."""
+    cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__ or ()))
+    inner = cells[name].cell_contents if name in cells else None
+    return inner if _is_torchs(inner) else None
 
 
 def below_torch_compile(value: Any) -> Any:

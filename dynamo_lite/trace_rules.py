@@ -190,7 +190,7 @@ FUNCTIONS: dict[Any, Decision] = {
     torch.is_warn_always_enabled: _GRAPH,
     torch.set_default_dtype: _GRAPH,
     torch.use_deterministic_algorithms: _skip("torch_state", "it sets torch's state"),
-    torch.manual_seed: _GRAPH,
+    torch.random.manual_seed: _GRAPH,
     torch.save: _GRAPH,
     torch.load: _GRAPH,
     **dict.fromkeys((

@@ -262,3 +262,69 @@ def test_an_evaluation_function_that_was_there_before_is_kept_and_put_back():
         assert installed() == plain
     """
     run(code)
+
+
+def test_what_torch_keeps_from_its_own_compiler_is_captured_before_and_after_torchs_first_use_of_it():
+    run("""
+        from torch.optim.adam import adam
+        from torch.utils.checkpoint import checkpoint
+
+        def seeds(x, optimizer):
+            torch.manual_seed(1)
+            return x + torch.rand(3)
+
+        def seeds_by_its_home(x, optimizer):
+            torch.random.manual_seed(1)
+            return x + torch.rand(3)
+
+        def zeroes(x, optimizer):
+            y = x * optimizer.param_groups[0]["params"][0].grad
+            optimizer.zero_grad()
+            return y * 2
+
+        def reads(x, optimizer):
+            return x * len(optimizer.state_dict())
+
+        def loads(x, optimizer):
+            y = x * 2
+            optimizer.load_state_dict(optimizer.state_dict())
+            return y + 1
+
+        def adds(x, optimizer):
+            y = x * 2
+            optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3))]})
+            return y + len(optimizer.param_groups)
+
+        def computes(x, optimizer):
+            held = [torch.ones(3)]
+            adam(
+                held, [x], [torch.zeros(3)], [torch.zeros(3)], [], [torch.tensor(0.)], foreach=False, amsgrad=False,
+                beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.0, eps=1e-8, maximize=False)
+            return held[0]
+
+        def checkpoints(x, optimizer):
+            return checkpoint(lambda a: a.sin(), x, use_reentrant=False)
+
+        WANTED = {
+            seeds: (1, ["rng_state"]), seeds_by_its_home: (1, ["rng_state"]), zeroes: (1, []), reads: (1, []),
+            loads: (1, []), adds: (2, ["unsupported_torch_call"]), computes: (1, []), checkpoints: (1, []),
+        }
+
+        def arguments():
+            parameter = torch.nn.Parameter(torch.arange(3.))
+            parameter.grad = torch.ones(3)
+            return torch.ones(3), torch.optim.Adam([parameter])
+
+        def try_all():
+            for function, wanted in WANTED.items():
+                dynamo_lite.reset()
+                report = dynamo_lite.explain(function)(*arguments())
+                assert (report.graph_count, [r.kind for r in report.break_reasons]) == wanted, (function, report)
+                assert torch.allclose(report.result, function(*arguments())), function
+
+        try_all()
+        import torch._dynamo
+        try_all()
+        assert getattr(torch.random.manual_seed, "__dynamo_disable")
+        try_all()
+    """)

@@ -17,7 +17,7 @@ from ..output_graph import OutputGraph
 from ..polyfills.tracing import OF_CODES
 from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
 from ..torch_marks import below_own_patch, below_torch_compile, same, substitute
-from ..trace_rules import Rule, decide, is_library, marked
+from ..trace_rules import FUNCTIONS, Rule, decide, is_library, marked
 from ..variables import branches as branches  # for what it registers
 from ..variables import builtin_iteration as builtin_iteration  # likewise
 from ..variables import equality as equality  # likewise
@@ -127,7 +127,7 @@ class Wrapping:
         transformed = made_before(self, value, source)
         if transformed is not None:
             return transformed
-        inner = below_own_patch(value)
+        inner = below_own_patch(value) if value not in FUNCTIONS else None
         if inner is not None:
             if not trusted:
                 self.guard(source, "is", value)

@@ -398,7 +398,7 @@ def _torch_check(tx: Any, condition: VariableTracker, message: VariableTracker |
 
 
 # ---------------------------------------------------------------- what breaks
-forbid("rng_state", torch.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state,
+forbid("rng_state", torch.random.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state,
        torch.random.fork_rng, torch.cuda.manual_seed, torch.cuda.manual_seed_all)
 forbid("autograd_in_graph", torch.autograd.grad, torch.autograd.backward)
 forbid("torch_state", torch.set_num_threads, torch.use_deterministic_algorithms, torch.set_default_device,
