@@ -93,6 +93,8 @@ class OutputGraph:
         self.examples = 0  # how many transforms show one example in place of a batch
         self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
         self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
+        # Where values were met whose trackers are those of others: a compiled function has that of what it was made of.
+        self._wrappers_at: dict[int, Source] = {}
         self._line_texts: dict[tuple[types.CodeType, int], str] = {}
 
     # -- values from outside
@@ -100,14 +102,17 @@ class OutputGraph:
         """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
         known = self.effects.tracker_of(value)
         if known is not None:
-            if known.source is not None and known.source != source and not issubclass(type(value), _FREE_OF_IDENTITY):
-                self.guards.add(source, "tensor_same", known.source)
+            met_at = self._wrappers_at.get(id(value), known.source)
+            if met_at is not None and met_at != source and not issubclass(type(value), _FREE_OF_IDENTITY):
+                self.guards.add(source, "tensor_same", met_at)
             elif known.source != source and issubclass(type(value), _FREE_OF_IDENTITY):
                 return self._wrap_new(tx, value, source)
             return known
         tracker = tx.wrap_marked(value, source) or self._wrap_new(tx, value, source)
         if tracker.source is not None:
             self.effects.track(value, tracker)
+            if tracker.source != source:
+                self._wrappers_at[id(value)] = source
             if self.effects.is_kept(value):
                 self.effects.take_over(tx, value, tracker)
         return tracker
@@ -212,6 +217,7 @@ class OutputGraph:
         self.choices.forget()
         self.rebound.clear()
         self.replaced.clear()
+        self._wrappers_at.clear()
         self._tensors.clear()
         self._numbers.clear()
         self.inputs.clear()

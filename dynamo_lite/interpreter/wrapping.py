@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .._eval_frame import CompiledFunction
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..polyfills.tracing import OF_CODES
@@ -248,6 +249,8 @@ class Wrapping:
             return TorchFunctionVariable(value)
         if isinstance(value, functools._lru_cache_wrapper):
             return CachedFunctionVariable(value)
+        if isinstance(value, CompiledFunction):
+            return self.wrap_at(value, ConstSource(value, value.__qualname__))  # as it is, unless it is called
         if isinstance(value, types.FunctionType):
             return self.wrap_function(value, ConstSource(value, value.__qualname__), trusted=True)
         if isinstance(value, types.MethodType):

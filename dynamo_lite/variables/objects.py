@@ -14,6 +14,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from .._eval_frame import CompiledFunction
 from ..foreign import FOLLOWED, is_followed
 from ..source import ComputedSource, InstanceDictSource, SlotSource, Source
 from .base import (
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 _SLOT_TYPES = (types.MemberDescriptorType,)
+_BIND = (functools._lru_cache_wrapper, CompiledFunction)  # as functions do, though written in C
 
 
 class ObjectVariable(VariableTracker):
@@ -221,7 +223,7 @@ class ObjectVariable(VariableTracker):
             if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
                 return tx.exception_attribute(self, name)
             return self._read_slot(tx, name, attribute)
-        if isinstance(attribute, functools._lru_cache_wrapper):
+        if isinstance(attribute, _BIND):
             return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
         if isinstance(attribute, functools.cached_property):
             value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
@@ -660,8 +662,8 @@ def class_method(tx: Any, attribute: Any, source: Source, cls: VariableTracker) 
     function = attribute.__func__
     if isinstance(function, property):
         return tx.call(tx.wrap_class_part(function.fget, source), [cls], {})
-    binds = (types.FunctionType, functools._lru_cache_wrapper)
-    if not isinstance(function, binds) and tx.class_lookup(type(function), "__get__") is not None:
+    binds = isinstance(function, (types.FunctionType, *_BIND))
+    if not binds and tx.class_lookup(type(function), "__get__") is not None:
         unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
     return MethodVariable(tx.wrap_class_part(function, source), cls)
 
