@@ -455,6 +455,7 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
         if isinstance(value, ScalarVariable):
             value.refuse("text")
         if value.is_constant() and not isinstance(value, CallableVariable):
+            value.fix(self)
             return ConstantVariable(self.run_python(convert, value.constant()))
         if isinstance(value, ObjectVariable):
             for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
@@ -496,6 +497,7 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
         if isinstance(value, TensorTextVariable):
             return value
         if value.is_constant():
+            value.fix(self)
             return ConstantVariable(self.run_python(format, value.constant(), spec))
         if isinstance(value, ObjectVariable):
             method = self.class_lookup(value.cls, "__format__")

@@ -93,6 +93,9 @@ class VariableTracker:
         """Whether :meth:`constant` gives the Python value itself."""
         return False
 
+    def fix(self, tx: Any) -> None:
+        """Guards what the text of a constant goes by that its identity does not tell."""
+
     def constant(self) -> Any:
         """The Python value, for values that are wholly known and immutable."""
         unsupported("unsupported_value", f"{self.describe()} is not a constant")

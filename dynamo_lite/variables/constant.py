@@ -187,6 +187,10 @@ def _wrap_enum(tx: Any, value: enum.Enum, source: Source) -> VariableTracker:
     return EnumVariable(value, source)
 
 
+# What enum's own properties read, which a program may set anew.
+_BEHIND: dict[Any, str] = {enum.Enum.__dict__[name]: f"_{name}_" for name in ("name", "value")}
+
+
 class EnumVariable(ConstantVariable):
     """A member of an enum: a constant whose class may have methods and properties of the user's."""
 
@@ -199,17 +203,46 @@ class EnumVariable(ConstantVariable):
             return tx.call(tx.wrap_class_part(attribute.fget, ConstSource(attribute, name)), [self], {})
         own = self.value.__dict__
         where = InstanceDictSource(ConstSource(self.value, str(self.value)))
-        if name in own and not name.startswith("_"):
-            return tx.wrap_now(own[name], DictItemSource(where, name))
-        if name == "_value_" or attribute is enum.Enum.__dict__["value"]:
-            held = own.get("_value_")
-            if not is_constant_value(held):
-                return tx.wrap_now(held, DictItemSource(where, "_value_"))
+        behind = _BEHIND.get(attribute) if isinstance(attribute, types.DynamicClassAttribute) else name
+        if behind in own:
+            return tx.wrap_now(own[behind], DictItemSource(where, behind))
         if name not in own and not hasattr(type(attribute), "__set__"):
             tx.guard(where, "dict_lacks", name)
         return super().getattr(tx, name)
 
+    def fix(self, tx: Any) -> None:
+        """Guards what enum's own methods go by."""
+        where = InstanceDictSource(ConstSource(self.value, str(self.value)))
+        for name in _BEHIND.values():
+            held = self.value.__dict__.get(name)
+            if type(held) in SCALAR_TYPES:  # a number that changes is fixed, too
+                tx.guard(DictItemSource(where, name), "is" if held is None or type(held) is bool else "const", held)
+            elif name in self.value.__dict__:
+                tx.wrap_now(held, DictItemSource(where, name))
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        for operand in (self, other):
+            if isinstance(operand, EnumVariable) and isinstance(operand.value, enum.Flag):
+                operand.fix(tx)
+        return super().binary(tx, op, other, reflected)
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        self.fix(tx)
+        return super().unary(tx, op)
+
+    def truth(self, tx: Any) -> bool:
+        if isinstance(self.value, enum.Flag):
+            self.fix(tx)
+        return super().truth(tx)
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        self.fix(tx)
+        if isinstance(item, EnumVariable):
+            item.fix(tx)
+        return super().contains(tx, item)
+
     def iterator(self, tx: Any) -> VariableTracker:
+        self.fix(tx)
         method = tx.class_lookup(type(self.value), "__iter__")
         if isinstance(method, types.FunctionType) and is_library(method.__module__):  # of enum.Flag
             return tx.new_list([constant_variable(v) for v in method(self.value)]).iterator(tx)
@@ -221,6 +254,7 @@ class EnumVariable(ConstantVariable):
         attribute = tx.class_lookup(type(self.value), name)
         if isinstance(attribute, types.FunctionType) and not is_library(attribute.__module__):
             return tx.call(self.getattr(tx, name), args, kwargs)
+        self.fix(tx)
         return super().call_method(tx, name, args, kwargs)
 
 
