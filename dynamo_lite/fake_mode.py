@@ -181,6 +181,7 @@ class TraceFakeMode(FakeTensorMode):
             if made is not None:
                 return made
         raises = self.raises_seen
+        fake_refusals.check_types(func, args, kwargs or {})
         result = self._dispatch_new(func, types, args, kwargs)
         if not _is_composite(func):
             self.raises_seen = raises  # whatever its metadata rule has called

@@ -1,9 +1,13 @@
-"""Operations that write to their arguments, asked of eager before they run on fake tensors.
+"""Operations that write to their arguments, or meet types that kernels may lack, asked of eager before they run on fake
+tensors.
 
 Metadata rules let pass what eager's kernels refuse: a result that is larger than what it is written to (the fake tensor
 is resized, and a kernel would write past the end of the memory), or of a type that does not fit in it. So the operation
 itself runs on small stand-ins first. Only what is raised of zeros and of ones alike counts: anything else depends on
 elements.
+
+Of other operations, metadata rules let pass types for which eager has no kernel (softmax of integers). Whether it has
+one is asked once for each operation and types, unless all are float32 or float64, which every kernel has.
 
 Invariant: an operation that passes leaves every argument that it writes, but for ``out`` and what changes sizes by its
 name, with the sizes that it had.
@@ -33,6 +37,9 @@ Sizes = list[tuple[Any, tuple[int, ...]]]
 
 # What eager raised of a call, by what `fake_results.key_of` tells calls apart; None if nothing.
 _answers: dict[Any, Exception | None] = {}
+# What eager raised of operations and types for which it has no kernel; None where it has one. Not many: both are few.
+_without_kernel: dict[tuple[Any, tuple[torch.dtype, ...]], Exception | None] = {}
+_COMMON = frozenset({torch.float32, torch.float64})
 
 # Their rules are complete, or they take their arguments apart before anything is written.
 _NOT_ASKED = frozenset({
@@ -59,6 +66,20 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> N
             if len(_answers) >= _MOST_ENTRIES:
                 _answers.clear()
             _answers[key] = raised
+    if raised is not None:
+        raise type(raised)(*raised.args)
+
+
+def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types."""
+    types = tuple(t.dtype for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
+    if func.namespace != "aten" or _COMMON.issuperset(types):
+        return
+    if (func, types) not in _without_kernel:
+        raised = _ask(func, args, kwargs)
+        lacks = isinstance(raised, (RuntimeError, NotImplementedError)) and "not implemented for" in str(raised)
+        _without_kernel[func, types] = raised if lacks else None
+    raised = _without_kernel[func, types]
     if raised is not None:
         raise type(raised)(*raised.args)
 

@@ -89,7 +89,12 @@ class LocalSource(Source):
     @property
     def name(self) -> str:
         # What a graph break left on the stack has no name in the program.
-        return f"intermediate_{self.local[8:]}" if self.local.startswith("___stack") else self.local
+        return f"intermediate_{self.local[8:]}" if self.left_on_stack else self.local
+
+    @property
+    def left_on_stack(self) -> bool:
+        """Whether a graph break has left the value on the operand stack."""
+        return self.local.startswith("___stack")
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
         return ("load_local", dst, self.index)

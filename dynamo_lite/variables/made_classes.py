@@ -63,17 +63,27 @@ class DescriptorVariable(VariableTracker):
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         if self.cls is property and name in _PARTS_OF_PROPERTY:
-            return self._part(_PARTS_OF_PROPERTY.index(name))
+            part = self._part(_PARTS_OF_PROPERTY.index(name))
+            if name == "__doc__" and part.is_none() and not self._part(0).is_none():
+                return tx.getattr(self._part(0), name)  # type: ignore[no-any-return]
+            return part
         if self.cls is property and name in ("setter", "getter", "deleter"):
             return tx.builtin_method(self, name)
         if name == "__func__" and self.cls in (classmethod, staticmethod):
             return self.parts[0]
-        if name in ("__wrapped__", "func") or name == "__isabstractmethod__":
-            return tx.getattr(self.parts[0], name) if name == "__isabstractmethod__" else self.parts[0]
+        if name == "__isabstractmethod__":
+            return ConstantVariable(any(self._is_abstract(tx, part) for part in self.parts[:3]))
+        if name in ("__wrapped__", "func"):
+            return self.parts[0]
         return super().getattr(tx, name)
 
     def _part(self, index: int) -> VariableTracker:
         return self.parts[index] if index < len(self.parts) else ConstantVariable(None)
+
+    def _is_abstract(self, tx: Any, part: VariableTracker) -> bool:
+        """Objects/object.c: _PyObject_IsAbstract."""
+        name = "__isabstractmethod__"
+        return bool(tx.has_attribute(part, name) and tx.truth(tx.getattr(part, name)))
 
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import foreign
-from ..source import ComputedSource, Source
+from ..source import ComputedSource, LocalSource, Source
 from .base import VariableTracker, realized, unsupported, wraps_type
 from .iterators import EnumerateVariable, MapVariable, ZipVariable
 from .mappings import DictIteratorVariable, DictVariable
@@ -114,7 +114,9 @@ def take_down_to(iterator: Any, left: int) -> None:
 # ---------------------------------------------------------------- wrapping
 @wraps_type(*foreign.FOLLOWED)
 def _wrap_iterator(tx: Any, value: Any, source: Source) -> VariableTracker:
-    if source.is_frozen or not foreign.is_followed(value):
+    # A loop's iterator that a break has left is in the middle, though it may have been made anew, from where it stood.
+    in_a_loop = isinstance(source, LocalSource) and source.left_on_stack
+    if source.is_frozen or in_a_loop or not foreign.is_followed(value):
         return wrap_object(tx, value, source)
     tx.guard(source, "type_is", type(value))
     made: VariableTracker

@@ -95,6 +95,44 @@ def it_shared(x, l):
     return r, list(a), l[:2], x + 1
 
 
+@case(mk=lambda: (torch.ones(2), 3))
+def deque_iter_changed(x, n):
+    d = collections.deque(range(n))
+    it = iter(d)
+    first = next(it)
+    d.append(n)
+    try:
+        return first, next(it), x + 1
+    except RuntimeError as e:
+        return first, str(e), list(d), x + 1
+
+
+@case(mk=lambda: (torch.ones(2), 3))
+def map_stopped(x, n):
+    def step(i):
+        if i == n:
+            raise StopIteration(i)
+        return i
+
+    it = map(step, itertools.count())
+    return [*it], next(it, None), x + 1
+
+
+@case(mk=lambda: (torch.ones(2), [1, 2, 3]))
+def reversed_object(x, l):
+    class Row:
+        def __len__(self):
+            return len(l)
+
+        def __getitem__(self, i):
+            return l[i]
+
+    it = reversed(Row())
+    first = next(it)
+    l[0] = 7
+    return first, list(it), x + 1
+
+
 @case(lambda r: (list(r[0]), list(r[1])), mk=lambda: (torch.ones(2), [1, 2, 3]))
 def zip_escapes(x, l):
     i = iter(l)
