@@ -504,7 +504,8 @@ class _FrameCompiler:
         if may_raise(output.graph) and not any(t.fake.requires_grad for t in changed):
             return places, []
         # Operations run one by one count their writes; a backend's kernel may write and raise before it has counted.
-        by_torch = isinstance(getattr(compiled, "__self__", None), torch.fx.GraphModule)
+        by_torch = isinstance(getattr(compiled, "__self__", None), torch.fx.GraphModule) or getattr(
+            compiled, "counts_writes", False)
         return ([], places) if by_torch else None
 
     def _argument_names(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ itself runs on small stand-ins first. Only what is raised of zeros and of ones a
 elements.
 
 Of other operations, metadata rules let pass types for which eager has no kernel (softmax of integers). Whether it has
-one is asked once for each operation and types, unless all are float32 or float64, which every kernel has.
+one is asked once for each operation and types, unless all are float32 or all float64, which every kernel has.
 
 Invariant: an operation that passes leaves every argument that it writes, but for ``out`` and what changes sizes by its
 name, with the sizes that it had.
@@ -39,6 +39,8 @@ Sizes = list[tuple[Any, tuple[int, ...]]]
 _answers: dict[Any, Exception | None] = {}
 # What eager raised of operations and types for which it has no kernel; None where it has one. Not many: both are few.
 _without_kernel: dict[tuple[Any, tuple[torch.dtype, ...]], Exception | None] = {}
+# What such refusals say; others may be about sizes.
+_ABOUT_TYPES = ("not implemented for", "dtype", "scalar type")
 _COMMON = frozenset({torch.float32, torch.float64})
 
 # Their rules are complete, or they take their arguments apart before anything is written.
@@ -73,11 +75,11 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> N
 def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types."""
     types = tuple(t.dtype for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
-    if func.namespace != "aten" or _COMMON.issuperset(types):
+    if func.namespace != "aten" or _COMMON.issuperset(types) and len(set(types)) <= 1:
         return
     if (func, types) not in _without_kernel:
         raised = _ask(func, args, kwargs)
-        lacks = isinstance(raised, (RuntimeError, NotImplementedError)) and "not implemented for" in str(raised)
+        lacks = isinstance(raised, RuntimeError) and any(words in str(raised) for words in _ABOUT_TYPES)
         _without_kernel[func, types] = raised if lacks else None
     raised = _without_kernel[func, types]
     if raised is not None:

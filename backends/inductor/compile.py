@@ -228,17 +228,20 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], target: Target
         return made
 
     run = training_function(face, call, saved, compile_backward, backward_checks(gm), second_run(gm, face, saved))
-    return _Trained(run, call, face.mutated)
+    return _Trained(run, call, face.mutated, bool(face.written))
 
 
 class _Trained:
     """What ``inductor_lite`` returns of a graph that takes part in autograd."""
 
-    def __init__(self, run: Callable[..., tuple[Any, ...]], forward: Any, mutated: tuple[int, ...]) -> None:
+    def __init__(
+        self, run: Callable[..., tuple[Any, ...]], forward: Any, mutated: tuple[int, ...], written: bool
+    ) -> None:
         self._run = run
         self.generated_code = forward.generated_code
         self.mutated_inputs = mutated
         self.raises_before_writes = forward.raises_before_writes
+        self.counts_writes = written  # by copies that autograd sees, behind the kernels
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         return self._run(*inputs)

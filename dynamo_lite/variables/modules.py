@@ -6,6 +6,7 @@ nothing here holds or compares the identity of a module of the user's, so that e
 from __future__ import annotations
 
 import collections
+import inspect
 import operator
 import re
 import types
@@ -200,21 +201,24 @@ class PythonModuleVariable(RealObjectVariable):
         where = ConstSource(space, self.value.__name__)
         if name == "__dict__":
             return space_at(tx, space, where)
-        found = read_own(tx, self._changed(tx), space, where, name)
-        if found is not None:
-            return found
-        switch = getattr(vars(type(self.value)).get(name), "getter", None)
+        cls = type(self.value)
+        if is_made_by_python(cls) or not is_library(self.value.__name__):
+            tx.guard(ConstSource(self.value, self.value.__name__), "type_is", cls)
+        # A property of the module's class comes before what the module holds.
+        if not hasattr(type(inspect.getattr_static(cls, name, None)), "__set__"):
+            found = read_own(tx, self._changed(tx), space, where, name)
+            if found is not None:
+                return found
+        switch = getattr(vars(cls).get(name), "getter", None)
         if is_switch(switch):
             # What the trace has set may differ from what is set at entry, as a guard would see it.
             return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.value.__name__}.{name}")), [], {})
-        if is_made_by_python(type(self.value)) or not is_library(self.value.__name__):
-            tx.guard(ConstSource(self.value, self.value.__name__), "type_is", type(self.value))
         hook = space.get("__getattr__", MISSING)
         if hook is MISSING:
             tx.guard(where, "dict_lacks", "__getattr__")
         else:
             tx.guard(DictItemSource(where, "__getattr__"), "is", hook)
-        if name in space:
+        if name in space and not hasattr(cls, name):
             tx.raise_error(AttributeError, f"module {self.value.__name__!r} has no attribute {name!r}")
         # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
         value = tx.run_python(getattr, self.value, name)

@@ -308,7 +308,7 @@ class TensorVariable(VariableTracker):
             learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
             constant = known_tensor(tx, self.fake)
         if constant is not None:  # made from Python numbers in this very trace, or guarded by value
-            return tx.from_result(getattr(constant, name)(), f"Tensor.{name}()")
+            return tx.from_result(tx.run_python(getattr(constant, name)), f"Tensor.{name}()")
         unsupported(kind, f"Tensor.{name}()")
 
     def length(self, tx: Any) -> VariableTracker:

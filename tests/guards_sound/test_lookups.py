@@ -606,6 +606,25 @@ def mod_attr_added():
 
 
 @case
+def mod_class_property():
+    m = types.ModuleType("q6")
+    m.v = 1
+
+    def f(x):
+        return x + m.v
+
+    def c():
+        m.__class__ = type("M", (types.ModuleType,), {"v": property(lambda s: 9)})
+
+        def u():
+            m.__class__ = types.ModuleType
+
+        return u
+
+    return f, (X,), [c]
+
+
+@case
 def mod_class():
     m = types.ModuleType("q5")
 

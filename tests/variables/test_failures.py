@@ -147,3 +147,31 @@ def test_what_fails_without_data_alone_is_no_exception():
     assert torch.equal(dynamo_lite.compile(function, backend="eager")(x), function(x))
     with pytest.raises(dynamo_lite.exc.Unsupported, match="geqrf"):
         dynamo_lite.compile(function, backend="eager", fullgraph=True)(x)
+
+
+def test_types_for_which_there_is_no_kernel() -> None:
+    """Also where nobody reads the result, which would otherwise be dropped."""
+    norm = torch.nn.BatchNorm1d(4).double()
+
+    def unused(x: torch.Tensor) -> object:
+        torch.softmax(torch.arange(4), -1)
+        return x + 1
+
+    def caught(x: torch.Tensor) -> object:
+        try:
+            return norm(x)
+        except RuntimeError as error:
+            return str(error)
+
+    def not_one_number(x: torch.Tensor) -> object:
+        try:
+            return x.long().item()
+        except RuntimeError as error:
+            return str(error)
+
+    x = torch.randn(3, 4)
+    for backend in ("eager", "inductor_lite"):
+        with pytest.raises(NotImplementedError, match="Long"):
+            dynamo_lite.compile(unused, backend=backend)(x)
+        for fn in (caught, not_one_number):
+            assert dynamo_lite.compile(fn, backend=backend)(x) == fn(x)
