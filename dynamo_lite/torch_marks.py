@@ -46,6 +46,9 @@ def disabled(function: Any) -> Disabled | None:
     wrapped = getattr(function, "_torchdynamo_orig_callable", None)
     if wrapped is not None and getattr(function, "_torchdynamo_wrapper_id", id(function)) != id(function):
         return None
+    if wrapped is None and _is_torchs(function):
+        # A class of modules without an ``__init__`` of its own was marked: that marks nn.Module's, for all modules.
+        return None
     recursive = wrapped is not None and bool(getattr(function, "_torchdynamo_disable_recursive", True))
     return Disabled(wrapped, recursive, getattr(function, "_torchdynamo_disable_msg", None) or "torch.compiler.disable")
 
