@@ -53,7 +53,8 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if isinstance(fn, type):
         for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):
             method = inspect.getattr_static(fn, name, None)
-            if isinstance(method, types.FunctionType):  # what object does is nothing to disable
+            # What object does is nothing to disable; an inherited function itself is marked for no other class.
+            if isinstance(method, types.FunctionType) and (recursive or name in vars(fn)):
                 setattr(fn, name, disable(method, recursive, reason=reason))
         return fn
     if not recursive:
