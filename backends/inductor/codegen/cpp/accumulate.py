@@ -12,6 +12,7 @@ import math
 import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import VALUE, const_text
+from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate
 
 _NOWHERE = "0x7fffffffffffffffl"  # the position of no element
@@ -28,6 +29,13 @@ def start(kind: str, dtype: torch.dtype) -> str:
     return const_text({"sum": 0, "prod": 1, "any": False, "all": True}[kind], dtype)
 
 
+def _squared(statement: Accumulate) -> Node | None:
+    value = statement.value
+    if statement.kind != "sum" or not value.dtype.is_floating_point or value.op != "mul":
+        return None
+    return value.args[0] if value.args[0] is value.args[1] else None
+
+
 class Accumulator:
     """The text of one ``Accumulate``.
 
@@ -37,6 +45,9 @@ class Accumulator:
         lanes: the accumulator is a vector.
         copies: 1 or 4.
         cascade: a long sum of floats.
+        square: the node whose squares are summed, if it is such a sum. ``take`` is then given that node's value: square
+            and sum are one operation of the processor. As neither is ever negative, results are infinite or NaN
+            where they are when each is rounded by itself.
     """
 
     def __init__(self, statement: Accumulate, name: str, along: bool, lanes: bool, copies: int, long: bool):
@@ -49,6 +60,7 @@ class Accumulator:
         self.copies = copies
         self.positions = self.kind.startswith("arg")
         self.cascade = long and self.kind == "sum" and self.dtype.is_floating_point
+        self.square = _squared(statement)
         self.scalar = VALUE[self.dtype]
         self.result = f"{name}_result"
 
@@ -103,7 +115,7 @@ class Accumulator:
                 f"{{ const auto take = {test}; {target} = sel(take, {value}, {target}); "
                 f"{at} = sel(take, {position}, {at}); }}"
             )
-        joined = self.join(target, value)
+        joined = self.join(target, value) if self.square is None else f"plus_square({target}, {value})"
         return f"{target} = keep(m, {joined}, {target});" if self.along else f"{target} = {joined};"
 
     def end_of_chunk(self) -> list[str]:
@@ -129,10 +141,9 @@ class Accumulator:
             return [f"const auto {self.result} = {value};"]
         if self.dtype is torch.bool:
             sign = "|" if self.kind == "any" else "&"
-            return [f"const bool {self.result} = fold({value}, [](i32 a, i32 b) {{ return a {sign} b; }}) != 0;"]
-        kind = self.scalar
-        fold = f"fold({value}, []({kind} a, {kind} b) {{ return ({kind})({self.join('a', 'b')}); }})"
-        return [f"const {kind} {self.result} = {fold};"]
+            return [f"const bool {self.result} = fold({value}, [](auto a, auto b) {{ return a {sign} b; }}) != 0;"]
+        fold = f"fold({value}, [](auto a, auto b) {{ return decltype(a)({self.join('a', 'b')}); }})"
+        return [f"const {self.scalar} {self.result} = {fold};"]
 
     def _finish_positions(self) -> list[str]:
         lines = []

@@ -446,7 +446,8 @@ class CppKernel(Body):
             else:
                 a = next(following)
                 position = self._position(s.position, a.lanes) if a.positions else ""
-                self.line(a.take(self._as(s.value, a.lanes), position, slot))
+                value = self._as(s.value if a.square is None else a.square, a.lanes)
+                self.line(a.take(value, position, slot))
         if along:
             self._v = None
             self._paired = False

@@ -465,14 +465,21 @@ template <class V> INLINE V keep(int n, V a, V b) {
     typedef mask_of<V> I;
     return iota<elem<I>, lanes<V>>() < (elem<I>)n ? a : b;
 }
+// All lanes joined: those of the lower half with those of the upper one, and so on, as vectors while halves are registers.
 template <class V, class F> INLINE elem<V> fold(V v, F f) {
-    elem<V> a[lanes<V>];
-    __builtin_memcpy(a, &v, sizeof v);
+    if constexpr (sizeof(V) > 16) {
+        struct { vec<elem<V>, lanes<V> / 2> low, high; } halves;
+        __builtin_memcpy(&halves, &v, sizeof v);
+        return fold(f(halves.low, halves.high), f);
+    } else {
+        elem<V> a[lanes<V>];
+        __builtin_memcpy(a, &v, sizeof v);
+#pragma GCC unroll 4
+        for (int w = lanes<V> / 2; w; w /= 2)
 #pragma GCC unroll 8
-    for (int w = lanes<V> / 2; w; w /= 2)
-#pragma GCC unroll 16
-        for (int k = 0; k < w; ++k) a[k] = f(a[k], a[k + w]);
-    return a[0];
+            for (int k = 0; k < w; ++k) a[k] = f(a[k], a[k + w]);
+        return a[0];
+    }
 }
 // The position of the best value: better(a, b) says whether a comes before b.
 template <class V, class P, class F> INLINE i64 fold_position(V v, P p, F better, elem<V>& best) {
@@ -482,6 +489,13 @@ template <class V, class P, class F> INLINE i64 fold_position(V v, P p, F better
         if (better(v[k], best) || (!better(best, v[k]) && p[k] < at)) best = v[k], at = p[k];
     return at;
 }
+
+// sum + x * x, rounded once where the processor can.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+template <class V> INLINE V plus_square(V sum, V x) { return fma_(x, x, sum); }
+#else
+template <class V> INLINE V plus_square(V sum, V x) { return sum + x * x; }
+#endif
 
 // A long sum: partial sums are added up sixteen at a time, and their sums again.
 template <class V> struct cascade {
