@@ -82,7 +82,13 @@ def _build_set(tx: Translator, i: Any) -> None:
 @opcode("BUILD_MAP")
 def _build_map(tx: Translator, i: Any) -> None:
     values = tx.pop_many(2 * i.arg)
-    tx.push(tx.new_dict(dict(zip(values[::2], values[1::2]))))
+    if all(key.is_constant() for key in values[::2]):
+        tx.push(tx.new_dict(dict(zip(values[::2], values[1::2]))))
+        return
+    made = tx.new_dict({})
+    for key, value in zip(values[::2], values[1::2]):
+        made.store(tx, key, value)  # the same object twice is hashed twice
+    tx.push(made)
 
 
 @opcode("BUILD_CONST_KEY_MAP")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ _OPERATORS: dict[str, Any] = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }
 _ATTRIBUTES = frozenset({"shape", "ndim", "size", "dtype", "T", "real", "imag", "itemsize", "nbytes"})
+_OF_TYPES = frozenset({"name", "kind", "char", "num", "str", "type", "alignment", "byteorder", "isnative"})
 _METHODS = frozenset({
     "astype", "reshape", "sum", "mean", "tolist", "item", "copy", "transpose", "flatten", "ravel", "min", "max",
     "argmin", "argmax", "any", "all", "cumsum", "cumprod", "round", "clip", "dot", "squeeze", "repeat", "std", "var",
@@ -54,9 +56,10 @@ class ArrayVariable(VariableTracker):
 
     has_identity = True
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, owner: ArrayVariable | None = None) -> None:
         super().__init__()
         self.value = value
+        self.owner = owner  # in whose memory it lies, if not in its own
 
     def python_type(self) -> type:
         return type(self.value)
@@ -65,7 +68,7 @@ class ArrayVariable(VariableTracker):
         return f"NumPy's {type(self.value).__name__}"
 
     def is_constant(self) -> bool:
-        return isinstance(self.value, np.generic)
+        return isinstance(self.value, (np.generic, np.dtype))
 
     def constant(self) -> Any:
         return self.value
@@ -87,7 +90,9 @@ class ArrayVariable(VariableTracker):
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         if name in _ATTRIBUTES:
             value = getattr(self.value, name)
-            return self if value is self.value else from_numpy(tx, value)
+            return self if value is self.value else from_numpy(tx, value, [(self.value, self)])
+        if name in _OF_TYPES and isinstance(self.value, np.dtype):
+            return tx.from_result(getattr(self.value, name), name)  # type: ignore[no-any-return]
         if name in _METHODS:
             return tx.builtin_method(self, name)
         unsupported(_KIND, f"{self.describe()}.{name}")
@@ -97,7 +102,9 @@ class ArrayVariable(VariableTracker):
     ) -> VariableTracker:
         if name not in _METHODS:
             return super().call_method(tx, name, args, kwargs)
-        return fold(tx, getattr(self.value, name), args, kwargs)
+        if not isinstance(self.value, np.ndarray):
+            return fold(tx, getattr(self.value, name), args, kwargs)
+        return fold(tx, getattr(type(self.value), name), [self, *args], kwargs)
 
     def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
         return fold(tx, operator.getitem, [self, key], {})
@@ -106,7 +113,8 @@ class ArrayVariable(VariableTracker):
         unsupported(_KIND, f"writing to {self.describe()}")
 
     def iterator(self, tx: Any) -> VariableTracker:
-        return tx.new_list([from_numpy(tx, item) for item in tx.run_python(list, self.value)]).iterator(tx)
+        given = [(self.value, self)]
+        return tx.new_list([from_numpy(tx, v, given) for v in tx.run_python(list, self.value)]).iterator(tx)
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if isinstance(other, TensorVariable):
@@ -127,22 +135,55 @@ class ArrayVariable(VariableTracker):
         if self.is_constant():
             cg.emit.load_const(self.value)
             return
+        if self.owner is not None:
+            whole = self.owner
+            if not whole.value.flags.c_contiguous:
+                unsupported(_KIND, "an array in the memory of another one that is not contiguous")
+            start, strides = _start(self.value) - _start(whole.value), self.value.strides
+            arguments = [whole, ConstantVariable(self.value.shape), ArrayVariable(self.value.dtype),
+                         ConstantVariable(start), ConstantVariable(strides)]
+            cg.build_new(self, lambda: cg.call_function(_view_of, arguments, {}), lambda: None)
+            return
         cg.build_new(self, lambda: cg.call_constant(np.array, lambda: cg.emit.load_const(self.value)), lambda: None)
 
 
-def from_numpy(tx: Any, value: Any) -> VariableTracker:
-    """The tracker of what NumPy has computed."""
+def _view_of(whole: Any, shape: tuple[int, ...], dtype: Any, start: int, strides: tuple[int, ...]) -> Any:
+    """Generated code makes an array in another one's memory with this."""
+    return np.ndarray(shape, dtype, whole, start, strides)
+
+
+def _start(array: Any) -> int:
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+
+
+def from_numpy(tx: Any, value: Any, given: Sequence[tuple[Any, ArrayVariable]] = ()) -> VariableTracker:
+    """The tracker of what NumPy has computed.
+
+    Args:
+        given: arrays that it was computed from, and what they stand for: what lies in their memory is a view.
+    """
     if isinstance(value, np.ndarray):
-        return ArrayVariable(value.copy()) if value.dtype != object else _refuse(value)
+        for array, tracker in given:
+            if array is value:
+                return tracker
+        for array, tracker in given:
+            if value.size and np.shares_memory(array, value):
+                inside = value
+                if tracker.value is not array:  # `array` is a copy
+                    offset = _start(value) - _start(array)
+                    inside = np.ndarray(value.shape, value.dtype, tracker.value, offset, value.strides) \
+                        if tracker.value.flags.c_contiguous else _refuse(value)
+                return ArrayVariable(inside, tracker.owner or tracker)
+        return ArrayVariable(value.copy("K")) if value.dtype != object else _refuse(value)
     if isinstance(value, (np.generic, np.dtype)):
         return ArrayVariable(value)
     if isinstance(value, (tuple, list)):
-        return tx.new_sequence(type(value), [from_numpy(tx, item) for item in value])
+        return tx.new_sequence(type(value), [from_numpy(tx, item, given) for item in value])
     return tx.from_result(value, "a result of NumPy")  # type: ignore[no-any-return]
 
 
 def _refuse(value: Any) -> VariableTracker:
-    unsupported(_KIND, "an array of objects")
+    unsupported(_KIND, "an array of objects" if value.dtype == object else "a view of an array that is not contiguous")
 
 
 def fold(tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
@@ -150,12 +191,15 @@ def fold(tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, 
     if "out" in kwargs:
         unsupported(_KIND, "a NumPy function with out=")
     plain = [_plain(tx, a) for a in args]
-    return from_numpy(tx, tx.run_python(function, *plain, **{k: _plain(tx, v) for k, v in kwargs.items()}))
+    named = {k: _plain(tx, v) for k, v in kwargs.items()}
+    pairs = zip([*plain, *named.values()], [*args, *kwargs.values()])
+    given = [(p, a) for p, a in pairs if isinstance(a, ArrayVariable) and isinstance(p, np.ndarray)]
+    return from_numpy(tx, tx.run_python(function, *plain, **named), given)
 
 
 def _plain(tx: Any, value: VariableTracker) -> Any:
     if isinstance(value, ArrayVariable):
-        return value.value.copy() if isinstance(value.value, np.ndarray) else value.value
+        return value.value.copy("K") if isinstance(value.value, np.ndarray) else value.value
     items = getattr(value, "items", None)
     if type(items) is list and value.python_type() in (list, tuple):
         return value.python_type()(_plain(tx, item) for item in value.iterate(tx))

@@ -15,6 +15,7 @@ import torch
 
 from ..source import AttrSource, ComputedSource, ConstSource, Source, WeakrefSource
 from .base import MISSING, VariableTracker, instance_dict, realized, unsupported, wraps_type
+from .cached_effects import may_change_something
 from .constant import is_constant_value
 from .later import call_later
 from .mappings import DictVariable
@@ -86,10 +87,11 @@ class CachedFunctionVariable(RealObjectVariable):
         for argument in _elements([*args, *kwargs.values()]):
             if isinstance(argument, ScalarVariable):
                 argument.refuse("an argument of a cached function")
-        if all(a.is_constant() for a in (*args, *kwargs.values())):
+        constant = all(a.is_constant() for a in (*args, *kwargs.values()))
+        if constant and not may_change_something(self.value.__wrapped__):
             return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
         calls = tx.output.effects.calls
-        begun, operations = len(calls), tx.output.operations
+        begun, operations, nodes = len(calls), tx.output.operations, len(tx.output.graph.nodes)
         with tx.output.effects.watched() as touched:
             result = tx.call(self._inside(tx), args, kwargs)
         if len(calls) > begun:
@@ -100,6 +102,10 @@ class CachedFunctionVariable(RealObjectVariable):
             call_later(tx, self.value, args, kwargs)
         elif any(t is None or t.source is not None for t in touched):
             unsupported("call_skipped", f"{self.describe()} changes something, once for these arguments")
+        elif constant:
+            if len(tx.output.graph.nodes) > nodes:
+                unsupported("call_skipped", f"{self.describe()} draws random numbers or makes tensors, once")
+            return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
         elif tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
             return self._ask_for_objects(tx, args, kwargs, result)
         elif not (result.is_constant() and is_constant_value(result.constant())):

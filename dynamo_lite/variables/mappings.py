@@ -105,7 +105,9 @@ class DictVariable(VariableTracker):
         """The hash key and the entry under a key; relies on this key alone where that is possible."""
         hashed = self.key_of(tx, key)
         if self._guard_keys is None or not (key.is_constant() and is_constant_value(key.constant())):
-            return hashed, self.items.get(hashed)
+            found = self.items.get(hashed)
+            # The container's own key, so that what follows does not ask the user's __eq__ once more.
+            return hashed.met if found is not None and isinstance(hashed, UserKey) else hashed, found
         entry = self._entries.get(hashed)
         if hashed not in self._decided:
             self._decided.add(hashed)
@@ -538,7 +540,7 @@ class DictIteratorVariable(IteratorVariable):
         view = DictViewVariable(self.owner, self.what)
         steps = None
         if self.rest is not None:
-            if not self.backwards and list(self.owner.items) == self.rest:
+            if not self.backwards and self.size == len(self.rest) and list(self.owner.items) == self.rest:
                 cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(view)), lambda: None)
                 return
             if self.owner.structure != self.structure:

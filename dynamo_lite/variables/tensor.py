@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
+from torch.nn.functional import one_hot
 from torch.utils import _pytree as pytree
 
 from .._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
@@ -71,7 +72,7 @@ _DATA_METHODS = {
     "nonzero": "dynamic_output_shape", "unique": "dynamic_output_shape", "unique_consecutive": "dynamic_output_shape",
     "masked_select": "dynamic_output_shape", "bincount": "dynamic_output_shape", "argwhere": "dynamic_output_shape",
     "__reduce_ex__": "unsupported_method", "__deepcopy__": "unsupported_method", "map_": "unsupported_method",
-    "apply_": "unsupported_method", "map2_": "unsupported_method",
+    "apply_": "unsupported_method", "map2_": "unsupported_method", "_is_view": "unsupported_method",
 }
 # Changes of an input's metadata, which the caller sees; on intermediates they are just operations.
 _METADATA_METHODS = frozenset({
@@ -469,7 +470,7 @@ def record(
     if output.fake_mode.known.needed:
         leaves = pytree.tree_leaves((fake_args, fake_kwargs))
         given = {t.untyped_storage()._cdata for t in leaves if isinstance(t, torch.Tensor)}
-        if _fits_in_graph(tx, result, given):
+        if not may_raise(target, (), {}) and _fits_in_graph(tx, result, given):
             return _known_result(tx, result)
         if type(result) is tuple and all(_fits_in_graph(tx, r, given) for r in result):
             return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
@@ -556,6 +557,8 @@ def _with_known_sizes(
     if target in (torch.repeat_interleave, "repeat_interleave"):
         dim = node_kwargs.get("dim", node_args[2] if len(node_args) > 2 else None)
         return node_args, {**node_kwargs, "output_size": result.numel() if dim is None else result.shape[dim]}
+    if target is one_hot:
+        return node_args[:1], {"num_classes": result.shape[-1]}  # stays in the graph, as it refuses negative numbers
     if target is operator.getitem:
         key = node_args[1] if isinstance(node_args[1], tuple) else (node_args[1],)
         return (node_args[0], tuple(index for part in key for index in _as_indices(tx, part))), node_kwargs

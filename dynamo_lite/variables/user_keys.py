@@ -15,22 +15,27 @@ from .constant import is_constant_value
 class UserKey:
     """A key with a ``__hash__`` of the user's; equality asks ``__eq__``, as the dict or set would."""
 
-    __slots__ = ("hash", "made_at", "tx", "value")
+    __slots__ = ("hash", "made_at", "met", "tx", "value")
 
     def __init__(self, tx: Any, value: VariableTracker, hash: int) -> None:
         self.tx = tx
         self.value = value
         self.hash = hash
         self.made_at = tx.output.effects.epoch
+        self.met: Any = self  # the key of a container that it has been found to equal last
 
     def __hash__(self) -> int:
         return self.hash
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, UserKey):
-            return self.tx.same_or_equal(self.value, other.value)
-        if is_constant_value(other):
-            return self.tx.same_or_equal(self.value, self.tx.from_result(other, "key"))
+            if not self.tx.same_or_equal(self.value, other.value):
+                return False
+            other.met = self
+            return True
+        if is_constant_value(other) and self.tx.same_or_equal(self.value, self.tx.from_result(other, "key")):
+            self.met = other
+            return True
         return False
 
 

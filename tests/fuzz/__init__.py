@@ -4,7 +4,8 @@ seen.
 - ``observe``: what can be seen of a call, as plain data.
 - ``harness``: a program run in plain Python and compiled, and where the two differ.
 - ``minimize``: a smaller program that differs in the same way.
-- ``maker``, ``expressions``, ``statements``: programs.
+- ``maker``, ``expressions``, ``statements``: programs; ``language``, ``objects``, ``memory``, ``effects``: topics that
+  go deep, of which a program has a few.
 - ``environments``: programs that read their surroundings, and changes to these between calls.
 - ``run``: seeds, time, worker processes, a report: ``make fuzz``.
 

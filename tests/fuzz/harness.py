@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import linecache
 import random
 import resource
@@ -20,11 +21,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import torch
 
 import dynamo_lite
 
-from .observe import Observer, difference, gradients, raised, same
+from .observe import ADDRESS, Observer, difference, gradients, raised, same
 
 NUDGE = 1 + 2.0**-18
 MEMORY = 1 << 30    # bytes that a program may take
@@ -88,7 +90,7 @@ class Program:
 
     def call(self, i: int) -> Any:
         """All that can be seen of call *i*."""
-        for seed in (torch.manual_seed, random.seed):
+        for seed in (torch.manual_seed, random.seed, numpy.random.seed):
             seed(i)
         change = self.scope.get("change")
         if change is not None:
@@ -106,8 +108,10 @@ class Program:
                     args[k] = a.view_as(a) if k % 2 else a * 1
         observer = Observer(lambda cls: cls.__module__ == self.module.__name__)
         before = [a._version if isinstance(a, torch.Tensor) else None for a in args]
+        printed = io.StringIO()
         try:
-            result: Any = self.fn(*args)
+            with contextlib.redirect_stdout(printed):
+                result: Any = self.fn(*args)
         except dynamo_lite.exc.InternalError:
             raise
         except Exception as error:
@@ -117,10 +121,11 @@ class Program:
             ended = ("returned",)
         written = [isinstance(a, torch.Tensor) and a._version > v for a, v in zip(args, before)]
         grad_mode = torch.is_grad_enabled()
-        drawn = (torch.rand(1), random.random())
+        drawn = (torch.rand(1), random.random(), float(numpy.random.rand()))
         scope = {k: v for k, v in self.scope.items() if k in self.scope.get("SEEN", ())}
         seen = [ended, ("arguments", observer.see(args)), ("written", written), ("result", observer.see(result)),
-                ("globals", observer.see(scope)), ("random", drawn), ("grad mode", grad_mode)]
+                ("globals", observer.see(scope)), ("random", drawn), ("grad mode", grad_mode),
+                ("printed", ADDRESS.sub("0x", printed.getvalue()))]
         with torch.enable_grad():
             seen.append(("gradients", gradients(observer.differentiable, leaves)))
         return seen

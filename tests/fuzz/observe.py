@@ -6,19 +6,21 @@ one, and tensors that share memory are seen to share it. """
 from __future__ import annotations
 
 import collections
+import functools
 import itertools
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from typing import Any
 
+import numpy
 import torch
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 # How often a function that leaves a program is called, and how many items are taken of an iterator that does.
 CALLS, ITEMS = 2, 4
 PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, torch.dtype, torch.device,
-         torch.Size)
+         torch.Size, numpy.generic)
 
 
 class Observer:
@@ -34,6 +36,9 @@ class Observer:
     def see(self, value: Any) -> Any:
         if isinstance(value, PLAIN):
             return (type(value).__name__, repr(value) if value != value else value)
+        if type(value) is tuple and all(isinstance(v, PLAIN) for v in value):
+            # CPython decides which constants of one module are one object.
+            return ("tuple", [self.see(v) for v in value])
         known = self.met.get(id(value))
         if known is not None:
             return ("again", known)
@@ -99,7 +104,15 @@ class Observer:
         return ("class", cls.__qualname__, self.see(names))
 
     def _error(self, error: BaseException) -> Any:
-        return ("error", *raised(error)[1:3])
+        """An error that a program has caught: not the lines it passed, as a traceback grows where it is caught."""
+        chain = [None if e is None else type(e).__name__ for e in (error.__context__, error.__cause__)]
+        return ("error", *raised(error)[1:3], chain, error.__suppress_context__, self._attributes(error))
+
+    def _array(self, a: numpy.ndarray[Any, Any]) -> Any:
+        return ("array", a.dtype.str, a.shape, a.strides, a.flags.writeable, a.tolist())
+
+    def _partial(self, value: functools.partial[Any]) -> Any:
+        return ("partial", self.see(value.func), self.see(value.args), self.see(value.keywords))
 
     def _object(self, value: Any) -> Any:
         slots = [name for cls in type(value).__mro__ for name in vars(cls).get("__slots__", ())]
@@ -113,6 +126,7 @@ class Observer:
     # The first kind that fits decides.
     KINDS: tuple[tuple[Any, Callable[..., Any]], ...] = (
         (torch.Tensor, _tensor), (torch.nn.Module, _module), (type, _class), (BaseException, _error),
+        (numpy.ndarray, _array), (functools.partial, _partial), ((KeysView, ValuesView, ItemsView), _sequence),
         ((list, tuple, collections.deque), _sequence), ((dict, types.MappingProxyType), _mapping),
         ((set, frozenset), _set), (types.FunctionType, _function), (types.MethodType, _method),
         ((Iterator,), _iterator),

@@ -130,7 +130,7 @@ FUNCTIONS = [
     "        return {v} + a\n    return inner\n{+f} = {outer}()",
 ]
 
-RESULTS = "tnldmfgo"
+RESULTS = "tnldmfgorhwxzvea"
 
 def simple(breaks: bool) -> list[str]:
     """Statements without blocks; with those that break the graph where `breaks` is set."""

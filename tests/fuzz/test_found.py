@@ -1,0 +1,317 @@
+"""Programs by which fuzzing found a fault, each beside its relatives: compiled, they do what plain Python does, in all
+that can be seen. The bodies are those of a function of a fuzzed program's arguments. """
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from fuzz import harness
+from fuzz.prelude import PRELUDE
+
+ARGUMENTS = """
+import dynamo_lite
+
+
+def arguments(i):
+    x = torch.arange(12.).reshape(3, 4) - 5 * i
+    y = torch.linspace(-1, 2, 4) + i
+    items = [torch.ones(3, 4), torch.ones(4) * (i + 1)]
+    table, words = {"a": torch.ones(4)}, {"p": 1, "q": i}
+    return [x, y, 1 + i, i % 2 == 0, items, table, Box(torch.ones(4) * i, 2), Rich(y, 1), Point(x, 1), words]
+
+
+def f(x, y, n, flag, items, table, box, rich, point, words):
+"""
+
+
+def check(body: str, **options: object) -> None:
+    source = PRELUDE + ARGUMENTS + textwrap.indent(textwrap.dedent(body).strip(), "    ") + "\n"
+    plain = harness.plainly(source, harness.Options(**options), harness.CALLS)
+    assert plain is not None, "no program"
+    found = harness.compare(source, harness.Options(**options))
+    assert found is None, found.where
+
+
+# __hash__ and __eq__ of the program run as often as CPython runs them.
+USER_KEYS = [
+    "w = {rich: 1, rich: 2}",
+    "w = dict([(rich, 1), (rich, 2)])",
+    "w = {rich, rich}",
+    "w = set([rich, rich])",
+    "w = hash(rich) + hash(rich)",
+    "w = {(rich, 1): 1, (rich,1):2}",
+    "w = {rich: 1}[rich]",
+    "w = rich in {rich}",
+    "w = {rich: 1}.get(rich)",
+    "w = {rich: 1}; w[rich] = 2",
+    "w = {rich: 1}; del w[rich]",
+    "w = {rich: 1}.pop(rich)",
+    "w = {**{rich: 1}, **{rich: 2}}",
+    "w = {v: 1 for v in (rich, rich)}",
+    "w = dict.fromkeys([rich, rich])",
+    "w = {rich} | {rich}",
+    "w = {rich}; w.add(rich); w.discard(rich)",
+    "w = frozenset([rich, rich])",
+    "w = {rich: 1} | {rich: 2}",
+    "w = {}; w.setdefault(rich, 1); w.setdefault(rich, 2)",
+    "w = {rich: 1, Rich(x, 1): 2}",
+    "w = {rich: 1, Rich(x, 1): 2, rich: 3}; return w[Rich(y, 1)]",
+    "w = {rich: 1}; w.update({rich: 2}); w.update([(rich, 3)])",
+    "w = {Rich(y, 2): 3, Rich(y, 2): 4}; return list(w)",
+]
+
+
+@pytest.mark.parametrize("body", USER_KEYS)
+def test_keys_with_a_hash_of_the_programs(body: str) -> None:
+    check(body)
+
+
+# A function under a cache has its effects where the program calls it, and once.
+CACHED = [
+    """
+    w = CACHED(3)
+    said.append(1)
+    w = CACHED(3)
+    """,
+    """
+    said.append(1)
+    return CACHED(n) * x
+    """,
+    """
+    for i in range(2):
+        CACHED.cache_clear()
+        CACHED(i)
+        said.append(i)
+    """,
+    """
+    @functools.lru_cache(maxsize=2)
+    def h(k=2):
+        said.append(('ran', k))
+        return k + COUNT
+    a = h(n)
+    said.append(a)
+    b = h(n)
+    return h
+    """,
+    """
+    @functools.lru_cache
+    def h(k=2):
+        nonlocal n
+        n += k
+        return n
+    a = h(2)
+    return a, h(2), h(3), n
+    """,
+    """
+    @functools.lru_cache
+    def h(k=2):
+        return random.random() * k
+    q = random.random()
+    a = h(2)
+    return a, h(2), h(3), q
+    """,
+    """
+    @functools.cache
+    def h(k=2):
+        print('said', k)
+        return k
+    print(1)
+    h(2); h(2)
+    print(2)
+    """,
+    """
+    @functools.cache
+    def h(k=2):
+        box.k += k
+        return k
+    a = box.k
+    h(2); h(2)
+    return a, box.k
+    """,
+]
+
+
+@pytest.mark.parametrize("body", CACHED)
+def test_cached_functions_with_effects(body: str) -> None:
+    check(body)
+
+
+# An iterator that is left by a break stands where it stood, though its container has changed.
+ITERATORS = [
+    """
+    for key in table:
+        class Made(Box): pass
+        del table["a"]
+    """,
+    """
+    for key, value in table.items():
+        dynamo_lite.graph_break()
+        table.popitem()
+    """,
+    """
+    turns = iter(table)
+    next(turns)
+    table["b"] = 1
+    dynamo_lite.graph_break()
+    return next(turns, 3)
+    """,
+    """
+    turns = iter(table)
+    del table["a"]
+    dynamo_lite.graph_break()
+    return list(turns)
+    """,
+    """
+    turns = iter(table.values())
+    next(turns), table.clear()
+    return turns
+    """,
+    """
+    keys = set(words)
+    turns = iter(keys)
+    next(turns), next(turns), keys.clear()
+    dynamo_lite.graph_break()
+    return next(turns, 3)
+    """,
+]
+
+
+@pytest.mark.parametrize("body", ITERATORS)
+def test_iterators_over_what_has_changed(body: str) -> None:
+    check(body)
+
+
+# Operations that refuse some elements refuse them though the trace knows the elements, and the result is not used.
+REFUSED = [
+    """
+    try:
+        F.one_hot(torch.tensor([1, -n]))
+        said.append(1)
+    except RuntimeError:
+        said.append(2)
+    return x + 1
+    """,
+    "t = F.one_hot(torch.tensor([1, -n]), 3)\nreturn x + 1",
+    "return F.one_hot(torch.tensor([1, n])), x + 1",
+    "t = F.one_hot(torch.tensor([1, 1 - n])).sum()\nreturn x + t",
+    "ids = torch.tensor([0, 2 - n])\nreturn F.one_hot(ids)[0] * 2, x[F.one_hot(ids).shape[1]]",
+    "t = torch.bincount(torch.tensor([1, 1 - n]))\nreturn x + 1",
+    "t = torch.repeat_interleave(x, torch.tensor([1, 1 - n, 1]), 0)\nreturn x + 1",
+    "t = x[torch.tensor([n, 2 * n])]\nreturn x + 1",
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("body", REFUSED)
+def test_operations_that_refuse_known_elements(body: str, backend: str) -> None:
+    check(body, backend=backend)
+
+
+def test_whether_a_tensor_is_a_view() -> None:
+    check("return y._is_view(), y.T._is_view(), x[0]._is_view(), (x * 1)._is_view()", grad=True)
+
+
+# Arrays go over a break as they were: their type, how they lie in memory, whose memory it is.
+ARRAYS = [
+    """
+    a = numpy.array(0)
+    a.dtype.name
+    return a.dtype
+    """,
+    """
+    a = numpy.ones((3, 4))
+    b = a.T
+    dynamo_lite.graph_break()
+    return a, b, b.strides
+    """,
+    """
+    a = numpy.ones((3, 4))
+    return a[0], a[..., 1:], a
+    """,
+    """
+    a = numpy.ones((3, 4))
+    b = a[0]
+    dynamo_lite.graph_break()
+    b[0] = 5
+    return a, b
+    """,
+    """
+    a = numpy.arange(6).reshape(2, 3)
+    b = a.ravel()
+    dynamo_lite.graph_break()
+    b += 1
+    return a
+    """,
+    """
+    a = numpy.asfortranarray(numpy.ones((3, 4)))
+    dynamo_lite.graph_break()
+    return a + 1, a.copy(), a
+    """,
+    """
+    return numpy.float32(n), numpy.dtype('int8'), numpy.ones(2).dtype.type, numpy.int64(3).dtype
+    """,
+    """
+    a = numpy.ones(3)
+    b = numpy.asarray(a)
+    dynamo_lite.graph_break()
+    return a is b, a
+    """,
+    """
+    a = numpy.ones(3)
+    b = numpy.asarray(a)
+    c = a.astype(numpy.float64, copy=False)
+    return a is b, a is c
+    """,
+    """
+    a = numpy.ones(3); b = a
+    b += 1
+    return a
+    """,
+    """
+    a, b = numpy.split(numpy.arange(4.), 2)
+    dynamo_lite.graph_break()
+    return a, b
+    """,
+    """
+    a = [v for v in numpy.ones((2, 2))]
+    dynamo_lite.graph_break()
+    return a
+    """,
+    """
+    a = numpy.arange(6).reshape(2, 3)
+    dynamo_lite.graph_break()
+    a += 1
+    return a, a.T, a[0]
+    """,
+    """
+    a = numpy.arange(12.).reshape(3, 4)
+    b, c, d = a[::-1, 1:], a.T[1], a[..., None]
+    dynamo_lite.graph_break()
+    a += 1
+    return b, c, d, b.strides
+    """,
+    """
+    a = numpy.arange(4)
+    b, c = numpy.asarray(a), numpy.reshape(a, (2, 2))
+    dynamo_lite.graph_break()
+    c[0] = 7
+    return b is a, a, c
+    """,
+    """
+    a = numpy.ones((0, 3))
+    return a.T, a[:, 0]
+    """,
+    """
+    a = numpy.ones((3, 4)).T
+    b = a[1]
+    dynamo_lite.graph_break()
+    b += 1
+    return a, b
+    """,
+]
+
+
+@pytest.mark.parametrize("body", ARRAYS)
+def test_arrays(body: str) -> None:
+    check(body)
