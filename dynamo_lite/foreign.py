@@ -1,7 +1,8 @@
 """Which iterators from outside a trace can follow: those of builtin containers that have given nothing yet, or all.
 
 One in the middle is what a break in a loop's body has left: each of its turns would be another position, and code of
-its own. Invariant: nothing here moves an iterator, or runs code of the user's.
+its own. Of such a one the next element can be looked at. Invariant: nothing here moves an iterator, or runs code of the
+user's.
 """
 from __future__ import annotations
 
@@ -85,3 +86,54 @@ def is_followed(iterator: Any) -> bool:
     return cls in FOLLOWED and all(map(is_followed, inner_of(iterator)))
 
 
+
+
+def next_of(iterator: Any) -> tuple[Any, ...] | None:
+    """A tuple of what an iterator will give next, empty where it will end; None where that can't be told, or the next
+    step raises."""
+    cls = type(iterator)
+    if cls in _IN_ORDER:
+        position = position_of(iterator)
+        return () if position is None else _element(container_of(iterator), position)
+    if cls in _OVER_DICTS:
+        try:
+            rest = iterator.__reduce__()[1][0]
+        except RuntimeError:  # the dict's size has changed
+            return None
+        return tuple(rest[:1])
+    if cls not in (enumerate, zip):
+        return None
+    parts = [next_of(part) for part in inner_of(iterator)] or [()]
+    if any(part is None for part in parts) or cls is zip and is_strict(iterator) and len(set(map(bool, parts))) > 1:
+        return None
+    if not all(parts):
+        return ()
+    elements = tuple(part[0] for part in parts if part is not None)
+    return ((count_of(iterator), *elements),) if cls is enumerate else (elements,)
+
+
+def _element(container: Any, position: int) -> tuple[Any, ...]:
+    """The element of a list, tuple or range in a tuple, without asking a class of the user's."""
+    base = next(cls for cls in (list, tuple, range) if isinstance(container, cls))
+    if position >= base.__len__(container):
+        return ()
+    return (base.__getitem__(container, position),)
+
+
+def containers_of(iterator: Any) -> list[Any]:
+    """The lists and dicts that an iterator goes over, by way of others, too."""
+    if type(iterator) in (enumerate, zip):
+        return [container for part in inner_of(iterator) for container in containers_of(part)]
+    container = container_of(iterator)
+    return [container] if isinstance(container, (list, dict)) else []
+
+
+class Container:
+    """Gives one of these lists and dicts; for guards."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def __call__(self, iterator: Any) -> Any:
+        found = containers_of(iterator)
+        return found[self.place] if self.place < len(found) else None

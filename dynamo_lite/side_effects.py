@@ -23,6 +23,7 @@ from .variables.endings import Watch, endings_in, parts_of
 from .variables.functions import GeneratorVariable
 from .variables.later import LaterCall
 from .variables.mappings import DictVariable
+from .variables.resumed_loops import LoopIteratorVariable
 from .variables.sequences import ListVariable
 from .variables.sets import SetVariable
 from .variables.spaces import dict_in, space_at
@@ -53,6 +54,7 @@ class SideEffects:
         self._class_names: set[str] = set()  # of these attributes
         self.watch = Watch()
         self._proxied: list[Any] = []
+        self._iterated: list[tuple[Any, Source]] = []  # lists that are no trackers
         self.cells: list[CellVariable] = []  # of functions that the trace evaluates
         self.epoch = 0
 
@@ -139,6 +141,14 @@ class SideEffects:
     def is_mutated(self, tracker: VariableTracker) -> bool:
         """Whether the contents of something from outside are changed."""
         return id(tracker) in self._mutated
+
+    def note_iterated(self, container: Any, source: Source) -> None:
+        """Announces that the trace relies on what a list or dict from outside holds, at this time, without a tracker.
+        """
+        if isinstance(container, dict):
+            self.note_read(container, source)
+        else:
+            self._iterated.append((container, source))
 
     def note_proxied(self, mapping: Any) -> None:
         """Announces that the trace reads a mapping through a ``mappingproxy``, which is guarded by identity."""
@@ -372,6 +382,10 @@ class SideEffects:
         for tracker in changed:
             if tracker.is_constant():
                 continue  # a module or class, guarded by identity
+            if isinstance(tracker, ListVariable):
+                for real, source in self._iterated:
+                    if self.tracker_of(real) is not tracker:
+                        guards.add(tracker.source, "not_same", source)
             for _, other in self._trackers.values():
                 if other is tracker or other.source is None or tracker.source is None:
                     continue
@@ -422,7 +436,7 @@ class SideEffects:
                 return lambda: cg.delete_cell(tracker)
             held = cg.hold(tracker.contents)
             return lambda: cg.store_cell(tracker, held)
-        if isinstance(tracker, IteratorVariable):
+        if isinstance(tracker, (IteratorVariable, LoopIteratorVariable)):
             tracker.check_replay(self)
             return lambda: tracker.replay(cg)
         assert isinstance(tracker, _REPLACED)

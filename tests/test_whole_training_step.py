@@ -82,7 +82,7 @@ def accumulated(model, optimizer):
             total += loss.detach()
         optimizer.step()
         return total
-    step.backwards = 3  # and where the loop goes on, with an iterator that a break has left
+    step.backwards = 2
     return step
 
 

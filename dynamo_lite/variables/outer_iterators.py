@@ -14,6 +14,7 @@ from .iterators import EnumerateVariable, MapVariable, ZipVariable
 from .mappings import DictIteratorVariable, DictVariable
 from .objects import wrap_object
 from .ranges import RangeIteratorVariable
+from .resumed_loops import loop_iterator
 from .sequences import SequenceIteratorVariable, exhaust
 
 if TYPE_CHECKING:
@@ -115,8 +116,9 @@ def take_down_to(iterator: Any, left: int) -> None:
 @wraps_type(*foreign.FOLLOWED)
 def _wrap_iterator(tx: Any, value: Any, source: Source) -> VariableTracker:
     # A loop's iterator that a break has left is in the middle, though it may have been made anew, from where it stood.
-    in_a_loop = isinstance(source, LocalSource) and source.left_on_stack
-    if source.is_frozen or in_a_loop or not foreign.is_followed(value):
+    if isinstance(source, LocalSource) and source.left_on_stack:
+        return loop_iterator(tx, value, source) or wrap_object(tx, value, source)
+    if source.is_frozen or not foreign.is_followed(value):
         return wrap_object(tx, value, source)
     tx.guard(source, "type_is", type(value))
     made: VariableTracker
