@@ -295,7 +295,8 @@ def writes_to_elements(ts):
 
 
 PROGRAMS = [
-    changes_the_list, inserts, clears, replaces_the_next, changes_a_dict, changes_values_of_a_dict, strict_and_too_short,
+    changes_the_list, inserts, clears, replaces_the_next, changes_a_dict, changes_values_of_a_dict,
+    strict_and_too_short,
     takes_more_inside, leaves, goes_on, nested, within_try_and_with, raises_in_the_middle, keeps_elements,
     writes_to_elements]
 
@@ -353,6 +354,7 @@ def test_elements_of_different_kinds():
             out.append(v * 2)
         return out
 
-    for values in ([1, 2.5, "a", torch.ones(2), [3], (4,), None], [torch.ones(2), torch.ones(3), torch.ones(2).double()],
+    for values in ([1, 2.5, "a", torch.ones(2), [3], (4,), None],
+                   [torch.ones(2), torch.ones(3), torch.ones(2).double()],
                    [1, 2.5, "a", torch.ones(2), [3], (4,)]):
         broken(f, lambda values=values: values)
