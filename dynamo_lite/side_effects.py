@@ -382,7 +382,7 @@ class SideEffects:
         for tracker in changed:
             if tracker.is_constant():
                 continue  # a module or class, guarded by identity
-            if isinstance(tracker, ListVariable):
+            if isinstance(tracker, ListVariable) and tracker.source is not None:
                 for real, source in self._iterated:
                     if self.tracker_of(real) is not tracker:
                         guards.add(tracker.source, "not_same", source)

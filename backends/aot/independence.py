@@ -11,6 +11,7 @@ is an error, as in eager.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -20,6 +21,50 @@ from dynamo_lite.backends.aot.joint import JointGraph
 WRITTEN = ("one of the variables needed for gradient computation has been modified by an inplace operation: it was "
            "saved by a graph that dynamo_lite compiled, and written to since")
 Places = tuple[tuple[int, ...], ...]
+
+
+class Refused:
+    """In place of a saved value that has been written to since: the error for whoever needs it."""
+
+    def __init__(self, error: RuntimeError) -> None:
+        self.error = error
+
+
+def unwritten(ctx: Any, readers: Sequence[Sequence[int]], given: Sequence[bool], own: Sequence[bool]) -> list[Any]:
+    """The saved values one by one, where ``ctx.saved_tensors`` refuses all of them as one has been written to.
+
+    Args:
+        readers: as :func:`readers_of` gives them.
+        given: for each result whether a gradient comes in.
+        own: whether a saved value is a result of the node itself.
+
+    Raises:
+        RuntimeError: what eager's raises, of a value that these results' gradients read.
+    """
+    results = {i for i, is_given in enumerate(given) if is_given}
+    found: list[Any] = []
+    for saved, read_by, is_own in zip(ctx._raw_saved_tensors, readers, own, strict=True):
+        try:
+            found.append(_own_value(saved) if is_own else saved.unpack())
+        except RuntimeError as error:
+            if results.intersection(read_by):
+                raise
+            found.append(Refused(error))
+    return found
+
+
+def _own_value(saved: Any) -> torch.Tensor:
+    """A result that the node has saved; it was new then."""
+    value: torch.Tensor = saved.data
+    if value._version:
+        raise RuntimeError(WRITTEN)
+    return value
+
+
+def given_to_kernels(tensors: Sequence[Any]) -> list[torch.Tensor]:
+    """The values, with tensors of no elements in place of those that are not read: a run of kernels takes an address
+    for each input."""
+    return [t if isinstance(t, torch.Tensor) else torch.empty(0) for t in tensors]
 
 
 def readers_of(joint: JointGraph, saved: Sequence[Node]) -> tuple[Places, Places]:
@@ -65,7 +110,9 @@ class Independent:
     def __init__(self, readers: Sequence[Sequence[int]], together: Sequence[Sequence[int]]) -> None:
         self.readers, self.together = readers, together
 
-    def rest(self, tensors: Sequence[torch.Tensor | None], given: Sequence[bool], left: set[int]) -> Rest | None:
+    def rest(
+        self, tensors: Sequence[torch.Tensor | Refused | None], given: Sequence[bool], left: set[int]
+    ) -> Rest | None:
         """What stays after a backward pass for the results `given`; None if no other gradient can come in."""
         gone = {j for i, is_given in enumerate(given) if is_given for j in self.together[i]}
         left = left - gone
@@ -76,21 +123,24 @@ class Independent:
 class Rest:
     """Saved values for the gradients that could still come in."""
 
-    def __init__(self, known: Independent, tensors: list[torch.Tensor | None], left: set[int]) -> None:
+    def __init__(self, known: Independent, tensors: list[torch.Tensor | Refused | None], left: set[int]) -> None:
         self._known, self._tensors, self._left = known, tensors, left
-        self._versions = [0 if t is None else t._version for t in tensors]
+        self._versions = [t._version if isinstance(t, torch.Tensor) else 0 for t in tensors]
 
     def serves(self, given: Sequence[bool]) -> bool:
         """Whether gradients of these results can be computed; if not, eager would go through a node again as well."""
         return all(i in self._left for i, is_given in enumerate(given) if is_given)
 
     def tensors(self, given: Sequence[bool]) -> list[torch.Tensor]:
-        """The saved values, with tensors of no elements in place of those that these results' gradients don't read."""
+        """The saved values, for a run of kernels; empty where these results' gradients don't read them."""
         results = {i for i, is_given in enumerate(given) if is_given}
         read = [t if results.intersection(r) else None for t, r in zip(self._tensors, self._known.readers)]
-        if any(t is not None and t._version != v for t, v in zip(read, self._versions)):
-            raise RuntimeError(WRITTEN)
-        return [torch.empty(0) if t is None else t for t in read]  # a run of kernels takes an address for each input
+        for value, version in zip(read, self._versions):
+            if isinstance(value, Refused):
+                raise value.error
+            if value is not None and value._version != version:
+                raise RuntimeError(WRITTEN)
+        return given_to_kernels(read)
 
     def after(self, given: Sequence[bool]) -> Rest | None:
         """What stays after a backward pass for these results."""

@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
-from dynamo_lite.backends.aot.independence import Independent, independent
+from dynamo_lite.backends.aot.independence import Independent, given_to_kernels, independent, unwritten
 from dynamo_lite.backends.aot.joint import Interface, Result, Written
 from dynamo_lite.backends.aot.partition import Saved
 from dynamo_lite.backends.aot.twice import SecondRun
@@ -186,7 +186,7 @@ def _autograd_function(
             call = backwards.get(given) or backward_call(given)
             given_to_call: list[Any] = []
             if sources:  # where eager saves nothing, a graph may be gone through again
-                given_to_call += ctx.saved_tensors if alone is None else _take(ctx, alone, given, face.differentiable)
+                given_to_call += _take(ctx, alone, given, face.differentiable, saved, count)
                 # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
                 ctx.maybe_clear_saved_tensors()
             given_to_call += [_in_layout(g, *face.layouts[i]) for i, g in enumerate(grads) if g is not None]
@@ -200,18 +200,41 @@ def _autograd_function(
     return Compiled
 
 
-def _take(ctx: Any, alone: Independent, given: tuple[bool, ...], differentiable: tuple[bool, ...]) -> Sequence[Any]:
+def _take(
+    ctx: Any, alone: Independent | None, given: tuple[bool, ...], differentiable: tuple[bool, ...], saved: Saved,
+    count: int,
+) -> Sequence[Any]:
     """The saved values for the gradients of some results; what others need is kept beyond this backward pass."""
+    if alone is None:
+        tensors, _ = _saved_tensors(ctx, given, saved, count)
+        return tensors
     rest = getattr(ctx, "rest", None)
     if rest is not None and rest.serves(given):
-        tensors: Sequence[Any] = rest.tensors(given)
+        tensors = rest.tensors(given)
         stays = rest.after(given)
     else:
-        tensors = ctx.saved_tensors  # raises what torch raises the second time
-        stays = alone.rest(tensors, given, {i for i, able in enumerate(differentiable) if able})
+        tensors, known = _saved_tensors(ctx, given, saved, count)
+        stays = alone.rest(known, given, {i for i, able in enumerate(differentiable) if able})
     if not torch._C._autograd._get_current_graph_task_keep_graph():
         ctx.rest = stays
     return tensors
+
+
+def _saved_tensors(
+    ctx: Any, given: tuple[bool, ...], saved: Saved, count: int
+) -> tuple[Sequence[torch.Tensor], Sequence[Any]]:
+    """What the kernels get of the saved values, and what is known of them.
+
+    Raises:
+        RuntimeError: what torch raises the second time, or of a value that has been written to and is needed.
+    """
+    try:
+        tensors = ctx.saved_tensors
+    except RuntimeError:
+        own = [place is None and value < count for place, value in zip(saved.inputs, saved.values)]
+        known = unwritten(ctx, saved.readers, given, own)
+        return given_to_kernels(known), known
+    return tensors, tensors
 
 
 def _is_wrapped(grad: torch.Tensor | None) -> bool:
