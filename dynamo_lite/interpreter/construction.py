@@ -37,6 +37,7 @@ from ..variables.classes import (
     is_made_by_python,
     is_stand_in,
     native_base,
+    settle_protocol,
 )
 from ..variables.constant import ConstantVariable
 from ..variables.contents import VALUE_TYPES
@@ -100,6 +101,8 @@ class Construction:
             unsupported("unsupported_builtin", f"making the enum {value.__qualname__}")
         if isinstance(meta_call, types.FunctionType) and not by_type and not issubclass(value, torch.nn.Parameter):
             return tx.call_class_attribute(cls, type(value), "__call__", meta_call, args, kwargs)
+        if isinstance(meta_call, type) and not by_type:
+            return tx.call(tx.from_result(meta_call, "class"), args, kwargs)  # such as dict, for typed dicts
         if issubclass(value, BaseException) and _has_native_constructor(value):
             if kwargs:
                 unsupported("unsupported_builtin", f"{value.__qualname__} with keyword arguments")
@@ -111,7 +114,7 @@ class Construction:
             return self._construct_named_tuple(cls, args, kwargs)
         if issubclass(value, np.generic):
             return fold(tx, value, args, kwargs)
-        if not _is_user_class(value):
+        if not is_made_by_python(value):
             if value.__module__.partition(".")[0] == "torch":
                 return tx.call_torch_class(value, args, kwargs)
             unsupported("unsupported_builtin", f"{value.__qualname__}()")
@@ -126,8 +129,9 @@ class Construction:
             unsupported("unsupported_builtin", f"{value.__qualname__}(), whose __new__ is no plain function")
         else:
             made = self.new_object(cls, args, kwargs)
-        if not (isinstance(made, ObjectVariable) and issubclass(made.cls, value)):
+        if not (isinstance(made, ObjectVariable) and value in made.cls.__mro__):
             return made
+        settle_protocol(made.cls)
         init = tx.class_lookup(made.cls, "__init__")
         if isinstance(init, types.FunctionType):
             result = realized(tx, tx.call_class_attribute(made, made.cls, "__init__", init, args, kwargs))
@@ -314,15 +318,15 @@ class Construction:
             return tx.call(tx.wrap_class_part(meta.fget, class_attribute_source(type(value), name)), [cls], {})
         if name == "__dict__" or is_made_by_python(type(meta)) and is_data_descriptor(tx, meta):
             unsupported("unsupported_attribute", f"{value.__qualname__}.{name}")
-        if name == "__annotations__" and _is_user_class(value):
+        if name == "__annotations__" and is_made_by_python(value):
             return tx.wrap_at(value.__annotations__, AttrSource(class_source(value), name))
         if name in _CLASS_FACTS:
             if name in ("__mro__", "__bases__", "__base__"):
                 tx.guard_mro(value)
-            elif name in ("__name__", "__qualname__") and _is_user_class(value):
+            elif name in ("__name__", "__qualname__") and is_made_by_python(value):
                 where = AttrSource(class_source(value), name)
                 tx.guard(where, "const", getattr(value, name))
-            elif _is_user_class(value):
+            elif is_made_by_python(value):
                 tx.class_lookup(value, name)
             return tx.from_result(getattr(value, name), f"{value.__qualname__}.{name}")
         set_before = tx.output.effects.class_attribute(value, name)
@@ -369,7 +373,7 @@ class Construction:
             return tx.call_method(descriptor, "__get__", [ConstantVariable(None), cls])
         if getter is not None or isinstance(attribute, (property, functools.cached_property)):
             return tx.from_result(attribute, f"{cls.value.__qualname__}.{name}")
-        if not _is_user_class(cls.value):
+        if not is_made_by_python(cls.value):
             return tx.from_result(attribute, f"{cls.value.__qualname__}.{name}")
         return tx.wrap_at(attribute, source)
 
@@ -428,10 +432,6 @@ def _has_native_constructor(cls: type) -> bool:
 
 def _inherits(tx: Any, cls: type, name: str, base: type) -> bool:
     return tx.class_lookup(cls, name) is base.__dict__.get(name)
-
-
-def _is_user_class(cls: type) -> bool:
-    return is_made_by_python(cls)
 
 
 def _do(function: Callable[..., Any]) -> Callable[..., VariableTracker]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import gc
 import types
+import typing
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -249,6 +250,18 @@ def native_base(cls: type) -> type:
         if not is_made_by_python(base):
             return base
     return object
+
+
+# What a protocol has for an __init__ if it defines none.
+_PROTOCOL_INIT = vars(typing.SupportsInt)["__init__"]
+
+
+def settle_protocol(cls: type) -> None:
+    """Does for the class of a protocol what typing does when it makes the class's first object: the ``__init__`` that
+    stands behind the protocol's own is put into the class. Done while tracing, as guards on the class are to last."""
+    if cls.__init__ is _PROTOCOL_INIT and not getattr(cls, "_is_protocol", False):  # type: ignore[misc]
+        found = (base.__dict__.get("__init__", _PROTOCOL_INIT) for base in cls.__mro__)
+        setattr(cls, "__init__", next(init for init in found if init is not _PROTOCOL_INIT))
 
 
 def is_exception_class(cls: type) -> bool:

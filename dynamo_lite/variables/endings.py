@@ -47,7 +47,10 @@ _HOLDERS = (
     types.CellType, types.MappingProxyType, enumerate, zip, map, filter, reversed, collections.deque,
     functools.partial, BaseException,
 )
-_HOLDER_MODULES = frozenset({"builtins", "collections", "functools", "operator", "re", "datetime", "decimal", "numpy"})
+_HOLDER_MODULES = frozenset({
+    "builtins", "collections", "functools", "operator", "re", "datetime", "decimal", "numpy", "types", "typing",
+    "_thread", "_struct", "_contextvars", "contextvars", "array",
+})
 _ITERTOOLS = tuple(c for c in vars(itertools).values() if isinstance(c, type))
 SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 

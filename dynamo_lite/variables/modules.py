@@ -305,7 +305,8 @@ def _wrap_opaque_constant(tx: Any, value: Any, source: Source) -> VariableTracke
     return OpaqueVariable(value, source)
 
 
-@wraps_if(lambda value: type(value).__module__ == "typing", rank=7)
+# Not of classes, whose metaclass may be typing's: protocols and typed dicts are made like others.
+@wraps_if(lambda value: type(value).__module__ == "typing" and not isinstance(value, type), rank=7)
 def _wrap_typing(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return OpaqueVariable(value, source)
