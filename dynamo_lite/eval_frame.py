@@ -420,13 +420,7 @@ def _restore_module(module: torch.nn.Module) -> Any:
     return compile(module)
 
 
-# Inside a captured function a compiled one is what it was made from.
-@wraps_type(_eval_frame.CompiledFunction)
-def _wrap_compiled_function(tx: Any, value: _eval_frame.CompiledFunction, source: Source) -> VariableTracker:
-    tx.guard(source, "type_is", type(value))
-    return realized(tx, tx.wrap_at(value.fn, AttrSource(source, "fn")))
-
-
+# Inside a captured function a compiled module is what it was made from.
 @wraps_type(CompiledModule)
 def _wrap_compiled_module(tx: Any, value: CompiledModule, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))

@@ -337,7 +337,7 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
                 self.guard(pair[0], "tensor_same" if same else "not_same", pair[1])  # type: ignore[arg-type]
         for value in (left, right):
             if isinstance(value, FunctionVariable) and value.source is not None:
-                self.guard(value.source, "is", value.value)
+                self.guard(value.source, "is", value.real)
         return same
 
     def _same_constant(self, left: ConstantVariable, right: ConstantVariable, same: bool | None) -> bool | None:
@@ -351,7 +351,7 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
         else:
             for value in (left, right):
                 if value.source is not None and same:
-                    self.guard(value.source, "is", value.value)
+                    self.guard(value.source, "is", value.real)
         return same
 
     def truth(self, value: VariableTracker) -> bool:
@@ -560,8 +560,8 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
     def identity_number(self, value: VariableTracker) -> VariableTracker:
         """id(value): the number where the object itself is guarded, else something that only compares."""
         if isinstance(value, FunctionVariable) and value.source is not None:
-            self.guard(value.source, "is", value.value)
-            return number_of(self, value.value)
+            self.guard(value.source, "is", value.real)
+            return number_of(self, value.real)
         return IdentityVariable(value)
 
 

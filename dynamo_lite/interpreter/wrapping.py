@@ -21,9 +21,11 @@ from ..torch_marks import below_own_patch, below_torch_compile, same, substitute
 from ..trace_rules import FUNCTIONS, Rule, decide, is_library, marked
 from ..variables import branches as branches  # for what it registers
 from ..variables import builtin_iteration as builtin_iteration  # likewise
+from ..variables import compiled_functions as compiled_functions  # likewise
 from ..variables import equality as equality  # likewise
 from ..variables import introspected as introspected  # likewise
 from ..variables import outer_iterators as outer_iterators  # likewise
+from ..variables import thread_locals as thread_locals  # likewise
 from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
 from ..variables.builtins import BuiltinVariable, has_handler
 from ..variables.cached import CachedFunctionVariable

@@ -138,11 +138,12 @@ class BaseFunctionVariable(CallableVariable):
 
 
 class FunctionVariable(BaseFunctionVariable):
-    """A function that exists outside of the trace."""
+    """A function that exists outside of the trace. `real` is the object that `is` and hashing go by."""
 
     def __init__(self, value: types.FunctionType, source: Source) -> None:
         super().__init__(source)
-        self.value = value
+        self.value = self.real = value
+        self.function_source = source
 
     def code(self) -> types.CodeType:
         return self.value.__code__
@@ -155,14 +156,14 @@ class FunctionVariable(BaseFunctionVariable):
         return space, ConstSource(space, str(space.get("__name__", "globals")))
 
     def hash_key(self) -> Any:
-        return self.value
+        return self.real
 
     def guard_hash(self, tx: Any) -> None:
         if self.source is not None:
-            tx.guard(self.source, "is", self.value)
+            tx.guard(self.source, "is", self.real)
 
     def same_object(self, other: VariableTracker) -> bool | None:
-        return isinstance(other, FunctionVariable) and self.value is other.value
+        return isinstance(other, FunctionVariable) and self.real is other.real
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         replacement = polyfills.REPLACEMENTS.get(self.value)
@@ -171,8 +172,7 @@ class FunctionVariable(BaseFunctionVariable):
         return super().call(tx, args, kwargs)
 
     def _part(self, name: str) -> Source:
-        assert self.source is not None
-        return FunctionPartSource(self.source, name)
+        return FunctionPartSource(self.function_source, name)
 
     def cells(self, tx: Any) -> list[CellVariable]:
         closure = self.value.__closure__ or ()
@@ -215,7 +215,7 @@ class FunctionVariable(BaseFunctionVariable):
         if name == "__annotations__":
             return tx.wrap_at(value.__annotations__, AttrSource(self.source, name))  # type: ignore[arg-type]
         if name == "__class__":
-            return tx.from_result(types.FunctionType, "class")
+            return tx.from_result(self.python_type(), "class")
         if name == "__get__":
             return tx.builtin_method(self, name)
         found = read_own(tx, self, value.__dict__, self._part("__dict__"), name)
@@ -318,7 +318,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
         if name == "__code__":
             return tx.from_result(self._code, "code object")
         if name == "__class__":
-            return tx.from_result(types.FunctionType, "class")
+            return tx.from_result(self.python_type(), "class")
         if name == "__get__":
             return tx.builtin_method(self, name)
         if name == "__call__":

@@ -26,8 +26,8 @@ def _signature(tx: Any, function: VariableTracker, **kwargs: VariableTracker) ->
     if real is None or kwargs:
         unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
     inner = function.function if isinstance(function, MethodVariable) else function
-    if isinstance(inner, FunctionVariable) and inner.source is not None:
-        _guard_signature(tx, inner.value, inner.source)
+    if isinstance(inner, FunctionVariable) and inner.function_source is not None:
+        _guard_signature(tx, inner.value, inner.function_source)
     return tx.frozen(tx.run_python(inspect.signature, real))
 
 
@@ -75,7 +75,7 @@ def _type_hints(tx: Any, owner: VariableTracker, **kwargs: VariableTracker) -> V
         unsupported("unsupported_builtin", f"typing.get_type_hints() of {owner.describe()}")
     hints = tx.run_python(typing.get_type_hints, inner.value)
     if isinstance(inner, FunctionVariable) and inner.source is not None:
-        tx.guard(inner.source, "is", inner.value)
+        tx.guard(inner.source, "is", inner.real)
     tx.guard_result(typing.get_type_hints, (inner.value,), hints)
     return tx.from_result(hints, f"the type hints of {inner.describe()}")  # type: ignore[no-any-return]
 

@@ -1,13 +1,18 @@
 """Objects whose end the program feels, let go of in every way there is: effects in eager's order, at every call."""
+import array
 import contextlib
 import gc
 import itertools
+import struct
+import threading
+import types
 import weakref
 
 import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite import log
 from dynamo_lite.variables import endings
 
 said = []
@@ -730,3 +735,23 @@ def test_the_end_of_one_of_many(place):
         next(things[place])
         outcomes.append((call(torch.ones(2), things, notes).tolist(), notes, len(things)))
     assert outcomes[0] == outcomes[1] and outcomes[0][1] == ["before", "end", "after"]
+
+
+@pytest.mark.parametrize("make", [
+    lambda: list[int], lambda: int | None, threading.Lock, lambda: types.SimpleNamespace(a=1),
+    lambda: struct.Struct("i"), lambda: array.array("i", [1]),
+])
+def test_the_end_of_values_of_the_library_is_not_felt(make):
+    """What is carried over a break and let go of behind it asks for no further break."""
+    def f(x):
+        held = made()
+        dynamo_lite.graph_break()
+        y = x + 1
+        held = None
+        return y * 2, held
+
+    made = dynamo_lite.disable(make)
+    log.reset()
+    compiled = dynamo_lite.compile(f, backend="eager")
+    assert torch.equal(compiled(torch.ones(2))[0], torch.full((2,), 4.0))
+    assert log.counters()["graphs"] == 1

@@ -9,6 +9,7 @@ import typing
 
 import pytest
 import torch
+import typing_extensions
 from language_support import outcome, same
 
 import dynamo_lite
@@ -40,6 +41,55 @@ class HasScale(typing.Protocol):
 
 
 T = typing.TypeVar("T")
+
+
+class Message(typing.TypedDict, typing.Generic[T], total=False):
+    value: T
+
+
+class Extended(Message[int]):
+    more: int
+
+
+class TypingExtensionsMessage(typing_extensions.TypedDict, typing.Generic[T], total=False):
+    value: T
+
+
+class WithScale(HasScale):
+    def __init__(self, scale):
+        self.scale = scale
+
+    def scaled(self, x):
+        return x * self.scale
+
+
+class WithoutInit(HasScale):
+    scale = 3
+
+    def scaled(self, x):
+        return x * self.scale
+
+
+class GivenInit(HasScale, Exception):
+    def scaled(self, x):
+        return x * self.args[0]
+
+
+class GenericProtocol(typing.Protocol[T]):
+    def get(self) -> T: ...
+
+
+class OfInt(GenericProtocol[int]):
+    def get(self):
+        return 4
+
+
+class MadeByDict(type):
+    __call__ = dict
+
+
+class CalledAsDict(metaclass=MadeByDict):
+    pass
 
 
 class Box(typing.Generic[T]):
@@ -122,6 +172,15 @@ PROGRAMS = {
     "dataclass_replaced": lambda x: x * dataclasses.replace(Options(), scale=4).scale,
     "dataclass_as_dict": lambda x: dataclasses.asdict(Options(scale=5)),
     "protocol_is_abstract": lambda x: HasScale(),
+    "typed_dict_generic": lambda x: (Message(value=1), Extended(value=1, more=2), Message[int](value=x)["value"] + 1),
+    "typed_dict_of_extensions": lambda x: (TypingExtensionsMessage(value=1), TypingExtensionsMessage[int](value=x)),
+    "typed_dict_asked_for": lambda x: isinstance({}, Message),
+    "metaclass_called_as_a_class": lambda x: CalledAsDict(a=x)["a"] + 1,
+    "protocol_with_init": lambda x: (WithScale(2).scaled(x), isinstance(WithScale(3), WithScale)),
+    "protocol_without_init": lambda x: (WithoutInit().scaled(x), WithoutInit().scaled(x)),
+    "protocol_beside_another_base": lambda x: GivenInit(5).scaled(x),
+    "protocol_with_wrong_arguments": lambda x: WithoutInit(3),
+    "protocol_generic": lambda x: OfInt().get() * x,
     "generic_instance": lambda x: Box[int](3).value * x,
     "generic_alias": lambda x: (Box[int] is Box, Box[int].__origin__ is Box, x + 1),
     "enum_of_the_functional_api": lambda x: (x * Color.RED.value, Color["GREEN"], Color(2).name, list(Color)),
@@ -153,3 +212,22 @@ def test_no_internal_error(name):
     for _ in range(2):
         assert same(outcome(compiled), want)
     assert log.counters().get("internal_errors", 0) == before
+
+
+def test_the_first_object_of_a_protocols_class():
+    class Fresh(HasScale):
+        def scaled(self, x):
+            return x * 2
+
+    class Derived(Fresh):
+        scale = 4
+
+    def f(x):
+        return Derived().scaled(x) + Fresh().scaled(x)
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    log.reset()
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 4.0))
+    assert log.counters()["graphs"] == 1
+    assert Fresh.__init__ is object.__init__ and Derived.__init__ is object.__init__
