@@ -160,21 +160,30 @@ name_of_region(GuardedCode *entry)
     return name;
 }
 
+static PyObject *
+run_with_hook(ThreadState *thread, FrameHook *wanted, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame,
+              PyObject **inputs, PyObject **owned)
+{
+    if (thread->hook == wanted) {
+        return call_guarded(thread, entry, original, frame, inputs, owned);
+    }
+    Switched switched = begin_hook(thread, wanted);
+    PyObject *result = call_guarded(thread, entry, original, frame, inputs, owned);
+    end_hook(thread, switched);
+    return result;
+}
+
 PyObject *
 run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *original, const GuardFrame *frame,
             PyObject **inputs, PyObject **owned)
 {
     FrameHook *wanted = entry->needs_hook ? hook : NULL;
+    if ((wanted != NULL || we_are_alone()) && !profiler_is_on()) {
+        return run_with_hook(thread, wanted, entry, original, frame, inputs, owned);
+    }
     Above own = wanted == NULL ? begin_own(thread) : NOT_OWN;
-    PyObject *result, *region = profiler_is_on() ? begin_region(name_of_region(entry)) : NULL;
-    if (thread->hook == wanted) {
-        result = call_guarded(thread, entry, original, frame, inputs, owned);
-    }
-    else {
-        Switched switched = begin_hook(thread, wanted);
-        result = call_guarded(thread, entry, original, frame, inputs, owned);
-        end_hook(thread, switched);
-    }
+    PyObject *region = profiler_is_on() ? begin_region(name_of_region(entry)) : NULL;
+    PyObject *result = run_with_hook(thread, wanted, entry, original, frame, inputs, owned);
     end_region(region);
     end_own(thread, own);
     return result;

@@ -103,13 +103,18 @@ extern PyTypeObject FrameHook_Type, GuardedCode_Type, CompiledFunction_Type, Con
 extern const GuardsAPI *guards;
 
 /* _threads.c */
-extern _Thread_local ThreadState this_thread;
+/* With the C library's own way to find it (dlopen has room for small ones), every use is one load instead of a call. */
+#ifdef __GLIBC__
+#define NEAR_THREAD __attribute__((tls_model("initial-exec")))
+#else
+#define NEAR_THREAD
+#endif
+extern _Thread_local ThreadState this_thread NEAR_THREAD;
 extern PyMethodDef thread_methods[];
 extern PyInterpreterState *interpreter;
 extern _PyFrameEvalFunction previous_eval; /* what ours is installed over */
 void threads_init(void);
-ThreadState *thread_state(void);
-int stack_left_is_below(const ThreadState *thread, uintptr_t size);
+void find_stack(ThreadState *thread);
 Above begin_own_beside_others(ThreadState *thread);
 void end_own_beside_others(ThreadState *thread, Above above);
 Switched begin_hook(ThreadState *thread, FrameHook *hook); /* another hook, or NULL for none, until end_hook() */
@@ -145,18 +150,40 @@ Py_ssize_t place_of(PyObject *entries, const GuardedCode *entry); /* where it be
 void move_forward(PyCodeObject *code, FrameHook *hook, PyObject *entries, Py_ssize_t index, Py_ssize_t place);
 extern PyMethodDef cache_methods[];
 
+static inline ThreadState *
+thread_state(void)
+{
+    ThreadState *thread = &this_thread;
+    if (thread->stack_end == 0) {
+        find_stack(thread);
+    }
+    return thread;
+}
+
+/* A stack that is not the thread's own (a fiber's) is never low. */
+static inline int
+stack_left_is_below(const ThreadState *thread, uintptr_t size)
+{
+    char here;
+    return (uintptr_t)&here - thread->stack_end < size;
+}
+
 /* Compiles, and guarded code that runs without the hook: nobody else's evaluation function is to see their frames.
  * Where there is no other this costs nothing, and ours needn't be installed. */
 #define NOT_OWN ((Above){eval_frame, NULL}) /* it is never above itself */
 
+/* Whether no evaluation function is installed but the interpreter's and ours. */
+static inline int
+we_are_alone(void)
+{
+    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+    return current == _PyEval_EvalFrameDefault || (current == eval_frame && previous_eval == _PyEval_EvalFrameDefault);
+}
+
 static inline Above
 begin_own(ThreadState *thread)
 {
-    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-    if (current == _PyEval_EvalFrameDefault || (current == eval_frame && previous_eval == _PyEval_EvalFrameDefault)) {
-        return NOT_OWN;
-    }
-    return begin_own_beside_others(thread);
+    return we_are_alone() ? NOT_OWN : begin_own_beside_others(thread);
 }
 
 static inline void

@@ -25,7 +25,7 @@ threads_init(void)
 
 /* ---- the state of a thread ---- */
 
-static void
+void
 find_stack(ThreadState *thread)
 {
     thread->stack_end = 1; /* not known: never low */
@@ -41,24 +41,6 @@ find_stack(ThreadState *thread)
         pthread_attr_destroy(&attributes);
     }
 #endif
-}
-
-ThreadState *
-thread_state(void)
-{
-    ThreadState *thread = &this_thread;
-    if (thread->stack_end == 0) {
-        find_stack(thread);
-    }
-    return thread;
-}
-
-/* A stack that is not the thread's own (a fiber's) is never low. */
-int
-stack_left_is_below(const ThreadState *thread, uintptr_t size)
-{
-    char here;
-    return (uintptr_t)&here - thread->stack_end < size;
 }
 
 /* ---- beside other evaluation functions ----

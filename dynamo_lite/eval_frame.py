@@ -436,6 +436,7 @@ _eval_frame.skip(torch.utils.checkpoint.checkpoint.__wrapped__.__code__, None, T
 # What an import runs is the business of other modules.
 _eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # type: ignore[attr-defined]
 
+
 def _note_traced() -> None:
     log.count("traced_calls")
     log.artifact("skipped_frames").warning(
@@ -447,9 +448,11 @@ def _note_traced() -> None:
 _eval_frame.tell_when_traced(_note_traced)
 _eval_frame.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
 
+
 def reset() -> None:
     """Forgets all compiled code, counters and what has been logged once."""
     _eval_frame.reset()
+    _eval_frame.tell_when_traced(_note_traced)
     _hooks.clear()
     convert_frame.reset_numbers()
     changed_values.reset()
