@@ -72,8 +72,55 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> N
         raise type(raised)(*raised.args)
 
 
+# What puts a part into a copy, and what the part is: the metadata rules broadcast it, eager does not.
+_SCATTERS = {
+    aten.select_scatter.default: aten.select.int, aten.slice_scatter.default: aten.slice.Tensor,
+    aten.diagonal_scatter.default: aten.diagonal.default, aten.as_strided_scatter.default: aten.as_strided.default,
+}
+
+
+def _check_bounds(whole: torch.Tensor, size: Sequence[int], stride: Sequence[int], start: int | None = None) -> None:
+    """The metadata rule enlarges the memory instead."""
+    first = whole.storage_offset() if start is None else start
+    held = whole.untyped_storage().nbytes()
+    if any(isinstance(n, _SYMBOLS) for n in (*size, *stride, first, held)) or not all(size):
+        return
+    needed = (first + sum((n - 1) * s for n, s in zip(size, stride)) + 1) * whole.itemsize
+    if needed > held:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize "
+            f"{whole.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {held}")
+
+
+# Whose metadata rules let pass dimensions, empty operands, or floats that eager refuses.
+_LENIENT = frozenset({
+    getattr(getattr(aten, name), overload) for name in (
+        "sort", "argsort", "msort", "max", "min", "aminmax", "median", "nanmedian", "index_select", "bitwise_and",
+        "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "__and__", "__or__",
+        "__xor__", "__lshift__", "__rshift__", "gcd", "lcm", "_softmax", "_log_softmax", "bucketize",
+    ) for overload in getattr(aten, name).overloads() if not overload.endswith("out")
+})
+
+
+def _check_part(func: Any, whole: torch.Tensor, src: torch.Tensor, *place: Any, **named: Any) -> None:
+    with no_dispatch():
+        part = _SCATTERS[func](torch.empty(whole.shape, device="meta"), *place, **named)
+    if part.shape != src.shape:
+        raise RuntimeError("expected src to have a size equal to the slice of self. "
+                           f"src size = {list(src.shape)}, slice size = {list(part.shape)}")
+
+
 def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types."""
+    """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types, or if it is one
+    whose metadata rule lets more pass."""
+    if func in _SCATTERS and len(args) > 1 and not any(isinstance(n, _SYMBOLS) for n in args[0].shape):
+        _check_part(func, *args, **kwargs)
+    elif func is aten.as_strided.default:
+        _check_bounds(*args, **kwargs)
+    elif func in _LENIENT:
+        raised = _ask(func, args, kwargs)
+        if raised is not None:
+            raise type(raised)(*raised.args)
     types = tuple(t.dtype for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
     if func.namespace != "aten" or _COMMON.issuperset(types) and len(set(types)) <= 1:
         return

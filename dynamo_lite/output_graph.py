@@ -33,7 +33,7 @@ from .variables import masks, size_tables
 from .variables.base import VariableTracker, wrap_value
 from .variables.changing import wrap_changing
 from .variables.choices import Choices
-from .variables.failures import describe_failure, raised_in_eager
+from .variables.failures import describe_failure, raised_in_eager, refused_in_eager, target_name
 from .variables.modes import device_of_scope
 from .variables.open_mode import OpenMode
 from .variables.overrides import Overrides
@@ -386,6 +386,9 @@ class OutputGraph:
                 continue
             if node.meta.get("raises"):
                 continue  # it may raise, though nobody wants what it gives
+            if node.meta.get("visit", -1) >= 0 and (raised := refused_in_eager(node)) is not None:
+                what = f"{type(raised).__name__} of {target_name(node.target)}: {exc.one_line(raised)}"
+                raise exc.Unsupported("python_exception_in_trace", what, visit=node.meta["visit"])
             self.graph.erase_node(node)
 
     def mutated_inputs(self) -> list[TensorVariable]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
@@ -24,6 +25,7 @@ _OF_AUTOGRAD = (
     "Inference tensors cannot be saved for backward.",
 )
 _MOST_BYTES = 1 << 24  # of all real tensors that are made in order to ask
+_MOST_BYTES_UNUSED = 1 << 18  # the same for what did not fail, where filling them takes some microseconds
 
 
 def raised_in_eager(
@@ -47,6 +49,31 @@ def raised_in_eager(
         return None
     second = _raised(op, target, args, kwargs, 1)
     return first if type(second) is type(first) and str(second) == str(first) else None
+
+
+def refused_in_eager(node: fx.Node) -> Exception | None:
+    """What a call raises on real tensors whatever they hold, though it passed on fake ones: metadata rules let pass
+    more than kernels do. Asked of calls whose results nobody uses, as they are left out."""
+    if node.op not in ("call_function", "call_method") or not _is_of_torch(node.target):
+        return None
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("example_value"))
+    flat = pytree.tree_leaves((args, kwargs))
+    leaves = [t for t in flat if isinstance(t, torch.Tensor)]
+    symbols = any(isinstance(n, (torch.SymInt, torch.SymFloat, torch.SymBool)) for n in flat)
+    if symbols or not all(map(_is_plain, leaves)):
+        return None
+    if sum(t.untyped_storage().nbytes() for t in leaves) > _MOST_BYTES_UNUSED:
+        return None
+    first = _raised(node.op, node.target, args, kwargs, 0)
+    if not isinstance(first, _OF_ARGUMENTS):
+        return None
+    second = _raised(node.op, node.target, args, kwargs, 1)
+    return first if type(second) is type(first) and str(second) == str(first) else None
+
+
+def _is_of_torch(target: Any) -> bool:
+    module = getattr(target, "__module__", None) or ""
+    return isinstance(target, str) or module == "_operator" or module.split(".")[0] == "torch"
 
 
 def _raised(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], content: int) -> Exception | None:

@@ -495,6 +495,7 @@ def record(
         check_uses(output, target, (node_args, node_kwargs), result, impure)
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
     node.meta["raises"] = output.fake_mode.raises_seen
+    node.meta["visit"] = tx.root_visit()
     node.meta["writes"] = frozenset(output.fake_mode.written)
     if isinstance(result, list):
         for given, fake in zip(args, fake_args):

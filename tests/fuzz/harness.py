@@ -31,7 +31,7 @@ from .observe import ADDRESS, Observer, difference, gradients, raised, same
 NUDGE = 1 + 2.0**-18
 MEMORY = 1 << 30    # bytes that a program may take
 LIMIT = 2000    # recursion that goes on for longer is not what is tried here
-SECONDS = 3     # of the processor's time: nor programs that take longer in plain Python
+SECONDS = 2     # of the processor's time: nor programs that take longer in plain Python
 
 
 @dataclasses.dataclass(frozen=True)

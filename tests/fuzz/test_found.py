@@ -8,6 +8,7 @@ import pytest
 
 from fuzz import harness
 from fuzz.prelude import PRELUDE
+from fuzz.refused_calls import REFUSED as REFUSED_CALLS
 
 ARGUMENTS = """
 import dynamo_lite
@@ -315,3 +316,99 @@ ARRAYS = [
 @pytest.mark.parametrize("body", ARRAYS)
 def test_arrays(body: str) -> None:
     check(body)
+
+
+STRIPES = 6
+
+
+@pytest.mark.parametrize("stripe", range(STRIPES))
+def test_calls_that_eager_refuses_though_nobody_uses_the_result(stripe: int) -> None:
+    lines = []
+    for call in REFUSED_CALLS[stripe::STRIPES]:
+        lines += ["try:", f"    {call}", "    said.append('passed')", "except Exception as e:",
+                  "    said.append((type(e).__name__, str(e)))"]
+    check("\n".join([*lines, "return x + 1"]))
+
+
+# Where such a call stands: in a function, a loop, a comprehension, a block, behind a write.
+PLACES = [
+    """
+    t = x.as_strided((9, 9), (9, 9))
+    """,
+    """
+    t = x.as_strided((9, 9), (9, 9))
+    return t
+    """,
+    """
+    t = x[1].as_strided((3, 4), (4, 1), 0)
+    return t
+    """,
+    """
+    t = x[1].as_strided((3, 4), (4, 1), 1)
+    return t
+    """,
+    """
+    t = (x + 1)[1].as_strided((3, 4), (4, 1), 0)
+    return t
+    """,
+    """
+    t = (x + 1)[1].as_strided((3, 4), (4, 1), 1)
+    return t
+    """,
+    """
+    t = items[0].as_strided((3, 4), (0, 1), 8)
+    return t
+    """,
+    """
+    t = items[0].as_strided((3, 4), (0, 1), 9)
+    return t
+    """,
+    """
+    try:
+        t = x.softmax(5)
+        said.append(1)
+    except IndexError as e:
+        said.append(str(e))
+    return x + 1
+    """,
+    """
+    def inner(a):
+        a.int() ** -1
+        return a
+    try:
+        y = inner(x)
+    except RuntimeError:
+        said.append(5)
+    said.append(6)
+    return y
+    """,
+    """
+    for i in range(3):
+        t = x.softmax(i)
+    return x + 1
+    """,
+    """
+    with Swallow(IndexError):
+        said.append(1)
+        t = x.softmax(5)
+        said.append(2)
+    return x + 1
+    """,
+    """
+    t = [x.softmax(5) for _ in range(2)]
+    return x * 2
+    """,
+    """
+    said.append(1)
+    x.add_(1)
+    t = x.softmax(5)
+    said.append(2)
+    return x + 1
+    """,
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("body", PLACES)
+def test_places_of_refused_calls(body: str, backend: str) -> None:
+    check(body, backend=backend)
