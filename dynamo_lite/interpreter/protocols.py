@@ -415,13 +415,13 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
                     if self.run_python(isinstance, value.example(), candidate):
                         return True
                     continue
-            kinds = [cls, *self._class_it_names(value)]
+            kinds = [cls, *self.classes_it_names(value)]
             by_bases = check is type.__dict__["__instancecheck__"]
             if any(candidate in kind.__mro__ if by_bases else self.is_subclass(kind, candidate) for kind in kinds):
                 return True
         return False
 
-    def _class_it_names(self, value: VariableTracker) -> list[type]:
+    def classes_it_names(self, value: VariableTracker) -> list[type]:
         """What an object whose class defines ``__class__`` gives there (Objects/abstract.c, object_isinstance)."""
         if not isinstance(value, ObjectVariable) or not value.may_name_another_class(self):
             return []

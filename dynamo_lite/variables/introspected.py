@@ -5,7 +5,10 @@ the traced program makes itself, only what it has given is told.
 """
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]
+import abc
 import inspect
+import pickle
 import types
 import typing
 import weakref
@@ -15,7 +18,10 @@ from ..source import DictItemSource, FunctionPartSource, Source
 from .base import VariableTracker, unsupported
 from .builtins import CLASS_METHODS, handles
 from .classes import ClassVariable, is_stand_in
+from .constant import ConstantVariable
 from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable
+from .mappings import DictVariable
+from .sequences import ListVariable, TupleVariable
 
 
 @handles(inspect.signature)
@@ -103,6 +109,46 @@ def _subclasses(tx: Any, cls: type) -> VariableTracker:
 
 
 CLASS_METHODS["__subclasses__"] = _subclasses
+
+
+@handles(_abc._abc_instancecheck)
+def _abstract_instance(tx: Any, cls: VariableTracker, value: VariableTracker) -> VariableTracker:
+    """ABCMeta.__instancecheck__, which metaclasses of users call by super()."""
+    kinds = [value.python_type(), *tx.classes_it_names(value)]
+    return ConstantVariable(any(_is_abstract_subclass(tx, cls, kind) for kind in kinds))
+
+
+@handles(_abc._abc_subclasscheck)
+def _abstract_subclass(tx: Any, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
+    if not isinstance(sub, ClassVariable):
+        tx.raise_error(TypeError, "issubclass() arg 1 must be a class")
+    return ConstantVariable(_is_abstract_subclass(tx, cls, sub.value))
+
+
+def _is_abstract_subclass(tx: Any, cls: VariableTracker, kind: type) -> bool:
+    """What ABCMeta finds of a class by its bases, what is registered and ``__subclasshook__``."""
+    if not isinstance(cls, ClassVariable) or is_stand_in(cls.value):
+        unsupported("unsupported_builtin", f"an instance check of {cls.describe()}")
+    check = tx.class_lookup(type(cls.value), "__subclasscheck__")
+    if check is not abc.ABCMeta.__subclasscheck__:
+        unsupported("unsupported_builtin", f"an instance check of {cls.describe()}, whose metaclass has its own")
+    tx.guard_mro(kind)
+    return bool(tx.is_subclass(kind, cls.value))
+
+
+# ---------------------------------------------------------------- as bytes
+@handles(pickle.dumps)
+def _pickled(tx: Any, value: VariableTracker, *args: VariableTracker) -> VariableTracker:
+    """The bytes of a flat container of numbers and texts, as keys of caches are made of arguments. Texts are pickled
+    once for each object, so that equal ones in it must not stand in it."""
+    plain = tx.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
+    if type(plain) not in (dict, list, tuple) or not all(a.is_constant() for a in args):
+        unsupported("call_skipped", "_pickle.dumps()")
+    parts = [*plain, *plain.values()] if isinstance(plain, dict) else plain
+    texts = [part for part in parts if type(part) in (str, bytes)]
+    if len(set(texts)) < len(texts) or not all(type(p) in (int, float, bool, type(None), str, bytes) for p in parts):
+        unsupported("call_skipped", f"_pickle.dumps() of {value.describe()}")
+    return ConstantVariable(tx.run_python(pickle.dumps, plain, *(a.constant() for a in args)))
 
 
 @handles(dir)
