@@ -141,7 +141,7 @@ def _is_abstract_subclass(tx: Any, cls: VariableTracker, kind: type) -> bool:
 def _pickled(tx: Any, value: VariableTracker, *args: VariableTracker) -> VariableTracker:
     """The bytes of a flat container of numbers and texts, as keys of caches are made of arguments. Texts are pickled
     once for each object, so that equal ones in it must not stand in it."""
-    plain = tx.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
+    plain: Any = tx.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
     if type(plain) not in (dict, list, tuple) or not all(a.is_constant() for a in args):
         unsupported("call_skipped", "_pickle.dumps()")
     parts = [*plain, *plain.values()] if isinstance(plain, dict) else plain

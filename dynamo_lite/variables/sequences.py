@@ -393,7 +393,7 @@ class TupleVariable(SequenceVariable):
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name == "numel" and self.cls is torch.Size:
-            return ConstantVariable(self.constant().numel())
+            return ConstantVariable(tx.as_plain(self).numel())
         return super().call_method(tx, name, args, kwargs)
 
     def as_argument(self, tx: Any) -> Any:

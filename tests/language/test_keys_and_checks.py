@@ -1,4 +1,4 @@
-"""What libraries make keys of caches from, and metaclasses that decide about instances."""
+"""What libraries make keys of caches from, metaclasses that decide about instances, numbers of elements."""
 import abc
 import pickle
 
@@ -114,3 +114,21 @@ def test_one_graph():
     values = [[1], SecondOfSecond(), 3, None]
     compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
     assert torch.equal(compiled(torch.ones(1), values), f(torch.ones(1), values))
+
+
+class Holder:
+    size = torch.Size([3, 4])
+
+    def __init__(self):
+        self.own = torch.Size([2, 5])
+
+
+def test_numel_of_a_size_from_outside():
+    def f(x, holder):
+        return x * holder.own.numel() + holder.size.numel()
+
+    holder = Holder()
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(1), holder).item() == 22
+    holder.own = torch.Size([2, 6])
+    assert compiled(torch.ones(1), holder).item() == 24
