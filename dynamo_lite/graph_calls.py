@@ -201,20 +201,45 @@ class CheckpointCall(GraphCall):
     Args:
         body: the function.
         options: of torch's checkpoint.
+        written: places of the arguments that it writes to, which the second run does again. They are none of the user's
+            arguments to the checkpoint, so that torch is not to see whether they have changed.
+        run: what computes the body, if it has been compiled.
     """
 
     recomputed = True  # says to a backend that records it: what is in here is better computed again than saved
 
-    def __init__(self, body: fx.GraphModule, options: dict[str, Any]) -> None:
+    def __init__(
+        self, body: fx.GraphModule, options: dict[str, Any], written: tuple[int, ...] = (),
+        run: Callable[..., Any] | None = None,
+    ) -> None:
         super().__init__("checkpoint")
         self.body = body
         self.options = options
+        self.written = written
+        self.runs_twice = bool(written)  # says to a backend that records it: to be compiled apart, by :meth:`compiled`
+        self._run = run or body.forward
+
+    def compiled(self, backend: Callable[..., Callable[..., Any]]) -> CheckpointCall:
+        """The same with a body that a backend has compiled."""
+        examples = [n.meta["example_value"] for n in self.body.graph.find_nodes(op="placeholder")]
+        return CheckpointCall(self.body, self.options, self.written, backend(self.body, examples))
 
     def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if not torch.is_grad_enabled() or not _runs_for_real(args):
             return self.body.forward(*args)  # type: ignore[no-any-return]
+        run, body, written = self._run, self._run, {place: args[place] for place in self.written}
+
+        def with_written(*others: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            rest = iter(others)
+            both = [written[i] if i in written else next(rest) for i in range(len(args))]
+            return body(*both)  # type: ignore[no-any-return]
+
+        if written:
+            run, args_seen = with_written, [a for i, a in enumerate(args) if i not in written]
+        else:
+            args_seen = list(args)
         return torch.utils.checkpoint.checkpoint(  # type: ignore[no-any-return]
-            self.body.forward, *args, use_reentrant=False, **self.options)
+            run, *args_seen, use_reentrant=False, **self.options)
 
     def checks(self) -> list[Callable[[], None]]:
         return checks_in(self.body)

@@ -286,6 +286,7 @@ class OutputGraph:
         node.stack_trace = tx.stack_text()
         self.operations += 1
         self.effects.epoch += 1
+        node.meta["epoch"] = self.effects.epoch
         if self.fixed_tables:
             masks.fix(self, node)
         return node

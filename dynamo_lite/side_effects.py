@@ -171,6 +171,26 @@ class SideEffects:
         value = self._attributes[id(tracker)][1][name]
         return None if value is MISSING else value
 
+    def written_attributes(self) -> dict[int, dict[str, Any]]:
+        """What has been written so far, for :meth:`is_as_before`."""
+        return {key: dict(written) for key, (_, written) in self._attributes.items()}
+
+    def is_as_before(self, tracker: VariableTracker, before: dict[int, dict[str, Any]]) -> bool:
+        """Whether an object from outside that has been changed since holds what it held then."""
+        real = instance_dict(getattr(tracker, "value", None))
+        if tracker.source is None or real is None or id(tracker) in self._mutated:
+            return False
+        earlier = before.get(id(tracker), {})
+        for name, value in self.attributes_of(tracker).items():
+            if name in earlier:
+                held = earlier[name]
+                if value is not held and not (_is_constant(value) and _is_constant(held)
+                                              and value.constant() is held.constant()):
+                    return False
+            elif not _is_constant(value) or name not in real or value.constant() is not real[name]:
+                return False
+        return True
+
     def store_attr(self, tracker: VariableTracker, name: str, value: Any) -> None:
         """Announces that an attribute is set, or deleted with MISSING."""
         self.epoch += 1
@@ -450,6 +470,10 @@ class SideEffects:
     def _prepare_globals(self, cg: Codegen, space: dict[str, Any], source: Source, written: dict[str, Any]) -> Any:
         held = {name: value if value is MISSING else cg.hold(value) for name, value in written.items()}
         return lambda: cg.replay_globals((space, source), held)
+
+
+def _is_constant(value: Any) -> bool:
+    return value is not MISSING and value.is_constant()
 
 
 def _place_in_replay(tracker: VariableTracker) -> int:

@@ -115,6 +115,25 @@ def is_one_pointwise_call(gm: GraphModule, joint: JointGraph) -> bool:
     return len(calls) <= 1 and all(torch.Tag.pointwise in getattr(n.target, "tags", ()) for n in calls)
 
 
+def _runs_apart(node: Node) -> bool:
+    """Whether a call is a checkpoint that writes to its operands in both runs: torch itself runs it."""
+    return getattr(node.target, "runs_twice", False)
+
+
+def compile_checkpoint(gm: GraphModule, again: Callable[..., Any]) -> Callable[..., Any] | None:
+    """A graph of nothing but such a checkpoint, with its function compiled; None if it is another."""
+    calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output")]
+    apart = [n for n in calls if _runs_apart(n)]
+    if len(apart) != 1 or any(n is not apart[0] and not _takes_an_item(n, apart[0]) for n in calls):
+        return None
+    graph = Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in graph.nodes:
+        if node.op == "call_function" and _runs_apart(node):
+            node.target = node.target.compiled(again)
+    return GraphModule(torch.nn.Module(), graph).forward
+
+
 # ---------------------------------------------------------------- where to cut
 def _with_items_behind(nodes: Sequence[Node]) -> Iterator[Node]:
     """The nodes; those that take one of several results of a call stand directly behind it."""
@@ -141,11 +160,17 @@ def _takes_an_item(node: Node, call: Node) -> bool:
 def _cuts(gm: GraphModule, order: list[Node], example_inputs: list[Any]) -> list[int]:
     """Where segments after the first begin, as few as serve all tensors that the program sees."""
     values = {id(value): value for value in _visible(gm, example_inputs)}
-    if not values:
+    apart = [at for at, node in enumerate(order) if _runs_apart(node)]
+    if not values and not apart:
         return []
     uses = [_Use.of(node) for node in order]
     modes = _grad_modes(order)
     needed = [interval for value in values.values() for interval in _between(order, uses, value, modes)]
+    for at in apart:
+        end = at + 1
+        while end < len(order) and _takes_an_item(order[end], order[at]):
+            end += 1
+        needed += [(place - 1, place) for place in (at, end) if 0 < place < len(order)]
     found: list[int] = []
     for after, before in sorted(needed, key=operator.itemgetter(1)):
         if not found or found[-1] <= after:

@@ -30,7 +30,13 @@ from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.joint import record_joint
 from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.aot.segments import CannotCut, Chain, is_one_pointwise_call, segments_of
+from dynamo_lite.backends.aot.segments import (
+    CannotCut,
+    Chain,
+    compile_checkpoint,
+    is_one_pointwise_call,
+    segments_of,
+)
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.aot.twice import second_run
 from dynamo_lite.backends.inductor import codecache, graph_cache
@@ -103,10 +109,15 @@ def run_otherwise(
         except CannotCut as e:
             return _run_eager(gm, f"a number comes out of a tensor, and {e}")
     if needs_gradients(gm, example_inputs):
+        checkpoint = compile_checkpoint(gm, again)
+        if checkpoint is not None:
+            return checkpoint
         try:
             segments = segments_of(gm, example_inputs)
         except CannotCut as e:
             return _run_eager(gm, f"an intermediate that requires grad leaves it and is used on in it, and {e}")
+        if any(getattr(node.target, "runs_twice", False) for node in gm.graph.nodes) and not segments:
+            return _run_eager(gm, "a checkpoint that writes to tensors is entered in another state of torch's")
         if segments:
             return Chain(gm, segments, [again(segment.module, segment.examples) for segment in segments])
     return None

@@ -1,6 +1,7 @@
 """``torch.utils.checkpoint``: values, gradients, random numbers and memory as in eager."""
 from __future__ import annotations
 
+import types
 import warnings
 
 import pytest
@@ -18,6 +19,7 @@ FIRST, SECOND = nn.Linear(3, 8), nn.Linear(8, 3)
 SEQUENCE = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
 NORM = nn.BatchNorm1d(3)
 LOG: list = []
+STATE = types.SimpleNamespace(inside=False, count=0)
 
 
 class Block(nn.Module):
@@ -67,7 +69,46 @@ def over_closure(x):
     return checkpoint(lambda v: v * y, x * 2, use_reentrant=False)
 
 
+def counts(v):
+    NORM.num_batches_tracked.add_(3)
+    return layer(v)
+
+
+def counts_at_the_end(v):
+    y = layer(v).sum()
+    NORM.num_batches_tracked.add_(3)
+    return y
+
+
+def counts_in_python(v):
+    STATE.count += 1
+    return layer(v)
+
+
+def sets_and_resets(v):
+    STATE.inside = True
+    y = layer(v)
+    STATE.inside = False
+    return y.tanh() if not STATE.inside else y
+
+
+def resets_too_late(v):
+    STATE.inside = True
+    y = layer(v).tanh()
+    STATE.inside = False  # the second run does not come here
+    return y * 2
+
+
 PROGRAMS = {
+    "statistics": lambda x: checkpoint(NORM, x, use_reentrant=False),
+    "statistics_reentrant": lambda x: checkpoint(NORM, x * 1, use_reentrant=True),
+    "statistics_among_others": lambda x: checkpoint(
+        lambda v: layer(NORM(F.dropout(v, 0.5))), x.sin() * 2, use_reentrant=False).tanh() + torch.rand(3) * x,
+    "statistics_twice": lambda x: checkpoint(NORM, checkpoint(NORM, x, use_reentrant=False), use_reentrant=False),
+    "statistics_read_later": lambda x: checkpoint(NORM, x, use_reentrant=False) * NORM.running_mean
+    + NORM.num_batches_tracked,
+    "a_write": lambda x: checkpoint(counts, x, use_reentrant=False),
+    "set_and_reset": lambda x: checkpoint(sets_and_resets, x, use_reentrant=False),
     "not_reentrant": lambda x: checkpoint(layer, x, use_reentrant=False) * 2,
     "reentrant": lambda x: checkpoint(layer, x * 1, use_reentrant=True) * 2,
     "keywords": with_keywords,
@@ -87,7 +128,12 @@ BREAKING = {
     "unsaid": (lambda x: checkpoint(layer, x), "warns"),
     "no_input_needs_grad": (lambda x: checkpoint(layer, x.detach(), use_reentrant=True) * x, "warns"),
     "effect": (lambda x: checkpoint(logging_layer, x, use_reentrant=False), "changes list"),
-    "buffers": (lambda x: checkpoint(NORM, x, use_reentrant=False), "writes to a tensor"),
+    "late_write": (
+        lambda x: checkpoint(counts_at_the_end, x, use_reentrant=False), "after all that its gradients need"),
+    "nested_writes": (lambda x: checkpoint(
+        lambda v: NORM(checkpoint(NORM, v, use_reentrant=False)), x, use_reentrant=False), "a checkpoint that writes"),
+    "reset_too_late": (lambda x: checkpoint(resets_too_late, x, use_reentrant=False), "changes"),
+    "attribute": (lambda x: checkpoint(counts_in_python, x, use_reentrant=False), "changes"),
     "print": (lambda x: checkpoint(lambda v: (print(end=""), layer(v))[1], x, use_reentrant=False), "print"),
 }
 
@@ -96,6 +142,7 @@ def run(function):
     torch.manual_seed(0)
     x = torch.randn(4, 3, requires_grad=True)
     LOG.clear()
+    STATE.count, STATE.inside = 0, False
     NORM.reset_running_stats()
     for module in MODULES:
         module.zero_grad()
@@ -105,7 +152,8 @@ def run(function):
     y.sum().backward()
     grads = [p.grad for module in MODULES for p in module.parameters()]
     buffers = [b.clone() for b in NORM.buffers()]
-    return [y.detach(), x.grad, *grads, *buffers, torch.rand(2), torch.tensor(LOG)]
+    return [y.detach(), x.grad, *grads, *buffers, torch.rand(2), torch.tensor(LOG),
+            torch.tensor([STATE.count, STATE.inside])]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
