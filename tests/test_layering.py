@@ -27,6 +27,7 @@ LAYERS = [
     "listings",
     "rerun",
     "torch_marks",
+    "rules",
     "trace_rules",
     "stance",
     "torch_compiler",

@@ -16,9 +16,10 @@ from .._eval_frame import CompiledFunction
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..polyfills.tracing import OF_CODES
+from ..rules import Decision, Level, Rule, decide, is_torch_builtin
 from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
-from ..torch_marks import below_own_patch, below_torch_compile, same, substitute
-from ..trace_rules import FUNCTIONS, Rule, decide, is_library, marked
+from ..torch_marks import same
+from ..trace_rules import is_library
 from ..variables import branches as branches  # for what it registers
 from ..variables import builtin_iteration as builtin_iteration  # likewise
 from ..variables import compiled_functions as compiled_functions  # likewise
@@ -57,7 +58,7 @@ from ..variables.sequences import (
     is_named_tuple,
 )
 from ..variables.sets import SetVariable
-from ..variables.torch_functions import TorchFunctionVariable, is_torch_builtin
+from ..variables.torch_functions import TorchFunctionVariable
 from ..variables.torch_proxies import any_overrides, call_override
 from ..variables.transforms import made_before
 
@@ -130,27 +131,14 @@ class Wrapping:
         transformed = made_before(self, value, source)
         if transformed is not None:
             return transformed
-        inner = below_own_patch(value) if value not in FUNCTIONS else None
-        if inner is not None:
-            if not trusted:
-                self.guard(source, "is", value)
-            return self.wrap_function(inner, ConstSource(inner, inner.__qualname__), trusted=True)
-        traced = same(value) or substitute(value)
-        if traced is not None:
-            if not trusted:
-                self.guard(source, "is", value)
-            return self._traced_as(value, traced, source)
-        compiled = below_torch_compile(value)
-        if compiled is not None:
-            if not trusted:
-                self.guard(source, "is", value)
-            return realized(self, self.wrap_at(compiled, AttrSource(source, "_torchdynamo_orig_callable")))
+        decision = decide(value)
+        if same(value) is not None:
+            decision = Decision(Rule.SUBSTITUTED, calls=same(value))
         stand_in = STAND_INS.get(value) or OF_CODES.get(id(value.__code__))
         if stand_in is not None:
             if not trusted:
                 self.guard(source, "is", value)
             return self.library_function(stand_in)
-        decision = decide(value)
         optimizer_step = step_stand_in(self, value, source)
         if optimizer_step is not None:
             return optimizer_step
@@ -168,15 +156,26 @@ class Wrapping:
             return disabled_function(self, value, source, decision.reason)
         if not trusted:
             self.guard(source, "is", value)
-        if decision.rule is Rule.GRAPH:
+        return self._by_rule(value, decision, source)
+
+    def _by_rule(self, value: Any, decision: Decision, source: Source) -> VariableTracker:
+        """A function that is not inlined, guarded by its identity."""
+        rule, below = decision.rule, decision.calls
+        if rule is Rule.GRAPH:
             return TorchFunctionVariable(value, source)
-        if decision.rule is Rule.FOLD:
+        if rule is Rule.SUBSTITUTED:
+            return self._traced_as(value, below, source)
+        if rule is Rule.BELOW:
+            return self.wrap_function(below, ConstSource(below, below.__qualname__), trusted=True)
+        if rule is Rule.COMPILED:
+            return realized(self, self.wrap_at(below, AttrSource(source, "_torchdynamo_orig_callable")))
+        if rule is Rule.FOLD:
             return FoldedFunctionVariable(value, decision.kind, decision.reason, source)
-        if decision.rule is Rule.LATER:
+        if rule is Rule.LATER:
             return LaterFunctionVariable(value, decision.kind, decision.reason, source)
-        if decision.rule is Rule.ASKED:
+        if rule is Rule.ASKED:
             return AskedFunctionVariable(value, decision.kind, decision.reason, source)
-        if decision.rule is Rule.CONSTANT:
+        if rule is Rule.CONSTANT:
             return ConstantCallVariable(value, source)
         return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
 
@@ -184,17 +183,11 @@ class Wrapping:
         """A function written in C about which the user decided; None for everything else."""
         if not issubclass(type(value), _BUILTIN_CALLABLES):
             return None
-        traced = substitute(value)
-        decision = marked(value)
-        if traced is None and (decision is None or decision.rule is Rule.GRAPH and is_torch_builtin(value)):
+        decision = decide(value)
+        if decision.level is not Level.USER:
             return None
         self.guard(source, "is", value)
-        if traced is not None:
-            return self._traced_as(value, traced, source)
-        assert decision is not None
-        if decision.rule is Rule.GRAPH:
-            return TorchFunctionVariable(value, source)
-        return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
+        return self._by_rule(value, decision, source)
 
     def _traced_as(self, value: Any, traced: types.FunctionType, source: Source) -> VariableTracker:
         """A function whose calls are traced as calls of another one."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..rules import is_torch_builtin, sets_state
 from ..source import ConstSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
@@ -73,7 +74,7 @@ class TorchFunctionVariable(RealObjectVariable):
     def _refuse(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
         """Breaks the graph if the function may not be called while tracing."""
         kind = _FORBIDDEN.get(id(self.value))
-        if kind is None and _sets_state(self.value):
+        if kind is None and sets_state(self.value):
             unsupported("torch_state", f"{self.describe()}()")
         if kind is not None and not _elements_known(tx, kind, args, kwargs):
             if kind not in _OF_ELEMENTS:
@@ -103,13 +104,6 @@ class TorchFunctionVariable(RealObjectVariable):
         if method is not None and args:
             return record(tx, "call_method", method, args, kwargs)
         return record(tx, "call_function", self.value, args, kwargs)
-
-
-def _sets_state(function: Any) -> bool:
-    """Whether a function written in C sets a switch of torch's, which a trace would do once and for all."""
-    name = getattr(function, "__name__", "")
-    return (isinstance(function, types.BuiltinFunctionType) and name.startswith(("_set_", "set_"))
-            and getattr(function, "__module__", None) in ("torch._C", None) and name != "set_")
 
 
 # Methods of tensors written in Python, by function: code finds them by their names in the class alone.
@@ -413,28 +407,6 @@ forbid("functorch", torch.func.linearize, torch.func.functionalize, torch.func.s
 
 
 # ---------------------------------------------------------------- wrapping
-_TORCH_CALLABLES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-
-
-def is_torch_builtin(value: Any) -> bool:
-    """Whether a function written in C is torch's."""
-    if isinstance(value, _TORCH_CALLABLES):
-        return True
-    if not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
-        return False
-    module = getattr(value, "__module__", None) or ""
-    if module == "torch" or module.startswith("torch."):
-        return True
-    owner = getattr(value, "__self__", None)
-    if isinstance(owner, (torch.Tensor, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.Size)):
-        return False  # a method of a tensor or of a constant
-    if owner is not None and not isinstance(owner, types.ModuleType):
-        return type(owner).__module__.startswith("torch") or (
-            isinstance(owner, type) and owner.__module__.startswith("torch")
-        )
-    return getattr(value, "__objclass__", None) in (torch.Tensor, torch._C.TensorBase)
-
-
 @wraps_if(is_torch_builtin, rank=2)
 def _wrap_torch_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
