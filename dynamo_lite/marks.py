@@ -13,14 +13,13 @@ from typing import Any
 
 import torch
 
-from . import _eval_frame, frame_policy, log, torch_marks, trace_rules
+from . import _eval_frame, frame_policy, log, trace_rules
 from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
 from .exc import STATIC
+from .rules import Decision, Rule, handles, row
 from .stance import Running
-from .trace_rules import Decision, Rule
 from .variables.base import unsupported
 from .variables.constant import ConstantVariable
-from .variables.torch_functions import handles as handles_torch
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -176,16 +175,12 @@ def is_compiling() -> bool:
     return False
 
 
-trace_rules.mark(graph_break, Decision(Rule.GRAPH))
-trace_rules.mark(is_compiling, Decision(Rule.GRAPH))
-
-
-@handles_torch(graph_break)
+@handles(graph_break)
 def _graph_break(tx: Any, msg: Any = None) -> Any:
     unsupported("explicit_break", msg.constant() if msg is not None else "")
 
 
-@handles_torch(is_compiling)
+@handles(is_compiling)
 def _is_compiling(tx: Any) -> Any:
     return ConstantVariable(True)
 
@@ -241,6 +236,6 @@ def _marked(t: torch.Tensor, index: int | Sequence[int], how: str) -> list[int]:
 
 
 # Their names in torch's compiler.
-torch_marks.means("torch._dynamo.decorators", "graph_break", graph_break)
-torch_marks.means("torch._dynamo.external_utils", "is_compiling", is_compiling)
-torch_marks.means("torch._utils", "is_compiling", is_compiling)
+row(Rule.SUBSTITUTED, "torch._dynamo.decorators:graph_break", calls=graph_break, reason="it is dynamo_lite.graph_break")
+row(Rule.SUBSTITUTED, "torch._dynamo.external_utils:is_compiling", "torch._utils:is_compiling", calls=is_compiling,
+    reason="it is dynamo_lite.is_compiling")

@@ -333,13 +333,14 @@ def decide(function: Any) -> Decision:
         return decide(function)
     if type(function) is types.FunctionType:
         return _decide_python(function)
-    if isinstance(function, type):
+    cls = type(function)  # and not isinstance, which may run the program's code
+    if issubclass(cls, type):
         return _CONSTRUCTED
-    if isinstance(function, types.MethodType):
+    if cls is types.MethodType:
         return decide(function.__func__)
-    if issubclass(type(function), _NATIVE) or isinstance(function, _TORCH_CALLABLES):
+    if issubclass(cls, (*_NATIVE, *_TORCH_CALLABLES)):
         return _decide_native(function)
-    return next((_instances[cls] for cls in type(function).__mro__ if cls in _instances), _RECEIVER)
+    return next((_instances[base] for base in cls.__mro__ if base in _instances), _RECEIVER)
 
 
 def _decide_python(function: types.FunctionType) -> Decision:
@@ -421,7 +422,11 @@ def _decide_native(function: Any) -> Decision:
         return said
     if is_torch_builtin(function):
         return _SETTER if sets_state(function) else _TORCHS
-    return said or (_modules.get(owner.__name__) if in_module else None) or _RECEIVER
+    if said is None and in_module:
+        by_module = decide_module(owner.__name__)
+        if by_module.level is Level.USER or by_module.subject == owner.__name__:
+            return by_module
+    return said or _RECEIVER
 
 
 _TORCH_CALLABLES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)

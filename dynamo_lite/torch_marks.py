@@ -191,18 +191,3 @@ _SIZES = ("_dynamo_dynamic_indices", "_dynamo_unbacked_indices", "_dynamo_strict
 def asks_for_dynamic_sizes(tensor: Any) -> bool:
     """Whether ``torch._dynamo.mark_dynamic`` or ``mark_unbacked`` was applied to a tensor."""
     return "torch._dynamo.decorators" in sys.modules and any(getattr(tensor, name, None) for name in _SIZES)
-
-
-# ---------------------------------------------------------------- functions
-# Functions of torch's compiler that a program calls, by module and name -> ours that does the same.
-_SAME: dict[tuple[str, str], types.FunctionType] = {}
-
-
-def means(module: str, name: str, function: Any) -> None:
-    """While tracing, the function of that name is `function`."""
-    _SAME[module, name] = function
-
-
-def same(function: types.FunctionType) -> types.FunctionType | None:
-    """The function that does here what this one, of torch's compiler, does there."""
-    return _SAME.get((function.__module__, function.__qualname__))

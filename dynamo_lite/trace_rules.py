@@ -121,18 +121,6 @@ row(Rule.INLINE, *(code for code in _script_if_tracing.__code__.co_consts
                    if isinstance(code, types.CodeType) and code.co_name == "wrapper"),
     reason="outside of TorchScript it calls the function inside")
 
-row(Rule.GRAPH,
-    torch.autograd.Function.apply.__func__,  # type: ignore[attr-defined]
-    torch.utils.checkpoint.checkpoint, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling,
-    torch.compiler.is_exporting, torch.compiler.cudagraph_mark_step_begin, torch.jit.is_scripting, torch.jit.is_tracing,
-    torch.overrides.has_torch_function, torch.is_tensor, torch.is_storage, torch._assert, torch._check,
-    torch._check_tensor_all_with, torch.get_default_device, torch.cuda.is_available, torch.cuda.device_count,
-    torch.amp.autocast_mode.is_autocast_available, torch.are_deterministic_algorithms_enabled,
-    torch.is_deterministic_algorithms_warn_only_enabled, torch.is_warn_always_enabled, torch.set_default_dtype,
-    torch.random.manual_seed, torch.save, torch.load, torch.vmap, torch.func.grad, torch.func.grad_and_value,
-    torch.func.jacrev, torch.func.jacfwd, torch.func.hessian, torch.func.jvp, torch.func.vjp, torch.func.linearize,
-    torch.func.functionalize, torch.set_default_device, torch.set_float32_matmul_precision,
-    torch.set_default_tensor_type, reason="torch_functions answers")
 
 def is_library(module: Any) -> bool:
     """Whether a module is torch's or Python's own, whose functions keep their code and whose classes keep their

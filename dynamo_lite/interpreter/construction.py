@@ -19,11 +19,11 @@ import torch
 from torch.distributions.utils import _lazy_property_and_property
 
 from ..output_graph import OutputGraph
-from ..polyfills import REPLACEMENTS
 from ..polyfills.optimizers import Region
+from ..rules import Decision, Rule, decide, handles
 from ..source import AttrSource, ConstSource, Source
 from ..trace_rules import is_library
-from ..variables import legacy_tensors
+from ..variables import legacy_tensors as legacy_tensors  # for what it registers
 from ..variables.arrays import fold
 from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.classes import (
@@ -64,19 +64,6 @@ from ..variables.weakrefs import WeakrefVariable
 from .copying import deep_copied, reduced, reduced_ex
 
 Constructor = Callable[..., VariableTracker]
-_CONSTRUCTORS: dict[type, Constructor] = {}
-
-
-def constructs(*classes: type) -> Callable[[Constructor], Constructor]:
-    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these classes."""
-
-    def register(constructor: Constructor) -> Constructor:
-        for cls in classes:
-            _CONSTRUCTORS[cls] = constructor
-        return constructor
-
-    return register
-
 
 class Construction:
     """Calls of classes; a part of the translator."""
@@ -89,11 +76,9 @@ class Construction:
         """cls(*args, **kwargs); `by_type`: as type.__call__ does it, whatever the metaclass defines."""
         tx: Any = self
         value = cls.value
-        constructor = _CONSTRUCTORS.get(value)
-        if constructor is not None:
-            return tx.checked_call(constructor, tx, *args, **kwargs)
-        if value in REPLACEMENTS:
-            return standing_for(tx.call(tx.library_function(REPLACEMENTS[value]), args, kwargs), value, args, kwargs)
+        decision = decide(value)
+        if decision.rule is not Rule.CONSTRUCTED:
+            return self._by_rule_of_class(decision, value, args, kwargs)
         meta_call = tx.class_lookup(type(value), "__call__")
         if isinstance(value, enum.EnumMeta):
             if len(args) == 1 and not kwargs:
@@ -144,6 +129,17 @@ class Construction:
             tx.raise_error(TypeError, f"{value.__name__}() takes no arguments")
         return made
 
+    def _by_rule_of_class(
+        self, decision: Decision, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        tx: Any = self
+        if decision.rule is Rule.HANDLED:
+            return tx.checked_call(decision.calls, tx, *args, **kwargs)
+        if decision.rule is Rule.REPLACED:
+            return standing_for(tx.call(tx.library_function(decision.calls), args, kwargs), cls, args, kwargs)
+        said = f": {decision.reason}" if decision.reason else ""
+        unsupported(decision.kind, f"{cls.__qualname__}(){said}")
+
     def new_object(
         self, cls: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
@@ -155,7 +151,7 @@ class Construction:
         base = native_base(value)
         if issubclass(base, BaseException):
             return tx.new_exception(value, args, initialize=False)
-        if value in _CONSTRUCTORS:
+        if decide(value).rule is Rule.HANDLED:
             return tx.construct(cls, args, kwargs)
         if base in VALUE_TYPES:
             return ObjectVariable(value, content=tx.construct(ClassVariable(base), args, kwargs))
@@ -485,17 +481,17 @@ _CONTENT_PROTOCOL: dict[str, Callable[..., Any]] = {
 
 
 # ---------------------------------------------------------------- builtin classes
-@constructs(torch.autograd.profiler.record_function)
+@handles(torch.autograd.profiler.record_function)
 def _record_function(tx: Any, name: VariableTracker, args: VariableTracker | None = None) -> VariableTracker:
     return tx.construct(ClassVariable(Region), [], {})
 
 
-@constructs(range)
+@handles(range)
 def _range(tx: Any, *args: VariableTracker) -> VariableTracker:
     return RangeVariable(tx.run_python(range, *(tx.as_index(a) for a in args)))
 
 
-@constructs(slice)
+@handles(slice)
 def _slice(tx: Any, *args: VariableTracker) -> VariableTracker:
     none = ConstantVariable(None)
     parts = {1: [none, *args, none], 2: [*args, none], 3: list(args)}.get(len(args))
@@ -504,18 +500,18 @@ def _slice(tx: Any, *args: VariableTracker) -> VariableTracker:
     return SliceVariable(parts)
 
 
-@constructs(functools.partial)
+@handles(functools.partial)
 def _partial(tx: Any, function: VariableTracker, /, *args: VariableTracker,
     **kwargs: VariableTracker) -> VariableTracker:
     return new_partial(tx, function, list(args), kwargs)
 
 
-@constructs(types.MethodType)
+@handles(types.MethodType)
 def _method(tx: Any, function: VariableTracker, owner: VariableTracker) -> VariableTracker:
     return MethodVariable(function, owner)
 
 
-@constructs(type)
+@handles(type)
 def _type(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if len(args) == 3 and not kwargs:
         content = tx.dict_content(args[2])
@@ -539,15 +535,15 @@ def _descriptor(cls: type) -> Constructor:
 
 
 for _cls in DESCRIPTORS:
-    _CONSTRUCTORS[_cls] = _descriptor(_cls)
+    handles(_cls)(_descriptor(_cls))
 
 
-@constructs(object)
+@handles(object)
 def _object(tx: Any) -> VariableTracker:
     return ObjectVariable(object)
 
 
-@constructs(super)
+@handles(super)
 def _super(tx: Any, *args: VariableTracker) -> VariableTracker:
     if not args:
         start, owner = tx.zero_argument_super()
@@ -565,7 +561,7 @@ def _super(tx: Any, *args: VariableTracker) -> VariableTracker:
     return SuperVariable(cls, owner, owner.python_type(), False)
 
 
-@constructs(bool)
+@handles(bool)
 def _bool(tx: Any, value: VariableTracker | None = None) -> VariableTracker:
     if isinstance(value, ScalarVariable):
         return call_on_scalars(tx, bool, [value], {}) or value
@@ -590,10 +586,10 @@ def _number(cls: type, method: str) -> Constructor:
 
 
 for _cls, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__"), (bytes, "__bytes__")):
-    _CONSTRUCTORS[_cls] = _number(_cls, _name)
+    handles(_cls)(_number(_cls, _name))
 
 
-@constructs(str)
+@handles(str)
 def _str(tx: Any, value: VariableTracker | None = None, *rest: VariableTracker) -> VariableTracker:
     if value is None:
         return ConstantVariable("")
@@ -602,12 +598,12 @@ def _str(tx: Any, value: VariableTracker | None = None, *rest: VariableTracker) 
     return tx.to_text(value, "s")
 
 
-@constructs(torch._C._InferenceMode)
+@handles(torch._C._InferenceMode)
 def _inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
     return InferenceModeVariable(tx.truth(mode), tx.root_visit())
 
 
-@constructs(weakref.ref)
+@handles(weakref.ref)
 def _weakref(tx: Any, referent: VariableTracker, *callback: VariableTracker) -> VariableTracker:
     if callback or not isinstance(referent, (ObjectVariable, FunctionVariable, ClassVariable)):
         unsupported("unsupported_builtin", f"weakref.ref() of {referent.describe()}")
@@ -617,7 +613,7 @@ def _weakref(tx: Any, referent: VariableTracker, *callback: VariableTracker) -> 
     return WeakrefVariable(referent)
 
 
-@constructs(types.SimpleNamespace)
+@handles(types.SimpleNamespace)
 def _simple_namespace(tx: Any, /, **attributes: VariableTracker) -> VariableTracker:
     made = ObjectVariable(types.SimpleNamespace)
     for name, value in attributes.items():
@@ -625,17 +621,14 @@ def _simple_namespace(tx: Any, /, **attributes: VariableTracker) -> VariableTrac
     return made
 
 
-@constructs(torch._C.DisableTorchFunction)
+@handles(torch._C.DisableTorchFunction)
 def _disable_torch_function(tx: Any) -> VariableTracker:
     return DisabledOverridesVariable(torch._C.DisableTorchFunction, tx.root_visit())
 
 
-@constructs(torch._C.DisableTorchFunctionSubclass)
+@handles(torch._C.DisableTorchFunctionSubclass)
 def _disable_torch_function_subclass(tx: Any) -> VariableTracker:
     return DisabledOverridesVariable(torch._C.DisableTorchFunctionSubclass, tx.root_visit())
-
-
-_CONSTRUCTORS.update(legacy_tensors.CONSTRUCTORS)
 
 
 class _LazyAttributeVariable(ObjectVariable):
@@ -645,6 +638,6 @@ class _LazyAttributeVariable(ObjectVariable):
         unsupported("unsupported_value", "a lazy property of a class")
 
 
-@constructs(_lazy_property_and_property)
+@handles(_lazy_property_and_property)
 def _lazy_attribute(tx: Any, wrapped: VariableTracker) -> VariableTracker:
     return _LazyAttributeVariable(_lazy_property_and_property)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..polyfills.iteration import Steps
+from ..rules import handles
 from ..variables.base import VariableTracker, type_name, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.deques import DequeIteratorVariable, DequeVariable
@@ -31,22 +32,22 @@ from ..variables.ranges import RangeVariable
 from ..variables.sequences import ListVariable, ReversedVariable, SequenceVariable, TupleVariable
 from ..variables.sets import SetVariable, set_of
 from ..variables.tensor import TensorVariable
-from .construction import Constructor, constructs
+from .construction import Constructor
 
 
-@constructs(list)
+@handles(list)
 def _list(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     return ListVariable(tx.listed(items) if items is not None else [])
 
 
-@constructs(tuple)
+@handles(tuple)
 def _tuple(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, TupleVariable) and items.cls is tuple:
         return items
     return TupleVariable(tx.listed(items) if items is not None else [])
 
 
-@constructs(torch.Size)
+@handles(torch.Size)
 def _size(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     return TupleVariable(tx.listed(items) if items is not None else [], cls=torch.Size)
 
@@ -62,11 +63,11 @@ def _dict_like(cls: type) -> Constructor:
     return constructor
 
 
-constructs(dict)(_dict_like(dict))
-constructs(collections.OrderedDict)(_dict_like(collections.OrderedDict))
+handles(dict)(_dict_like(dict))
+handles(collections.OrderedDict)(_dict_like(collections.OrderedDict))
 
 
-@constructs(collections.defaultdict)
+@handles(collections.defaultdict)
 def _defaultdict(
     tx: Any, factory: VariableTracker | None = None, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
@@ -75,7 +76,7 @@ def _defaultdict(
     return result
 
 
-@constructs(types.MappingProxyType)
+@handles(types.MappingProxyType)
 def _mapping_proxy(tx: Any, mapping: VariableTracker) -> VariableTracker:
     content = tx.dict_content(mapping)
     if content is None:
@@ -83,7 +84,7 @@ def _mapping_proxy(tx: Any, mapping: VariableTracker) -> VariableTracker:
     return MappingProxyVariable(mapping, content)
 
 
-@constructs(collections.deque)
+@handles(collections.deque)
 def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTracker | None = None) -> VariableTracker:
     made = DequeVariable([], None if maxlen is None else maxlen.constant())
     if iterable is not None:
@@ -91,50 +92,50 @@ def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTra
     return made
 
 
-@constructs(set)
+@handles(set)
 def _set(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     return set_of(tx, items) if items is not None else SetVariable({})
 
 
-@constructs(frozenset)
+@handles(frozenset)
 def _frozenset(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, SetVariable) and items.cls is frozenset:
         return items
     return set_of(tx, items, frozenset) if items is not None else SetVariable({}, cls=frozenset)
 
 
-@constructs(enumerate)
+@handles(enumerate)
 def _enumerate(tx: Any, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
     return EnumerateVariable(tx.get_iter(iterable), tx.as_index(start) if start is not None else 0)
 
 
-@constructs(itertools._tee)  # type: ignore[attr-defined]
+@handles(itertools._tee)  # type: ignore[attr-defined]
 def _tee(tx: Any, iterable: VariableTracker) -> VariableTracker:
     iterator = tx.get_iter(iterable)
     return iterator.copied() if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
 
 
-@constructs(zip)
+@handles(zip)
 def _zip(tx: Any, *iterables: VariableTracker, strict: VariableTracker | None = None) -> VariableTracker:
     return ZipVariable([tx.get_iter(i) for i in iterables], strict is not None and tx.truth(strict))
 
 
-@constructs(map)
+@handles(map)
 def _map(tx: Any, function: VariableTracker, *iterables: VariableTracker) -> VariableTracker:
     return MapVariable(function, [tx.get_iter(i) for i in iterables])
 
 
-@constructs(filter)
+@handles(filter)
 def _filter(tx: Any, function: VariableTracker, iterable: VariableTracker) -> VariableTracker:
     return FilterVariable(function, tx.get_iter(iterable))
 
 
-@constructs(Steps)
+@handles(Steps)
 def _steps(tx: Any, iterator: VariableTracker) -> VariableTracker:
     return StepsVariable(iterator) if isinstance(iterator, ObjectVariable) else iterator
 
 
-@constructs(reversed)
+@handles(reversed)
 def _reversed(tx: Any, items: VariableTracker) -> VariableTracker:
     if isinstance(items, ObjectVariable):
         method = tx.class_lookup(items.cls, "__reversed__")

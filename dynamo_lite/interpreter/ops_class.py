@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..rules import handles
 from ..variables.base import VariableTracker, unsupported
-from ..variables.builtins import handles
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
 from ..variables.functions import NestedFunctionVariable

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported
-from ..polyfills import REPLACEMENTS
+from ..rules import decide
 from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, type_name, unsupported
@@ -119,7 +119,7 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
                 named, cls = cls.keywords, type(real)
             parts = [self.from_result(g, "part") for g in given]
             keywords = {k: self.from_result(v, "part") for k, v in named.items()}
-            return self.call(self.call(self.library_function(REPLACEMENTS[cls]), parts, keywords), args, kwargs)
+            return self.call(self.call(self.library_function(decide(cls).calls), parts, keywords), args, kwargs)
         drawn = draw_by_numpy(self, owner, args, kwargs)
         if drawn is not None:
             return drawn

@@ -15,27 +15,26 @@ import torch
 from .._eval_frame import CompiledFunction
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
-from ..polyfills.tracing import OF_CODES
-from ..rules import Decision, Level, Rule, decide, is_torch_builtin
+from ..rules import Decision, Level, Rule, decide, home, is_torch_builtin
 from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
-from ..torch_marks import same
 from ..trace_rules import is_library
 from ..variables import branches as branches  # for what it registers
 from ..variables import builtin_iteration as builtin_iteration  # likewise
 from ..variables import compiled_functions as compiled_functions  # likewise
 from ..variables import equality as equality  # likewise
 from ..variables import introspected as introspected  # likewise
+from ..variables import optimizers as optimizers  # likewise
 from ..variables import outer_iterators as outer_iterators  # likewise
 from ..variables import thread_locals as thread_locals  # likewise
-from ..variables.base import STAND_INS, LazyVariable, VariableTracker, realized, unsupported
-from ..variables.builtins import BuiltinVariable, has_handler
+from ..variables import transforms as transforms  # likewise
+from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
+from ..variables.builtins import BuiltinVariable
 from ..variables.cached import CachedFunctionVariable
 from ..variables.cells import CellVariable, new_cell
 from ..variables.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
 from ..variables.deques import DequeVariable
 from ..variables.disabled import disabled_function
-from ..variables.drawn import is_draw
 from ..variables.functions import FunctionVariable, MethodVariable, user_function
 from ..variables.later import AskedFunctionVariable, LaterFunctionVariable
 from ..variables.mappings import DictVariable
@@ -48,7 +47,6 @@ from ..variables.modules import (
     SubstitutedFunctionVariable,
 )
 from ..variables.native_enums import NativeEnumVariable, is_native_enum
-from ..variables.optimizers import stand_in as step_stand_in
 from ..variables.ranges import RangeVariable, SliceVariable
 from ..variables.scalars import ScalarVariable
 from ..variables.sequences import (
@@ -60,7 +58,6 @@ from ..variables.sequences import (
 from ..variables.sets import SetVariable
 from ..variables.torch_functions import TorchFunctionVariable
 from ..variables.torch_proxies import any_overrides, call_override
-from ..variables.transforms import made_before
 
 _BUILTIN_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
@@ -128,24 +125,9 @@ class Wrapping:
         own = self._stood_for(value)
         if own is not None:
             return own
-        transformed = made_before(self, value, source)
-        if transformed is not None:
-            return transformed
         decision = decide(value)
-        if same(value) is not None:
-            decision = Decision(Rule.SUBSTITUTED, calls=same(value))
-        stand_in = STAND_INS.get(value) or OF_CODES.get(id(value.__code__))
-        if stand_in is not None:
-            if not trusted:
-                self.guard(source, "is", value)
-            return self.library_function(stand_in)
-        optimizer_step = step_stand_in(self, value, source)
-        if optimizer_step is not None:
-            return optimizer_step
-        if decision.rule is Rule.INLINE and has_handler(value) or decision.kind == "rng_state" and is_draw(value):
-            if not trusted:
-                self.guard(source, "is", value)
-            return BuiltinVariable(value, source)
+        if decision.rule is Rule.LOOKED_AT:
+            return decision.calls(self, value, source)  # type: ignore[misc]
         if decision.rule is Rule.INLINE:
             if not trusted:
                 return user_function(self, value, source)
@@ -161,8 +143,12 @@ class Wrapping:
     def _by_rule(self, value: Any, decision: Decision, source: Source) -> VariableTracker:
         """A function that is not inlined, guarded by its identity."""
         rule, below = decision.rule, decision.calls
-        if rule is Rule.GRAPH:
+        if rule in (Rule.GRAPH, Rule.ELEMENTS) or rule is Rule.HANDLED and home(value).partition(".")[0] == "torch":
             return TorchFunctionVariable(value, source)
+        if rule in (Rule.HANDLED, Rule.DRAWN):
+            return BuiltinVariable(value, source)
+        if rule is Rule.STAND_IN:
+            return self.library_function(below)
         if rule is Rule.SUBSTITUTED:
             return self._traced_as(value, below, source)
         if rule is Rule.BELOW:

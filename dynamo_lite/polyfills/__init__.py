@@ -13,7 +13,13 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from . import bisection, iteration
+from ..rules import replaces
+from . import attention as attention  # for the rows that it registers
+from . import bisection as bisection  # likewise
+from . import distributions as distributions  # likewise
+from . import higher_order as higher_order  # likewise
+from . import iteration
+from . import tracing as tracing  # likewise
 
 _NOTHING = object()
 
@@ -23,6 +29,7 @@ def call_module(module: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any
     return module(*args, **kwargs)
 
 
+@replaces(functools.reduce)
 def reduce(function: Callable[..., Any], iterable: Iterable[Any], initial: Any = _NOTHING, /) -> Any:
     try:
         iterator = iter(iterable)
@@ -47,6 +54,7 @@ def _searched(sequence: Iterable[Any]) -> Iterator[Any]:
         raise TypeError(f"argument of type {type(sequence).__name__!r} is not iterable") from None
 
 
+@replaces(operator.countOf)
 def count_of(sequence: Iterable[Any], value: Any, /) -> int:
     total = 0
     for element in _searched(sequence):
@@ -55,6 +63,7 @@ def count_of(sequence: Iterable[Any], value: Any, /) -> int:
     return total
 
 
+@replaces(operator.indexOf)
 def index_of(sequence: Iterable[Any], value: Any, /) -> int:
     for position, element in enumerate(_searched(sequence)):
         if element is value or element == value:
@@ -62,6 +71,7 @@ def index_of(sequence: Iterable[Any], value: Any, /) -> int:
     raise ValueError("sequence.index(x): x not in sequence")
 
 
+@replaces(math.prod)
 def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
     total = start
     for element in iterable:
@@ -69,6 +79,7 @@ def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
     return total
 
 
+@replaces(dict.fromkeys)
 def fromkeys(iterable: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     for key in iterable:
@@ -76,6 +87,7 @@ def fromkeys(iterable: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
     return made
 
 
+@replaces(collections._count_elements)  # type: ignore[attr-defined]
 def count_elements(mapping: dict[Any, int], iterable: Iterable[Any], /) -> None:
     for element in iterable:
         mapping[element] = mapping.get(element, 0) + 1
@@ -107,12 +119,14 @@ def _add_pairs(mapping: Any, pairs: Iterable[Any]) -> None:
         mapping[taken[0]] = taken[1]
 
 
+@replaces(operator.itemgetter)
 def itemgetter(item: Any, /, *items: Any) -> Callable[[Any], Any]:
     if not items:
         return lambda obj, /: obj[item]
     return lambda obj, /: tuple([obj[i] for i in (item, *items)])
 
 
+@replaces(operator.attrgetter)
 def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
     def resolve(obj: Any, path: str) -> Any:
         for name in path.split("."):
@@ -124,6 +138,7 @@ def attrgetter(attr: str, /, *attrs: str) -> Callable[[Any], Any]:
     return lambda obj, /: tuple([resolve(obj, path) for path in (attr, *attrs)])
 
 
+@replaces(operator.methodcaller)
 def methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
     return lambda obj, /: getattr(obj, name)(*args, **kwargs)
 
@@ -154,15 +169,18 @@ class _Key:
         return self.compare(self.obj, other.obj) >= 0
 
 
+@replaces(functools.cmp_to_key)
 def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return lambda obj: _Key(mycmp, obj)
 
 
+@replaces(heapq.heappush)
 def heappush(heap: list[Any], item: Any, /) -> None:
     heap.append(item)
     heapq._siftdown(heap, 0, len(heap) - 1)  # type: ignore[attr-defined]
 
 
+@replaces(heapq.heappop)
 def heappop(heap: list[Any], /) -> Any:
     last = heap.pop()
     if not heap:
@@ -173,6 +191,7 @@ def heappop(heap: list[Any], /) -> Any:
     return first
 
 
+@replaces(heapq.heapreplace)
 def heapreplace(heap: list[Any], item: Any, /) -> Any:
     first = heap[0]
     heap[0] = item
@@ -180,6 +199,7 @@ def heapreplace(heap: list[Any], item: Any, /) -> Any:
     return first
 
 
+@replaces(heapq.heappushpop)
 def heappushpop(heap: list[Any], item: Any, /) -> Any:
     if heap and heap[0] < item:
         item, heap[0] = heap[0], item
@@ -187,42 +207,21 @@ def heappushpop(heap: list[Any], item: Any, /) -> Any:
     return item
 
 
+@replaces(heapq.heapify)
 def heapify(heap: list[Any], /) -> None:
     for i in reversed(range(len(heap) // 2)):
         heapq._siftup(heap, i)  # type: ignore[attr-defined]
 
 
+@replaces(heapq._heapify_max)  # type: ignore[attr-defined]
 def heapify_max(heap: list[Any], /) -> None:
     for i in reversed(range(len(heap) // 2)):
         heapq._siftup_max(heap, i)  # type: ignore[attr-defined]
 
 
+@replaces(heapq._heapreplace_max)  # type: ignore[attr-defined]
 def heapreplace_max(heap: list[Any], item: Any, /) -> Any:
     first = heap[0]
     heap[0] = item
     heapq._siftup_max(heap, 0)  # type: ignore[attr-defined]
     return first
-
-
-# C function or class -> its Python equivalent
-REPLACEMENTS: dict[Any, Callable[..., Any]] = {
-    **bisection.REPLACEMENTS,
-    **iteration.REPLACEMENTS,
-    functools.reduce: reduce,
-    functools.cmp_to_key: cmp_to_key,
-    dict.fromkeys: fromkeys,
-    collections._count_elements: count_elements,  # type: ignore[attr-defined]
-    heapq.heappush: heappush,
-    heapq.heappop: heappop,
-    heapq.heapreplace: heapreplace,
-    heapq.heappushpop: heappushpop,
-    heapq.heapify: heapify,
-    heapq._heapify_max: heapify_max,  # type: ignore[attr-defined]
-    heapq._heapreplace_max: heapreplace_max,  # type: ignore[attr-defined]
-    operator.itemgetter: itemgetter,
-    operator.attrgetter: attrgetter,
-    operator.methodcaller: methodcaller,
-    math.prod: prod,
-    operator.countOf: count_of,
-    operator.indexOf: index_of,
-}

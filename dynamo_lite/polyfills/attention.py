@@ -4,7 +4,6 @@ Invariant: results are eager's for every mask; which of two kernels that give th
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,14 +11,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.transformer import _detect_is_causal_mask, _get_seq_len
 
+from ..rules import stands_in_for
+
 _DEVICES = ("cpu", "cuda", "xpu")
 
 
+@stands_in_for(_detect_is_causal_mask)
 def detect_is_causal_mask(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
     """``_detect_is_causal_mask``, whose answer is a hint beside the mask: torch documents that no is always right."""
     return is_causal is True
 
 
+@stands_in_for(nn.TransformerEncoder.forward)
 def encode(
     self: Any, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
     is_causal: bool | None = None,
@@ -64,9 +67,3 @@ def _drops_padding(self: Any, src: Tensor) -> bool:
         first.linear1.bias, first.linear2.weight, first.linear2.bias,
     )
     return not (torch.is_grad_enabled() and any(x.requires_grad for x in read))
-
-
-OF_TORCH: dict[Callable[..., Any], Callable[..., Any]] = {
-    _detect_is_causal_mask: detect_is_causal_mask,
-    nn.TransformerEncoder.forward: encode,
-}

@@ -4,7 +4,10 @@ from __future__ import annotations
 import bisect
 from typing import Any
 
+from ..rules import replaces
 
+
+@replaces(bisect.bisect_right)
 def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -18,6 +21,7 @@ def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any
     return lo
 
 
+@replaces(bisect.bisect_left)
 def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
     if lo < 0:
         raise ValueError("lo must be non-negative")
@@ -31,17 +35,11 @@ def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any 
     return lo
 
 
+@replaces(bisect.insort_right)
 def insort_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
     a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
 
 
+@replaces(bisect.insort_left)
 def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
     a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)
-
-
-REPLACEMENTS: dict[Any, Any] = {
-    bisect.bisect_left: bisect_left,
-    bisect.bisect_right: bisect_right,
-    bisect.insort_left: insort_left,
-    bisect.insort_right: insort_right,
-}

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from torch.distributions import constraints
 
+from ..rules import stands_in_for
 
+
+@stands_in_for(constraints._Symmetric.check)
 def is_symmetric(self: Any, value: torch.Tensor) -> torch.Tensor:
     """``constraints.symmetric.check``: whether matrices are square is known without a look at the values."""
     if value.shape[-2] != value.shape[-1] and value.shape[:-2].numel():
@@ -17,20 +20,15 @@ def is_symmetric(self: Any, value: torch.Tensor) -> torch.Tensor:
     return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
 
 
+@stands_in_for(constraints._PositiveSemidefinite.check)
 def is_positive_semidefinite(self: Any, value: torch.Tensor) -> torch.Tensor:
     """``constraints.positive_semidefinite.check``."""
     symmetric = super(constraints._PositiveSemidefinite, self).check(value)
     return torch.where(symmetric.all(), torch.linalg.eigvalsh(value).ge(0).all(-1), symmetric)
 
 
+@stands_in_for(constraints._PositiveDefinite.check)
 def is_positive_definite(self: Any, value: torch.Tensor) -> torch.Tensor:
     """``constraints.positive_definite.check``: where nothing is symmetric, torch does not try to factorize."""
     symmetric = super(constraints._PositiveDefinite, self).check(value)
     return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)
-
-
-OF_TORCH: dict[Any, Any] = {
-    constraints._Symmetric.check: is_symmetric,
-    constraints._PositiveSemidefinite.check: is_positive_semidefinite,
-    constraints._PositiveDefinite.check: is_positive_definite,
-}

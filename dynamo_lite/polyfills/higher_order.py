@@ -14,12 +14,15 @@ from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 from torch.utils import _pytree as pytree
 
+from ..rules import stands_in_for
+
 
 def both_branches(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any) -> Any:
     """Both branches as graphs, of which a node runs one; plain Python has no such thing."""
     return NotImplemented
 
 
+@stands_in_for(torch.cond)
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
     """``torch.cond``."""
     if isinstance(pred, torch.Tensor):
@@ -35,6 +38,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     return false_fn(*operands)
 
 
+@stands_in_for(torch_while_loop)
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
     """``torch._higher_order_ops.while_loop``."""
     carried = carried_inputs
@@ -47,6 +51,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
     return carried
 
 
+@stands_in_for(torch_map)
 def map_(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     """``torch._higher_order_ops.map``."""
     leaves, spec = pytree.tree_flatten(xs)
@@ -56,6 +61,7 @@ def map_(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     return pytree.tree_unflatten(stacked, pytree.tree_structure(made[0]))
 
 
+@stands_in_for(torch_scan)
 def scan(
     combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
 ) -> Any:
@@ -72,8 +78,3 @@ def scan(
     flat = [pytree.tree_leaves(one) for one in made]
     stacked = [torch.stack(list(column)) for column in zip(*flat)]
     return carry, pytree.tree_unflatten(stacked, pytree.tree_structure(made[0]))
-
-
-OF_TORCH: dict[Any, Any] = {
-    torch.cond: cond, torch_while_loop: while_loop, torch_map: map_, torch_scan: scan,
-}

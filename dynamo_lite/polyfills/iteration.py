@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..rules import replaces
+
 
 class Steps:
     """What an iterator still gives. A loop over an iterator asks it for its iterator once more, which C does not."""
@@ -27,11 +29,13 @@ class Steps:
         return next(self.iterator)
 
 
+@replaces(itertools.chain)
 def chain(*iterables: Iterable[Any]) -> Iterator[Any]:
     for iterable in iterables:
         yield from iterable
 
 
+@replaces(itertools.chain.from_iterable)
 def chain_from_iterable(iterables: Iterable[Iterable[Any]], /) -> Iterator[Any]:
     return _chain_from_iterable(iter(iterables))
 
@@ -41,6 +45,7 @@ def _chain_from_iterable(iterables: Iterator[Iterable[Any]], /) -> Iterator[Any]
         yield from iterable
 
 
+@replaces(itertools.product)
 def product(*iterables: Iterable[Any], repeat: int = 1) -> Iterator[Any]:
     if repeat < 0:
         raise ValueError("repeat argument cannot be negative")
@@ -62,6 +67,7 @@ def _product(*pools: tuple[Any, ...]) -> Iterator[Any]:
         positions[place] += 1
 
 
+@replaces(itertools.islice)
 def islice(iterable: Iterable[Any], /, *args: int | None) -> Iterator[Any]:
     bounds = slice(*args)
     start = 0 if bounds.start is None else bounds.start
@@ -92,6 +98,7 @@ def _islice(iterable: Iterator[Any], start: int, stop: int | None, step: int, /)
             return
 
 
+@replaces(itertools.accumulate)
 def accumulate(iterable: Iterable[Any], func: Any = None, *, initial: Any = None) -> Iterator[Any]:
     return _accumulate(iter(iterable), func, initial=initial)
 
@@ -109,6 +116,7 @@ def _accumulate(iterator: Iterator[Any], func: Any, *, initial: Any) -> Iterator
         yield total
 
 
+@replaces(itertools.combinations)
 def combinations(iterable: Iterable[Any], r: int) -> Iterator[Any]:
     pool = tuple(iterable)
     if r < 0:
@@ -134,6 +142,7 @@ def _combinations(pool: tuple[Any, ...], r: int) -> Iterator[Any]:
         yield tuple([pool[i] for i in indices])
 
 
+@replaces(itertools.combinations_with_replacement)
 def combinations_with_replacement(iterable: Iterable[Any], r: int) -> Iterator[Any]:
     pool = tuple(iterable)
     if r < 0:
@@ -156,6 +165,7 @@ def _combinations_with_replacement(pool: tuple[Any, ...], r: int) -> Iterator[An
         indices[place:] = [indices[place] + 1] * (r - place)
 
 
+@replaces(itertools.permutations)
 def permutations(iterable: Iterable[Any], r: int | None = None) -> Iterator[Any]:
     pool = tuple(iterable)
     count = len(pool) if r is None else r
@@ -189,6 +199,7 @@ def _permutations(pool: tuple[Any, ...], count: int) -> Iterator[Any]:
 _ENDLESS = object()
 
 
+@replaces(itertools.repeat)
 def repeat(object: Any, times: Any = _ENDLESS) -> Iterator[Any]:
     return _repeat(object) if times is _ENDLESS else _repeat(object, times)
 
@@ -201,6 +212,7 @@ def _repeat(object: Any, *times: int) -> Iterator[Any]:
         yield object
 
 
+@replaces(itertools.count)
 def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
     value = start
     while True:
@@ -209,6 +221,7 @@ def count(start: Any = 0, step: Any = 1) -> Iterator[Any]:
         yield given
 
 
+@replaces(itertools.cycle)
 def cycle(iterable: Iterable[Any], /) -> Iterator[Any]:
     return _cycle(iter(iterable))
 
@@ -222,6 +235,7 @@ def _cycle(iterable: Iterator[Any], /) -> Iterator[Any]:
         yield from saved
 
 
+@replaces(itertools.takewhile)
 def takewhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
     return _takewhile(predicate, iter(iterable))
 
@@ -233,6 +247,7 @@ def _takewhile(predicate: Callable[[Any], Any], iterable: Iterator[Any], /) -> I
         yield element
 
 
+@replaces(itertools.dropwhile)
 def dropwhile(predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> Iterator[Any]:
     return _dropwhile(predicate, iter(iterable))
 
@@ -246,6 +261,7 @@ def _dropwhile(predicate: Callable[[Any], Any], iterator: Iterator[Any], /) -> I
         yield element
 
 
+@replaces(itertools.filterfalse)
 def filterfalse(predicate: Any, iterable: Iterable[Any], /) -> Iterator[Any]:
     return _filterfalse(predicate, iter(iterable))
 
@@ -256,6 +272,7 @@ def _filterfalse(predicate: Any, iterable: Iterator[Any], /) -> Iterator[Any]:
             yield element
 
 
+@replaces(itertools.starmap)
 def starmap(function: Callable[..., Any], iterable: Iterable[Any], /) -> Iterator[Any]:
     return _starmap(function, iter(iterable))
 
@@ -265,6 +282,7 @@ def _starmap(function: Callable[..., Any], iterable: Iterator[Any], /) -> Iterat
         yield function(*tuple(arguments))
 
 
+@replaces(itertools.compress)
 def compress(data: Iterable[Any], selectors: Iterable[Any]) -> Iterator[Any]:
     return _compress(iter(data), iter(selectors))
 
@@ -275,6 +293,7 @@ def _compress(data: Iterator[Any], selectors: Iterator[Any]) -> Iterator[Any]:
             yield element
 
 
+@replaces(itertools.pairwise)
 def pairwise(iterable: Iterable[Any], /) -> Iterator[Any]:
     return _pairwise(iter(iterable))
 
@@ -289,6 +308,7 @@ def _pairwise(iterator: Iterator[Any], /) -> Iterator[Any]:
         previous = element
 
 
+@replaces(itertools.zip_longest)
 def zip_longest(*iterables: Iterable[Any], fillvalue: Any = None) -> Iterator[Any]:
     return _zip_longest(*[iter(iterable) for iterable in iterables], fillvalue=fillvalue)
 
@@ -316,6 +336,7 @@ def _zip_longest(*given: Iterator[Any], fillvalue: Any) -> Iterator[Any]:
         yield tuple(values)
 
 
+@replaces(itertools.groupby)
 def groupby(iterable: Iterable[Any], key: Any = None) -> Iterator[Any]:
     return _groupby(iter(iterable), key)
 
@@ -353,27 +374,3 @@ def _groupby(iterator: Iterator[Any], key: Any) -> Iterator[Any]:
                 return
         group_key = element_key
         yield group_key, members(number)
-
-
-# class written in C -> its Python equivalent
-REPLACEMENTS: dict[Any, Callable[..., Any]] = {
-    itertools.chain: chain,
-    itertools.chain.from_iterable: chain_from_iterable,
-    itertools.product: product,
-    itertools.islice: islice,
-    itertools.accumulate: accumulate,
-    itertools.combinations: combinations,
-    itertools.combinations_with_replacement: combinations_with_replacement,
-    itertools.permutations: permutations,
-    itertools.repeat: repeat,
-    itertools.count: count,
-    itertools.cycle: cycle,
-    itertools.takewhile: takewhile,
-    itertools.dropwhile: dropwhile,
-    itertools.filterfalse: filterfalse,
-    itertools.starmap: starmap,
-    itertools.compress: compress,
-    itertools.pairwise: pairwise,
-    itertools.zip_longest: zip_longest,
-    itertools.groupby: groupby,
-}

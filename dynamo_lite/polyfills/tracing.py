@@ -11,12 +11,16 @@ from typing import Any
 import torch
 from torch.fx import _symbolic_trace
 
+from ..rules import stands_in_for
 
+
+@stands_in_for(torch.jit.annotate)
 def annotate(the_type: Any, the_value: Any) -> Any:
     """``torch.jit.annotate``."""
     return the_value
 
 
+@stands_in_for(_symbolic_trace.is_fx_tracing, _symbolic_trace.is_fx_symbolic_tracing)
 def is_fx_tracing() -> bool:
     """``torch.fx``'s, without the warning that it logs at each call."""
     return _symbolic_trace._is_fx_tracing_flag
@@ -35,12 +39,5 @@ def _nested(function: Callable[..., Any], name: str) -> types.CodeType:
     return next(c for c in function.__code__.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
 
 
-OF_TORCH: dict[Callable[..., Any], Callable[..., Any]] = {
-    torch.jit.annotate: annotate,
-    _symbolic_trace.is_fx_tracing: is_fx_tracing,
-    _symbolic_trace.is_fx_symbolic_tracing: is_fx_tracing,
-}
-# By the identity of their code, for functions that torch makes anew.
-OF_CODES: dict[int, Callable[..., Any]] = {
-    id(_nested(torch.fx.GraphModule.recompile, "call_wrapped")): call_graph_module,
-}
+# torch makes the function anew for each module.
+stands_in_for(_nested(torch.fx.GraphModule.recompile, "call_wrapped"))(call_graph_module)

@@ -14,13 +14,12 @@ import numpy as np
 import torch
 
 from ..graph_calls import ArrayCall
+from ..rules import handles
 from ..source import Source
 from .base import VariableTracker, unsupported, wraps_if
-from .builtins import handles as handles_builtin
 from .constant import ConstantVariable
 from .modules import SkippedFunctionVariable
 from .tensor import TensorVariable, call_in_graph, record
-from .torch_functions import handler_of, handles
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -230,7 +229,7 @@ def _wrap_numpy_function(tx: Any, value: Any, source: Source) -> VariableTracker
 
 
 def _register_maker(function: Any) -> None:
-    @handles_builtin(function)
+    @handles(function)
     def make(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
 
@@ -242,14 +241,10 @@ for _function in _MAKERS:
 
 # ---------------------------------------------------------------- to tensors
 def _makes_tensors(function: Any) -> None:
-    otherwise = handler_of(function)
-
     @handles(function)
     def make(tx: Any, data: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if isinstance(data, ArrayVariable):
             return record(tx, "call_function", ArrayCall(function, data.value), list(args), kwargs)
-        if otherwise is not None:
-            return otherwise(tx, data, *args, **kwargs)
         if function in (torch.from_numpy, torch.asarray):
             unsupported(_KIND, function.__name__)
         return record(tx, "call_function", function, [data, *args], kwargs)

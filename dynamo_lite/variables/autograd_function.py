@@ -19,6 +19,7 @@ from torch import fx
 from ..exc import Unsupported
 from ..graph_calls import BackwardGraph, FunctionCall, FunctionSpec, SavedValue
 from ..guards import Guard, build_program
+from ..rules import handles
 from ..source import AttrSource, Source
 from ..trace_rules import is_library
 from .base import ObservedException, VariableTracker, realized, unsupported, wraps_if
@@ -42,7 +43,7 @@ from .subgraphs import (
     without_numbers,
 )
 from .tensor import TensorVariable, record
-from .torch_functions import handles, state_now
+from .torch_functions import state_now
 
 _Base = torch.autograd.Function
 _KIND = "autograd_in_graph"

@@ -18,13 +18,14 @@ import torch
 
 from .._guards import MISSING
 from ..exc import Unsupported
+from ..rules import Rule, decide
 from ..source import Source
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
-__all__ = ["MISSING", "STAND_INS", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker",
+__all__ = ["MISSING", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker",
            "instance_dict", "is_made_by_python", "realized", "type_name", "unsupported", "wrap_value", "wrapper_of",
            "wraps_if", "wraps_type"]
 
@@ -317,10 +318,6 @@ def wrap_value(tx: Any, value: Any, source: Source) -> VariableTracker:
     unsupported("unsupported_value", f"{source.name} of type {type(value).__qualname__}")
 
 
-# Functions that are called in place of others, wherever these are called.
-STAND_INS: dict[Any, Any] = {}
-
-
 class LazyVariable(VariableTracker):
     """A value at a source that nothing has looked at yet, so that it needs no guard yet."""
 
@@ -336,8 +333,9 @@ class LazyVariable(VariableTracker):
         return tx.output.wrap(tx, self.value, self.source)
 
     def reconstruct(self, cg: Codegen) -> None:
-        if type(self.value) is types.FunctionType and self.value in STAND_INS:
-            cg.emit.load_const(STAND_INS[self.value])  # plain Python is to call it too
+        decision = decide(self.value) if type(self.value) is types.FunctionType else None
+        if decision is not None and decision.rule is Rule.STAND_IN:
+            cg.emit.load_const(decision.calls)  # plain Python is to call it too
         else:
             cg.load_source(self.source)
 

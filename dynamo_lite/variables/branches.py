@@ -12,16 +12,14 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from ..graph_calls import BranchCall
-from ..polyfills import attention, distributions, tracing
-from ..polyfills.higher_order import OF_TORCH, both_branches
-from .base import STAND_INS, ObservedException, VariableTracker, unsupported
-from .builtins import handles
+from ..polyfills.higher_order import both_branches
+from ..rules import handles
+from .base import ObservedException, VariableTracker, unsupported
 from .subgraphs import NodeVariable, Part, alive, as_graph, read_from_outside, remove
 from .tensor import TensorVariable, record
 from .transforms import rebuilt, structure
 
 _KIND = "unsupported_torch_call"
-STAND_INS.update(OF_TORCH | distributions.OF_TORCH | attention.OF_TORCH | tracing.OF_TORCH)
 
 
 @handles(both_branches)

@@ -9,8 +9,9 @@ import itertools
 import operator
 from typing import Any
 
+from ..rules import handles
 from .base import VariableTracker, unsupported
-from .builtins import Handler, handles
+from .builtins import Handler
 from .choices import choose
 from .constant import ConstantVariable
 from .iterators import CallIteratorVariable, ReversedObjectVariable, TeeSourceVariable, TeeVariable

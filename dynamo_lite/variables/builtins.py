@@ -1,8 +1,8 @@
 """Builtin functions and functions of C modules.
 
-Each builtin is a row in a table: the function and a handler on trackers. A C function that only computes is folded
-when its arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that; every other call
-breaks the graph. Invariant: a function is folded only if it is listed as pure.
+Each builtin is a row of the table of calls: the function and a handler on trackers. A C function that only computes is
+folded when its arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that; a method is
+its receiver's affair; every other call breaks the graph. Invariant: a function is folded only if its row says so.
 """
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ import math
 import operator
 import random
 import sys
-import time
 import types
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from .. import polyfills
+from ..rules import Decision, Level, Rule, breaks, decide, handles, module, row
 from ..source import AttrSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .bound import BoundMethodVariable
 from .classes import ClassVariable, MadeClassVariable
 from .constant import ConstantVariable
-from .drawn import draw, draw_from, is_draw
+from .drawn import draw, draw_from
 from .functions import standing_for
 from .identity import number_of
 from .objects import ObjectVariable, TracebackVariable
@@ -36,37 +35,18 @@ from .tensor import TensorVariable, call_in_graph
 from .torch_functions import TorchFunctionVariable
 
 Handler = Callable[..., VariableTracker]
-_HANDLERS: dict[Any, Handler] = {}
-# Methods of ``type`` on classes, by name: handlers of the translator and the class.
-CLASS_METHODS: dict[str, Callable[..., VariableTracker]] = {}
 
-
-def handles(*functions: Any) -> Callable[[Handler], Handler]:
-    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these builtins."""
-
-    def register(handler: Handler) -> Handler:
-        for function in functions:
-            _HANDLERS[function] = handler
-        return handler
-
-    return register
-
-
-# Modules whose C functions have no effects and depend on their arguments alone.
-_PURE_MODULES = (math, operator)
-_PURE = {
-    abs, round, pow, divmod, ord, chr, hex, bin, oct, ascii, hash, format, len, min, max, sum, any, all, repr, sorted,
-    str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex, str.maketrans,
-    object.__repr__,
-    sys.intern, sys.getrecursionlimit, sys.getdefaultencoding,
-}
-_BREAKS = {
-    print: "print_or_log", input: "input_output", open: "input_output", exec: "dynamic_code", eval: "dynamic_code",
-    compile: "dynamic_code", locals: "dynamic_code", vars: "dynamic_code",
-    breakpoint: "process_control", __import__: "import_statement", warnings.warn: "print_or_log",
-    warnings.warn_explicit: "print_or_log",
-    **{clock: "input_output" for name, clock in vars(time).items() if isinstance(clock, types.BuiltinFunctionType)},
-}
+row(Rule.FOLD,
+    ord, chr, hex, bin, oct, str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex,
+    str.maketrans, object.__repr__, sys.intern, sys.getrecursionlimit, sys.getdefaultencoding,
+    reason="it depends on its arguments alone")
+module(Rule.FOLD, "math", reason="it depends on its arguments alone")
+breaks("print_or_log", print, warnings.warn, warnings.warn_explicit)
+breaks("input_output", input, open)
+breaks("dynamic_code", exec, eval, compile, locals)
+breaks("process_control", breakpoint)
+breaks("import_statement", __import__)
+module(Rule.SKIP, "time", kind="input_output", reason="the clock")
 
 
 class BuiltinVariable(RealObjectVariable):
@@ -90,41 +70,48 @@ class BuiltinVariable(RealObjectVariable):
             number = call_on_scalars(tx, self.value, args, kwargs)
             if number is not None:
                 return number
-        handler = _HANDLERS.get(self.value)
-        if handler is not None:
-            return tx.checked_call(handler, tx, *args, **kwargs)
-        replacement = polyfills.REPLACEMENTS.get(self.value)
-        if replacement is not None:
-            return standing_for(tx.call(tx.library_function(replacement), args, kwargs), self.value, args, kwargs)
-        if is_pure(self.value) and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
+        decision = decide(self.value)
+        made = self._by_rule(tx, decision, args, kwargs) if decision.rule is not Rule.RECEIVER else None
+        return made if made is not None else self._by_receiver(tx, args, kwargs)
+
+    def _by_rule(
+        self, tx: Any, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker | None:
+        """What the table of calls says; None where it says nothing for these arguments."""
+        rule, bound = decision.rule, decision.level is Level.METHOD
+        if rule is Rule.HANDLED:
+            owner = [tx.from_result(self.value.__self__, "the owner of a method")] if bound else []
+            return tx.checked_call(decision.calls, tx, *owner, *args, **kwargs)  # type: ignore[no-any-return]
+        if rule is Rule.REPLACED:
+            made = tx.call(tx.library_function(decision.calls), args, kwargs)
+            return standing_for(made, self.value, args, kwargs)
+        if rule is Rule.FOLD and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
             plain = [tx.as_plain(a) for a in args]
             named = {k: tx.as_plain(v) for k, v in kwargs.items()}
-            return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())
-        if is_draw(self.value) and args:
+            return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())  # type: ignore[no-any-return]
+        if rule is Rule.DRAWN and bound and type(self.value.__self__) is random.Random:
+            return draw_from(tx, decision.subject, self.value.__self__, args, kwargs)
+        if rule is Rule.DRAWN and not bound and args:
             return draw(tx, self.value, args[0], args[1:], kwargs)
+        if rule is Rule.SKIP:
+            by_user = f": {decision.reason}" if decision.level is Level.USER and decision.reason else ""
+            unsupported(decision.kind, f"{self.describe()}(){by_user}")
+        return None
+
+    def _by_receiver(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """As the value does whose method it is."""
         if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
-            return tx.call_unbound(self.value, args, kwargs)
+            return tx.call_unbound(self.value, args, kwargs)  # type: ignore[no-any-return]
         bound = getattr(self.value, "__self__", None)
         if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
-            return tx.new_object(args[0], args[1:], kwargs)
-        if isinstance(bound, type) and self.value.__name__ in CLASS_METHODS and not args and not kwargs:
-            return CLASS_METHODS[self.value.__name__](tx, bound)
-        if type(bound) is random.Random and is_draw(unbound := getattr(random.Random, self.value.__name__, None)):
-            return draw_from(tx, unbound, bound, args, kwargs)
+            return tx.new_object(args[0], args[1:], kwargs)  # type: ignore[no-any-return]
         if isinstance(bound, random.Random):
             unsupported("rng_state", f"random.{self.value.__name__}(), Python's random numbers")
         if bound is not None and not isinstance(bound, (types.ModuleType, type)):
-            return tx.call_method_of_value(bound, self.value, args, kwargs)
-        kind = _BREAKS.get(self.value)
-        if kind is not None:
-            unsupported(kind, f"{self.describe()}()")
+            return tx.call_method_of_value(bound, self.value, args, kwargs)  # type: ignore[no-any-return]
         unsupported("call_skipped", f"{self.describe()}()")
-
-
-def is_pure(value: Any) -> bool:
-    """Whether a C function may be called while tracing."""
-    owner = getattr(value, "__self__", None)
-    return value in _PURE or (isinstance(owner, types.ModuleType) and owner in _PURE_MODULES)
 
 
 @wraps_if(lambda v: isinstance(v, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -145,11 +132,6 @@ def _wrap_container_method(tx: Any, value: Any, source: Source) -> VariableTrack
     method = BoundMethodVariable(tx.wrap_now(value.__self__, AttrSource(source, "__self__")), value.__name__)
     method.source = source
     return method
-
-
-def has_handler(value: Any) -> bool:
-    """Whether calls of this Python function are answered here rather than inlined."""
-    return value in _HANDLERS
 
 
 # ---------------------------------------------------------------- values and their kinds
@@ -302,15 +284,15 @@ def _register_operators() -> None:
 
     for table, make in ((_OPERATORS, binary), (_INPLACE, inplace), (_COMPARISONS, compare), (_UNARY, unary)):
         for name, symbol in table.items():
-            _HANDLERS[getattr(operator, name)] = make(symbol)
-    _HANDLERS[operator.getitem] = lambda tx, a, key: a.getitem(tx, key)
-    _HANDLERS[operator.setitem] = lambda tx, a, key, value: a.setitem(tx, key, value) or ConstantVariable(None)
-    _HANDLERS[operator.delitem] = lambda tx, a, key: a.delitem(tx, key) or ConstantVariable(None)
-    _HANDLERS[operator.contains] = lambda tx, a, item: ConstantVariable(a.contains(tx, item))
-    _HANDLERS[operator.truth] = lambda tx, a: ConstantVariable(tx.truth(a))
-    _HANDLERS[operator.not_] = lambda tx, a: ConstantVariable(not tx.truth(a))
-    _HANDLERS[operator.is_] = lambda tx, a, b: ConstantVariable(tx.is_same(a, b))
-    _HANDLERS[operator.is_not] = lambda tx, a, b: ConstantVariable(not tx.is_same(a, b))
+            handles(getattr(operator, name))(make(symbol))
+    handles(operator.getitem)(lambda tx, a, key: a.getitem(tx, key))
+    handles(operator.setitem)(lambda tx, a, key, value: a.setitem(tx, key, value) or ConstantVariable(None))
+    handles(operator.delitem)(lambda tx, a, key: a.delitem(tx, key) or ConstantVariable(None))
+    handles(operator.contains)(lambda tx, a, item: ConstantVariable(a.contains(tx, item)))
+    handles(operator.truth)(lambda tx, a: ConstantVariable(tx.truth(a)))
+    handles(operator.not_)(lambda tx, a: ConstantVariable(not tx.truth(a)))
+    handles(operator.is_)(lambda tx, a, b: ConstantVariable(tx.is_same(a, b)))
+    handles(operator.is_not)(lambda tx, a, b: ConstantVariable(not tx.is_same(a, b)))
 
 
 _register_operators()
@@ -376,7 +358,7 @@ def _rounding(function: Any, name: str) -> Handler:
 
 
 for _function, _method in ((math.floor, "__floor__"), (math.ceil, "__ceil__"), (math.trunc, "__trunc__")):
-    _HANDLERS[_function] = _rounding(_function, _method)
+    handles(_function)(_rounding(_function, _method))
 
 
 @handles(operator.call)

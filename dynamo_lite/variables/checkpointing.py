@@ -16,11 +16,11 @@ import torch.utils.checkpoint
 from torch import fx
 
 from ..graph_calls import CheckpointCall
+from ..rules import handles
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
 from .subgraphs import Part, alive, as_graph, reachable, read_from_outside, remove, tensors_in
 from .tensor import TensorVariable
-from .torch_functions import handles
 
 _KIND = "autograd_in_graph"
 _HIDDEN_WRITES = (F.batch_norm, torch.batch_norm, torch.instance_norm, F.instance_norm)

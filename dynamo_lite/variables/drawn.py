@@ -13,16 +13,12 @@ import sys
 from typing import Any
 
 from ..graph_calls import Draw
+from ..rules import Rule, decide, row
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
 from .scalars import NUMBERS, ScalarVariable, is_number, new_number
 from .sequences import ListVariable, TupleVariable
 
-_FLOATS = frozenset({
-    _random.Random.random, random.Random.uniform, random.Random.normalvariate, random.Random.gauss,
-    random.Random.lognormvariate, random.Random.expovariate, random.Random.vonmisesvariate,
-    random.Random.gammavariate, random.Random.betavariate, random.Random.paretovariate, random.Random.weibullvariate,
-})
 _INTS = frozenset({_random.Random.getrandbits, random.Random.randrange, random.Random.randint})
 _CHOICE, _SEED = random.Random.choice, random.Random.seed
 # Methods of NumPy's RandomState, which are numpy.random's functions, that give one of Python's numbers; what they take.
@@ -30,12 +26,11 @@ _OF_NUMPY: dict[str, tuple[type, tuple[str, ...]]] = {
     **dict.fromkeys(("rand", "randn", "random", "random_sample", "standard_normal"), (float, ())),
     "uniform": (float, ("low", "high")), "normal": (float, ("loc", "scale")), "randint": (int, ("low", "high")),
 }
-_DRAWS: frozenset[Any] = _FLOATS | _INTS | {_CHOICE, _SEED}
 
 
 def is_draw(function: Any) -> bool:
     """Whether it is a method of random.Random whose calls a graph holds."""
-    return function in _DRAWS
+    return decide(function).calls is draw
 
 
 def draw(
@@ -69,8 +64,7 @@ def draw_from(
 
 def is_draw_of_numpy(function: Any) -> bool:
     """Whether it is a method of NumPy's RandomState that can draw one number."""
-    numpy, name = sys.modules.get("numpy"), getattr(function, "__name__", None)
-    return numpy is not None and name in _OF_NUMPY and vars(numpy.random.RandomState).get(name) is function
+    return decide(function).calls is draw_by_numpy
 
 
 def draw_by_numpy(
@@ -146,3 +140,12 @@ def _error(
     except Exception as error:
         return error
     return None
+
+
+row(Rule.DRAWN,
+    _random.Random.random, random.Random.uniform, random.Random.normalvariate, random.Random.gauss,
+    random.Random.lognormvariate, random.Random.expovariate, random.Random.vonmisesvariate, random.Random.gammavariate,
+    random.Random.betavariate, random.Random.paretovariate, random.Random.weibullvariate, *_INTS, _CHOICE, _SEED,
+    kind="rng_state", reason="Python's random numbers", calls=draw, bound=True)
+row(Rule.DRAWN, *(f"numpy.random:RandomState.{name}" for name in _OF_NUMPY),
+    kind="rng_state", reason="random numbers of NumPy's older generators", calls=draw_by_numpy)

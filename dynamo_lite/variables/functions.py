@@ -165,12 +165,6 @@ class FunctionVariable(BaseFunctionVariable):
     def same_object(self, other: VariableTracker) -> bool | None:
         return isinstance(other, FunctionVariable) and self.real is other.real
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        replacement = polyfills.REPLACEMENTS.get(self.value)
-        if replacement is not None:
-            return tx.call(tx.library_function(replacement), args, kwargs)
-        return super().call(tx, args, kwargs)
-
     def _part(self, name: str) -> Source:
         return FunctionPartSource(self.function_source, name)
 

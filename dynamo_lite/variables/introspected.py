@@ -14,9 +14,9 @@ import typing
 import weakref
 from typing import Any
 
+from ..rules import handles
 from ..source import DictItemSource, FunctionPartSource, Source
 from .base import VariableTracker, unsupported
-from .builtins import CLASS_METHODS, handles
 from .classes import ClassVariable, is_stand_in
 from .constant import ConstantVariable
 from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable
@@ -100,15 +100,16 @@ def subclasses(cls: type) -> list[weakref.ref[type]]:
     return [weakref.ref(sub) for sub in found]
 
 
-def _subclasses(tx: Any, cls: type) -> VariableTracker:
+@handles(type.__subclasses__, bound=True)
+def _subclasses(tx: Any, owner: VariableTracker) -> VariableTracker:
+    if not isinstance(owner, ClassVariable):
+        unsupported("unsupported_builtin", f"type.__subclasses__() of {owner.describe()}")
+    cls = owner.value
     found: list[type] = type.__subclasses__(cls)
     if is_stand_in(cls) or any(map(is_stand_in, found)):
         unsupported("class_definition", f"{cls.__qualname__}.__subclasses__(), with classes that the program makes")
     tx.guard_result(subclasses, (cls,), subclasses(cls))
     return tx.from_result(found, "the subclasses of a class")  # type: ignore[no-any-return]
-
-
-CLASS_METHODS["__subclasses__"] = _subclasses
 
 
 @handles(_abc._abc_instancecheck)

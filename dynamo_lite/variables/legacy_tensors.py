@@ -7,18 +7,16 @@ its own exception.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ..rules import handles
 from .base import VariableTracker, unsupported
 from .class_arguments import LEGACY_DTYPES
 from .constant import ConstantVariable
 from .tensor import TensorVariable, call_in_graph
 
-# Constructors as the evaluator calls them, by class.
-CONSTRUCTORS: dict[Any, Callable[..., VariableTracker]] = {}
 _CPU = torch.device("cpu")
 
 
@@ -54,9 +52,10 @@ def _options(dtype: torch.dtype) -> dict[str, VariableTracker]:
     return {"dtype": ConstantVariable(dtype), "device": ConstantVariable(_CPU)}
 
 
+@handles(torch.nn.Parameter)
 def _parameter(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     unsupported("unsupported_torch_call", "torch.nn.Parameter()")
 
 
-CONSTRUCTORS.update({cls: functools.partial(_construct, cls) for cls in (torch.Tensor, *LEGACY_DTYPES)})
-CONSTRUCTORS[torch.nn.Parameter] = _parameter
+for _cls in (torch.Tensor, *LEGACY_DTYPES):
+    handles(_cls)(functools.partial(_construct, _cls))

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch.utils._device import _device_constructors
 
+from ..rules import breaks
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
 from .open_mode import OpenMode
-from .torch_functions import forbid
 
-forbid("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
+breaks("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
 
 
 class DeviceScopeVariable(OpenMode, VariableTracker):

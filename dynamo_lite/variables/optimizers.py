@@ -17,41 +17,29 @@ import torch
 from torch.optim.optimizer import _get_value, _use_grad_for_differentiable
 
 from ..polyfills import optimizers as polyfills
+from ..rules import handles, looks_at
 from ..source import ConstSource, Source
 from .base import VariableTracker, realized
-from .builtins import handles as handles_python
 from .constant import ConstantVariable
 from .functions import MethodVariable
 from .scalars import ScalarVariable
 from .tensor import TensorVariable, is_unknown_number
-from .torch_functions import TorchFunctionVariable, handles
+from .torch_functions import TorchFunctionVariable
 
 _STEP_CODE = next(c for c in _use_grad_for_differentiable.__code__.co_consts if isinstance(c, types.CodeType))
-_UNTRACED_CODE = torch.optim.Optimizer.zero_grad.__code__
-_zero_grad = torch.optim.Optimizer.zero_grad.__wrapped__  # type: ignore[attr-defined]
 
 
-def stand_in(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker | None:
-    """What to evaluate in place of a function of torch's optimizers; None for every other function."""
-    if value.__code__ is _STEP_CODE:
-        step = _inside(value, "func")
-        inner = tx.wrap_function(step, ConstSource(step, step.__qualname__), trusted=True)
-        made: VariableTracker = MethodVariable(tx.library_function(polyfills.use_grad), inner, source)
-    elif value.__code__ is _UNTRACED_CODE and _inside(value, "fn") is _zero_grad:
-        made = tx.library_function(_zero_grad)
-    else:
-        return None
+@looks_at(_STEP_CODE)
+def _step(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker:
+    """An optimizer's step, under the decorator that all have."""
+    cells = dict(zip(value.__code__.co_freevars, value.__closure__ or ()))
+    step = cells["func"].cell_contents
+    inner = tx.wrap_function(step, ConstSource(step, step.__qualname__), trusted=True)
     tx.guard(source, "is", value)
-    return made
+    return MethodVariable(tx.library_function(polyfills.use_grad), inner, source)
 
 
-def _inside(function: types.FunctionType, name: str) -> Any:
-    """What a decorator's function holds."""
-    cells = function.__closure__ or ()
-    return cells[function.__code__.co_freevars.index(name)].cell_contents
-
-
-@handles_python(_get_value)
+@handles(_get_value)
 def _value(tx: Any, x: VariableTracker) -> VariableTracker:
     if isinstance(x, TensorVariable) and x.fake.is_floating_point():
         return x.call_method(tx, "to", [ConstantVariable(torch.float64)], {})

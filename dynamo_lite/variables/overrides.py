@@ -16,6 +16,7 @@ from torch import fx
 from torch.overrides import TorchFunctionMode
 
 from ..exc import DynamoLiteError
+from ..rules import handles
 from ..source import ConstSource
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
@@ -24,7 +25,6 @@ from .modes import DeviceScopeVariable
 from .modules import OpaqueVariable
 from .open_mode import OpenMode
 from .tensor import TensorVariable, fake_of, method_by_name
-from .torch_functions import handles
 
 _KIND = "unsupported_context_manager"
 

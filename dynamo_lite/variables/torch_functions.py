@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..rules import is_torch_builtin, sets_state
+from ..rules import Decision, Level, Rule, breaks, decide, handles, is_torch_builtin, row
 from ..source import ConstSource, Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
@@ -23,25 +23,6 @@ from .tensor import TensorVariable, record
 from .torch_proxies import any_overrides, call_override
 
 Handler = Callable[..., VariableTracker]
-_HANDLERS: dict[int, Handler] = {}
-_FORBIDDEN: dict[int, str] = {}
-
-
-def handles(*functions: Any) -> Callable[[Handler], Handler]:
-    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these torch functions."""
-
-    def register(handler: Handler) -> Handler:
-        for function in functions:
-            _HANDLERS[id(function)] = handler
-        return handler
-
-    return register
-
-
-def forbid(kind: str, *functions: Any) -> None:
-    """Calls of these torch functions break the graph, for a reason of this kind."""
-    for function in functions:
-        _FORBIDDEN[id(function)] = kind
 
 
 class TorchFunctionVariable(RealObjectVariable):
@@ -55,11 +36,12 @@ class TorchFunctionVariable(RealObjectVariable):
         return self.value
 
     def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        handler = _HANDLERS.get(id(self.value))
+        decision = decide(self.value)
+        handler = decision.calls if decision.rule is Rule.HANDLED else None
         if handler is None and any_overrides(tx, [*args, *kwargs.values()]):
             return call_override(tx, self.value, args, kwargs)
         if handler is None:
-            self._refuse(tx, args, kwargs)  # before modes are asked, which may call it
+            self._refuse(tx, decision, args, kwargs)  # before modes are asked, which may call it
         if tx.output.overrides.active() and (handler is None or self.value in _ASKS_MODES):
             made = tx.output.overrides.call(tx, self.value, args, kwargs)
             if made is not None:
@@ -71,15 +53,15 @@ class TorchFunctionVariable(RealObjectVariable):
             return self._write(tx, out, args, kwargs)
         return self.record(tx, args, kwargs)
 
-    def _refuse(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+    def _refuse(
+        self, tx: Any, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> None:
         """Breaks the graph if the function may not be called while tracing."""
-        kind = _FORBIDDEN.get(id(self.value))
-        if kind is None and sets_state(self.value):
-            unsupported("torch_state", f"{self.describe()}()")
-        if kind is not None and not _elements_known(tx, kind, args, kwargs):
-            if kind not in _OF_ELEMENTS:
-                unsupported(kind, self.describe())
-            learn_or_refuse(tx, kind, self.describe(), [*args, *kwargs.values()])
+        if decision.rule is Rule.SKIP:
+            by_user = f": {decision.reason}" if decision.level is Level.USER and decision.reason else ""
+            unsupported(decision.kind, f"{self.describe()}(){by_user}")
+        if decision.rule is Rule.ELEMENTS and not _elements_known(tx, args, kwargs):
+            learn_or_refuse(tx, decision.kind, self.describe(), [*args, *kwargs.values()])
 
     def _write(
         self, tx: Any, out: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -112,14 +94,10 @@ _METHODS = {value: name for name, value in vars(torch.Tensor).items() if isinsta
 _ASKS_MODES = (torch._C._set_grad_enabled,)
 
 
-_OF_ELEMENTS = ("dynamic_output_shape", "tensor_to_python")
-
-
-def _elements_known(tx: Any, kind: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
+def _elements_known(tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
     """Whether a function that needs elements has them."""
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, TensorVariable)]
-    return kind in _OF_ELEMENTS and bool(tensors) and all(
-        known_tensor(tx, t.fake) is not None for t in tensors)
+    return bool(tensors) and all(known_tensor(tx, t.fake) is not None for t in tensors)
 
 
 # ---------------------------------------------------------------- torch's global state
@@ -210,7 +188,7 @@ def _kind_of_precision(tx: Any, args: tuple[VariableTracker, ...]) -> tuple[Any,
 
 
 for _setter in (*STATE, torch.set_autocast_enabled, torch.set_autocast_dtype):
-    _HANDLERS[id(_setter)] = _state_setter(_setter)
+    handles(_setter)(_state_setter(_setter))
 
 
 def _answers_now(*functions: Any, guarded: bool = False) -> None:
@@ -228,7 +206,7 @@ def _answers_now(*functions: Any, guarded: bool = False) -> None:
         return handler
 
     for function in functions:
-        _HANDLERS[id(function)] = make(function)
+        handles(function)(make(function))
 
 
 _answers_now(
@@ -236,7 +214,7 @@ _answers_now(
     torch.get_autocast_cpu_dtype, torch.get_autocast_gpu_dtype, torch.is_autocast_cpu_enabled,
     torch.is_autocast_cache_enabled, torch.get_default_dtype, torch.are_deterministic_algorithms_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled, torch.promote_types, torch.can_cast,
-    torch.cuda.is_available, torch.backends.mkldnn.is_available,
+    torch.cuda.is_available,
     torch._C._is_any_autocast_enabled, torch._C._get_privateuse1_backend_name,
     torch.amp.autocast_mode.is_autocast_available, torch.get_default_device,
     torch.cuda.device_count, torch._C._accelerator_getAccelerator, torch._C._nn._parse_to,
@@ -273,7 +251,7 @@ def is_switch(getter: Any) -> bool:
 
 
 for _setter, _getter in _KERNEL_CHOICES.items():
-    _HANDLERS[id(_getter)] = _kernel_choice(_setter, _getter)
+    handles(_getter)(_kernel_choice(_setter, _getter))
 
 
 @handles(torch.autocast_increment_nesting)
@@ -318,21 +296,22 @@ def _mark_step(tx: Any) -> VariableTracker:
     return ConstantVariable(None)
 
 
-_HANDLERS[id(torch.compiler.is_dynamo_compiling)] = _constant_answer(True)
-_HANDLERS[id(torch.compiler.is_exporting)] = _constant_answer(False)
-for _question in (torch.jit.is_scripting, torch._jit_internal.is_scripting, torch.jit.is_tracing, torch._C._is_tracing):
-    _HANDLERS[id(_question)] = _constant_answer(False)
-_HANDLERS[id(torch._C._get_tracing_state)] = _constant_answer(None)
+handles(torch.compiler.is_dynamo_compiling)(_constant_answer(True))
+handles(torch.compiler.is_exporting)(_constant_answer(False))
+handles(torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_tracing)(_constant_answer(False))
+handles(torch._C._get_tracing_state)(_constant_answer(None))
 # Frames under a dispatch mode are left alone; the one that is there while tracing is the trace's own.
-_HANDLERS[id(torch._C._len_torch_dispatch_stack)] = _constant_answer(0)
-_HANDLERS[id(torch._C._log_api_usage_once)] = _constant_answer(None)
-_HANDLERS[id(torch._assert_async)] = lambda tx, *a, **k: record(tx, "call_function", torch._assert_async, list(a), k)
+handles(torch._C._len_torch_dispatch_stack)(_constant_answer(0))
+handles(torch._C._log_api_usage_once)(_constant_answer(None))
+
+
+@handles(torch._assert_async)
+def _assert_async(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return record(tx, "call_function", torch._assert_async, list(args), kwargs)
 
 
 @handles(
-    torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary,
-    torch.overrides.has_torch_function_variadic, torch._C._has_torch_function, torch._C._has_torch_function_unary,
-    torch._C._has_torch_function_variadic,
+    torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
 )
 def _has_torch_function(tx: Any, *args: VariableTracker) -> VariableTracker:
     for value in args:
@@ -392,18 +371,15 @@ def _torch_check(tx: Any, condition: VariableTracker, message: VariableTracker |
 
 
 # ---------------------------------------------------------------- what breaks
-forbid("rng_state", torch.random.manual_seed, torch.seed, torch.initial_seed, torch.get_rng_state, torch.set_rng_state,
-       torch.random.fork_rng, torch.cuda.manual_seed, torch.cuda.manual_seed_all)
-forbid("autograd_in_graph", torch.autograd.grad, torch.autograd.backward)
-forbid("torch_state", torch.set_num_threads, torch.use_deterministic_algorithms, torch.set_default_device,
-       torch.set_float32_matmul_precision, torch.set_default_tensor_type, torch.set_printoptions)
-forbid("dynamic_output_shape", torch.nonzero, torch.unique, torch.unique_consecutive, torch.masked_select,
-       torch.bincount, torch.argwhere, torch.combinations)
-forbid("tensor_to_python", torch.is_nonzero)
-forbid("input_output", torch.save, torch.load)
-forbid("numpy_conversion", torch.from_numpy, torch.frombuffer, torch.asarray)
-forbid("functorch", torch.func.linearize, torch.func.functionalize, torch.func.stack_module_state)
-
+breaks("rng_state", torch.random.manual_seed, reason="it seeds generators")
+breaks("torch_state", torch.set_num_threads, torch.set_default_device, torch.set_float32_matmul_precision,
+       torch.set_default_tensor_type)
+row(Rule.ELEMENTS, torch.nonzero, torch.masked_select, torch.bincount, torch.argwhere, torch.combinations,
+    kind="dynamic_output_shape")
+row(Rule.ELEMENTS, torch.is_nonzero, kind="tensor_to_python")
+breaks("input_output", torch.save, torch.load, reason="it reads or writes files")
+breaks("numpy_conversion", torch.frombuffer)
+breaks("functorch", torch.func.linearize, torch.func.functionalize)
 
 
 # ---------------------------------------------------------------- wrapping
@@ -411,13 +387,3 @@ forbid("functorch", torch.func.linearize, torch.func.functionalize, torch.func.s
 def _wrap_torch_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return TorchFunctionVariable(value, source)
-
-
-def handler_of(value: Any) -> Handler | None:
-    """What answers calls of this function here."""
-    return _HANDLERS.get(id(value))
-
-
-def has_handler(value: Any) -> bool:
-    """Whether calls of this function are answered here."""
-    return id(value) in _HANDLERS or id(value) in _FORBIDDEN

@@ -17,6 +17,7 @@ from torch._functorch.vmap import _process_batched_inputs  # type: ignore[attr-d
 from torch.utils import _pytree as pytree
 
 from ..graph_calls import TransformCall
+from ..rules import handles, looks_at
 from ..source import Source
 from .base import ObservedException, VariableTracker, realized, unsupported
 from .functions import CallableVariable, FunctionVariable
@@ -24,7 +25,7 @@ from .mappings import DictVariable
 from .sequences import ListVariable, NamedTupleVariable, TupleVariable
 from .subgraphs import NodeVariable, Part, as_graph, read_from_outside, remove, torch_state
 from .tensor import TensorVariable, record
-from .torch_functions import TorchFunctionVariable, handles
+from .torch_functions import TorchFunctionVariable
 
 _KIND = "functorch"
 
@@ -226,16 +227,15 @@ def _example_of_none(batch: torch.Tensor, dim: int) -> torch.Tensor:
     return torch.empty_strided(size, strides, dtype=batch.dtype, device=batch.device)
 
 
-_MAKERS: dict[types.CodeType, Any] = {
-    maker(len).__code__: maker for maker in (torch.vmap, torch.func.grad, torch.func.grad_and_value)
+_MAKERS: dict[int, Any] = {  # by the identity of the code that its functions share
+    id(maker(len).__code__): maker for maker in (torch.vmap, torch.func.grad, torch.func.grad_and_value)
 }
 
 
-def made_before(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker | None:
-    """The tracker of a transformed function that was made outside of the trace; None for other functions."""
-    maker = _MAKERS.get(value.__code__)
-    if maker is None:
-        return None
+@looks_at(*(maker(len).__code__ for maker in _MAKERS.values()))
+def _made_before(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker:
+    """The tracker of a transformed function that was made outside of the trace."""
+    maker = _MAKERS[id(value.__code__)]
     tx.guard(source, "code_is", value.__code__)
     outer = FunctionVariable(value, source)
     parts = dict(zip(value.__code__.co_freevars, outer.cells(tx)))
