@@ -25,15 +25,18 @@ with _paused():
         maybe_mark_dynamic,
         run,
     )
+    from .rules import RuleError
     from .stance import set_stance
+    from .user_rules import register_rule, remove_rule, rule
 
 _guards.init_torch(_torch)
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ExplainOutput", "ExportResult", "allow_in_graph", "assume_constant_result", "compile", "config", "disable",
-    "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling",
+    "ExplainOutput", "ExportResult", "RuleError", "allow_in_graph", "assume_constant_result", "compile", "config",
+    "disable", "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling",
     "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "metrics",
-    "register_backend", "reset", "reset_metrics", "run", "set_logs", "set_stance",
+    "register_backend", "register_rule", "remove_rule", "reset", "reset_metrics", "rule", "run", "set_logs",
+    "set_stance",
 ]

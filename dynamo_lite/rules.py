@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeVar
 
 import torch
 
-from . import config, torch_marks
+from . import config, log, torch_marks
 from .break_kinds import BREAK_KINDS
 
 
@@ -204,6 +204,12 @@ def module(rule: Rule, *prefixes: str, kind: str = "call_skipped", reason: str =
     _by_module.clear()
 
 
+def modules_break(kind: str, *rows: tuple[str, str]) -> None:
+    """Functions of these modules break the graph, for reasons of this kind; each with its reason in words."""
+    for prefix, reason in rows:
+        module(Rule.SKIP, prefix, kind=kind, reason=reason)
+
+
 def breaks(kind: str, *subjects: Any, reason: str = "") -> None:
     """Calls of these break the graph, for a reason of this kind."""
     row(Rule.SKIP, *subjects, kind=kind, reason=reason)
@@ -265,7 +271,9 @@ def _give(loaded: Any, path: str, decision: Decision) -> bool:
     for name in path.split("."):
         subject = getattr(subject, name, None)
     if not callable(subject):
-        return False  # a module of another version, without that function
+        if decision.level is Level.USER:
+            log.warn_once(f"the rule for {decision.subject}: there is no such callable ({decision.where()})")
+        return False  # of ours: the module is of another version, without that function
     if decision.level is Level.USER:
         _say(subject, decision)
     else:
@@ -291,9 +299,62 @@ def _say(function: Any, decision: Decision) -> None:
     _of_users[key] = kept, decision
 
 
-def marked(function: Any) -> Decision | None:
-    """What the user has said about a callable, by our names for it or torch's; None if nothing."""
-    return _said(function) or _said_to_torch(function)
+def say(subject: Any, decision: Decision) -> None:
+    """The user's rule for a callable, a module, or a callable by its name.
+
+    Raises:
+        RuleError: there is one already, or it can't be.
+    """
+    new = dataclasses.replace(decision, level=Level.USER, subject=describe(subject), place=_caller())
+    _check(new)
+    known: Decision | None
+    if not isinstance(subject, str):
+        known = _said(subject)
+        if known is None:
+            _say(subject, new)
+    elif ":" in subject:
+        home = subject.partition(":")[0]
+        if home in sys.modules:
+            say(_resolve(sys.modules[home], subject), decision)
+            return
+        _wait(_waiting_of_users, subject, new)
+        known = None
+    else:
+        known = _modules_of_users.setdefault(subject, new)
+        _by_module.clear()
+    if known is not None and known is not new:
+        _refuse_second(known, new)
+
+
+def unsay(subject: Any) -> None:
+    """Takes back what the user has said of a callable, a module, or a callable by its name.
+
+    Raises:
+        RuleError: the user has said nothing of it.
+    """
+    found: Any
+    if not isinstance(subject, str):
+        found = _of_users.pop(id(subject), None) if _said(subject) is not None else None
+    elif ":" in subject:
+        home, _, path = subject.partition(":")
+        found = _waiting_of_users.get(home, {}).pop(path, None)
+        if found is None and home in sys.modules:
+            unsay(_resolve(sys.modules[home], subject))
+            return
+    else:
+        found = _modules_of_users.pop(subject, None)
+        _by_module.clear()
+    if found is None:
+        raise RuleError(f"{describe(subject)} has no rule of the user's")
+
+
+def _resolve(loaded: Any, name: str) -> Any:
+    subject = loaded
+    for part in name.partition(":")[2].split("."):
+        subject = getattr(subject, part, None)
+    if not callable(subject):
+        raise RuleError(f"{name}: there is no such callable in {loaded.__name__}")
+    return subject
 
 
 def _said(function: Any) -> Decision | None:
@@ -326,19 +387,29 @@ def decide(function: Any) -> Decision:
         said = _said(function)
         if said is not None and not (said.rule is Rule.GRAPH and is_torch_builtin(function)):
             return said  # that a function of torch's written in C is allowed in the graph says nothing new
+    cls = type(function)  # and not isinstance, which may run the program's code
+    native = issubclass(cls, (*_NATIVE, *_TORCH_CALLABLES))
+    if native or cls is types.FunctionType:
+        traced = torch_marks.substitute(function)
+        if traced is not None:
+            return Decision(Rule.SUBSTITUTED, reason="torch.compiler.substitute_in_graph", calls=traced,
+                            level=Level.USER)
+    if native:
+        said = _said_to_torch(function)
+        if said is not None and not (said.rule is Rule.GRAPH and is_torch_builtin(function)):
+            return said
     found = _rows.get(id(function))
     if found is not None:
         return found
     if _waiting and _find_waiting():
         return decide(function)
-    if type(function) is types.FunctionType:
+    if cls is types.FunctionType:
         return _decide_python(function)
-    cls = type(function)  # and not isinstance, which may run the program's code
     if issubclass(cls, type):
         return _CONSTRUCTED
     if cls is types.MethodType:
         return decide(function.__func__)
-    if issubclass(cls, (*_NATIVE, *_TORCH_CALLABLES)):
+    if native:
         return _decide_native(function)
     return next((_instances[base] for base in cls.__mro__ if base in _instances), _RECEIVER)
 
@@ -350,9 +421,6 @@ def _decide_python(function: types.FunctionType) -> Decision:
     inner = torch_marks.below_own_patch(function)
     if inner is not None:
         return Decision(Rule.BELOW, reason="a wrapper that torch.compile puts around parts of torch", calls=inner)
-    traced = torch_marks.substitute(function)
-    if traced is not None:
-        return _substituted(traced)
     compiled = torch_marks.below_torch_compile(function)
     if compiled is not None:
         return Decision(Rule.COMPILED, reason="torch.compile made it", calls=compiled)
@@ -364,10 +432,6 @@ def _decide_python(function: types.FunctionType) -> Decision:
     if getattr(function, torch_marks.CONSTANT, False):
         return Decision(Rule.CONSTANT, reason="torch.compiler.assume_constant_result", level=Level.USER)
     return _said_to_torch(function) or decide_module(home(function))
-
-
-def _substituted(traced: types.FunctionType) -> Decision:
-    return Decision(Rule.SUBSTITUTED, reason="torch.compiler.substitute_in_graph", calls=traced, level=Level.USER)
 
 
 def home(function: types.FunctionType) -> str:
@@ -403,7 +467,7 @@ for _setting in ("extra_inline_modules", "extra_skip_modules"):
 
 def _decide_native(function: Any) -> Decision:
     """About a function written in C that has no row by its identity."""
-    owner = getattr(function, "__self__", None)
+    owner: Any = getattr(function, "__self__", None)
     in_module = isinstance(owner, types.ModuleType)
     if owner is not None and not in_module:
         found = _rows.get((id(owner), function.__name__))
@@ -414,19 +478,13 @@ def _decide_native(function: Any) -> Decision:
             found = dataclasses.replace(found, level=Level.METHOD) if found is not None and found.bound else None
         if found is not None:
             return found
-    traced = torch_marks.substitute(function)
-    if traced is not None:
-        return _substituted(traced)
-    said = _said_to_torch(function)
-    if said is not None and said.rule is not Rule.GRAPH:
-        return said
     if is_torch_builtin(function):
         return _SETTER if sets_state(function) else _TORCHS
-    if said is None and in_module:
+    if in_module:
         by_module = decide_module(owner.__name__)
         if by_module.level is Level.USER or by_module.subject == owner.__name__:
             return by_module
-    return said or _RECEIVER
+    return _RECEIVER
 
 
 _TORCH_CALLABLES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)

@@ -21,7 +21,7 @@ from torch.jit._trace import _script_if_tracing
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from . import torch_marks
-from .rules import Decision, Rule, breaks, decide, decide_module, mark, module, row
+from .rules import Decision, Rule, breaks, decide, decide_module, mark, module, modules_break, row
 
 __all__ = ["Decision", "Rule", "below_disabled", "decide", "decide_module", "is_library", "mark", "mark_disabled",
            "runs_once", "skip_frame_reason"]
@@ -40,48 +40,40 @@ module(Rule.INLINE, "torch", "torch.nn.modules", "torch.amp", "torch.autograd.gr
        reason="Python around tensor operations")
 module(Rule.INLINE, "torch._dynamo.external_utils", reason="wrappers that call what they are given")
 module(Rule.INLINE, "torch._dynamo._trace_wrapped_higher_order_op", reason="a torch function mode that models enter")
-
-
-def _skip(kind: str, *rows: tuple[str, str]) -> None:
-    """Rows of modules: (prefix, reason)."""
-    for prefix, reason in rows:
-        module(Rule.SKIP, prefix, kind=kind, reason=reason)
-
-
 # ... and what acts on torch itself is called.
-_skip("functorch", ("torch.autograd.forward_ad", "it acts on dual numbers"),
-      ("torch._functorch", "it runs under a functorch level"), ("torch.func", "it runs under a functorch level"))
-_skip("autograd_in_graph", ("torch.autograd", "it belongs to the autograd engine"))
-_skip("unsupported_torch_call", ("torch._higher_order_ops", "a higher-order operator"),
-      ("torch.jit", "it acts on TorchScript"), ("torch.fx", "it acts on graphs"),
-      ("torch.library", "it registers operators"), ("torch._library", "it runs custom operators"),
-      ("torch.profiler", "it records the program while it runs"), ("torch.cuda", "it acts on the device"),
-      ("torch.nn.parameter", "it makes parameters"))
-_skip("distributed", ("torch.distributed", "processes have to meet at it"),
-      ("torch.nn.parallel", "it acts on several devices"))
-_skip("call_skipped", *((name, "it belongs to torch.compile") for name in (
-      "torch._dynamo", "torch._inductor", "torch.compiler")),
-      # Captured, each turn of its search would be a graph of its own. What it calls is captured.
-      ("torch.optim.lbfgs", "it computes with numbers that are others each time"))
-_skip("input_output", ("torch.utils.data", "it loads data"), ("torch.serialization", "it reads or writes files"),
-      ("torch.hub", "it reads or writes files"))
-_skip("rng_state", ("torch.random", "it reads or sets generators"))
-_skip("tensor_subclass", ("torch._subclasses", "it acts on tensor subclasses"))
+modules_break("functorch", ("torch.autograd.forward_ad", "it acts on dual numbers"),
+    ("torch._functorch", "it runs under a functorch level"), ("torch.func", "it runs under a functorch level"))
+modules_break("autograd_in_graph", ("torch.autograd", "it belongs to the autograd engine"))
+modules_break("unsupported_torch_call", ("torch._higher_order_ops", "a higher-order operator"),
+    ("torch.jit", "it acts on TorchScript"), ("torch.fx", "it acts on graphs"),
+    ("torch.library", "it registers operators"), ("torch._library", "it runs custom operators"),
+    ("torch.profiler", "it records the program while it runs"), ("torch.cuda", "it acts on the device"),
+    ("torch.nn.parameter", "it makes parameters"))
+modules_break("distributed", ("torch.distributed", "processes have to meet at it"),
+    ("torch.nn.parallel", "it acts on several devices"))
+modules_break("call_skipped", *((name, "it belongs to torch.compile") for name in (
+    "torch._dynamo", "torch._inductor", "torch.compiler")),
+    # Captured, each turn of its search would be a graph of its own. What it calls is captured.
+    ("torch.optim.lbfgs", "it computes with numbers that are others each time"))
+modules_break("input_output", ("torch.utils.data", "it loads data"),
+    ("torch.serialization", "it reads or writes files"), ("torch.hub", "it reads or writes files"))
+modules_break("rng_state", ("torch.random", "it reads or sets generators"))
+modules_break("tensor_subclass", ("torch._subclasses", "it acts on tensor subclasses"))
 # The standard library is Python like any other, except for what reaches beyond the program.
-_skip("print_or_log", ("logging", "logging"), ("warnings", "a warning"))
-_skip("input_output", *((name, "it asks the operating system") for name in (
-      "os", "posixpath", "genericpath", "pathlib", "shutil")),
-      ("socket", "it acts on sockets"), ("pickle", "it serializes"), ("json", "it serializes"))
-_skip("process_control", ("subprocess", "it starts processes"), ("multiprocessing", "it starts processes"),
-      ("threading", "it acts on threads"), ("concurrent", "it acts on threads"), ("asyncio", "it acts on tasks"),
-      ("signal", "it acts on signals"), ("traceback", "it acts on frames"))
-_skip("import_statement", ("importlib", "it imports"))
-_skip("rng_state", ("random", "Python's random numbers"))
-_skip("numpy_conversion", ("numpy", "NumPy"))
+modules_break("print_or_log", ("logging", "logging"), ("warnings", "a warning"))
+modules_break("input_output", *((name, "it asks the operating system") for name in (
+    "os", "posixpath", "genericpath", "pathlib", "shutil")),
+    ("socket", "it acts on sockets"), ("pickle", "it serializes"), ("json", "it serializes"))
+modules_break("process_control", ("subprocess", "it starts processes"), ("multiprocessing", "it starts processes"),
+    ("threading", "it acts on threads"), ("concurrent", "it acts on threads"), ("asyncio", "it acts on tasks"),
+    ("signal", "it acts on signals"), ("traceback", "it acts on frames"))
+modules_break("import_statement", ("importlib", "it imports"))
+modules_break("rng_state", ("random", "Python's random numbers"))
+modules_break("numpy_conversion", ("numpy", "NumPy"))
 module(Rule.FOLD, "re", reason="a pattern depends on its text alone")
 module(Rule.INLINE, "inspect", reason="it is written in Python")
-_skip("call_skipped", *((name, "a test framework") for name in ("unittest", "pytest", "_pytest")),
-      ("dynamo_lite", "it belongs to the compiler"))
+modules_break("call_skipped", *((name, "a test framework") for name in ("unittest", "pytest", "_pytest")),
+    ("dynamo_lite", "it belongs to the compiler"))
 module(Rule.INLINE, "dynamo_lite.polyfills", reason="Python equivalents of what is written in C")
 
 # ---------------------------------------------------------------- functions whose module's row does not fit

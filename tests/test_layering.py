@@ -28,6 +28,7 @@ LAYERS = [
     "rerun",
     "torch_marks",
     "rules",
+    "user_rules",
     "trace_rules",
     "stance",
     "torch_compiler",
@@ -46,6 +47,7 @@ LAYERS = [
     "marks",
     "debug",
     "__init__",
+    "__main__",
 ]
 BACKEND_LAYERS = [
     "metrics", "registry", "eager",

@@ -137,6 +137,9 @@ class Construction:
             return tx.checked_call(decision.calls, tx, *args, **kwargs)
         if decision.rule is Rule.REPLACED:
             return standing_for(tx.call(tx.library_function(decision.calls), args, kwargs), cls, args, kwargs)
+        if decision.rule is Rule.SUBSTITUTED and isinstance(decision.calls, types.FunctionType):
+            held = ConstSource(decision.calls, decision.calls.__qualname__)
+            return tx.call(tx.wrap_function(decision.calls, held, trusted=True), args, kwargs)
         said = f": {decision.reason}" if decision.reason else ""
         unsupported(decision.kind, f"{cls.__qualname__}(){said}")
 

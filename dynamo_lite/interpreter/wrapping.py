@@ -142,7 +142,8 @@ class Wrapping:
 
     def _by_rule(self, value: Any, decision: Decision, source: Source) -> VariableTracker:
         """A function that is not inlined, guarded by its identity."""
-        rule, below = decision.rule, decision.calls
+        rule = decision.rule
+        below: Any = decision.calls
         if rule in (Rule.GRAPH, Rule.ELEMENTS) or rule is Rule.HANDLED and home(value).partition(".")[0] == "torch":
             return TorchFunctionVariable(value, source)
         if rule in (Rule.HANDLED, Rule.DRAWN):
