@@ -411,7 +411,8 @@ def decide(function: Any) -> Decision:
         return decide(function.__func__)
     if native:
         return _decide_native(function)
-    return next((_instances[base] for base in cls.__mro__ if base in _instances), _RECEIVER)
+    bases = cls.__mro__ if _instances else ()
+    return next((_instances[base] for base in bases if base in _instances), _RECEIVER)
 
 
 def _decide_python(function: types.FunctionType) -> Decision:
