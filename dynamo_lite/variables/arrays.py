@@ -6,7 +6,6 @@ makes the tensor of it. Invariant: an array that a tracker holds is never change
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 
 from ..graph_calls import ArrayCall
-from ..rules import handles
+from ..rules import Rule, breaks, decide, handles, instances
 from ..source import Source
 from .base import VariableTracker, unsupported, wraps_if
 from .constant import ConstantVariable
@@ -39,13 +38,8 @@ _METHODS = frozenset({
     "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__",
     "__index__", "is_integer",
 })
-# Functions that write to an argument or a file, or whose result is not decided by their arguments.
-_NOT_PURE = frozenset({
-    "copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "save", "savez", "savez_compressed",
-    "savetxt", "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "empty", "empty_like", "may_share_memory",
-    "shares_memory", "seterr", "set_printoptions", "nditer", "memmap", "frombuffer", "apply_along_axis", "vectorize",
-})
-_MAKERS = (np.array, np.asarray, np.arange, np.zeros, np.ones, np.full, np.concatenate, np.where, np.dot)
+# What NumPy's functions are instances of.
+_FUNCTIONS = (np.ufunc, type(np.linspace))
 # Numbers that torch takes for Python's.
 _LIKE_PYTHON = (np.float64, np.int64)
 
@@ -216,16 +210,20 @@ class NumpyFunctionVariable(SkippedFunctionVariable):
         return fold(tx, self.value, args, kwargs)
 
 
-def _is_pure(value: Any) -> bool:
-    if isinstance(value, np.ufunc) or value in _MAKERS:
-        return True
-    return type(value) is type(np.linspace) and value.__name__ not in _NOT_PURE
+instances(Rule.FOLD, *_FUNCTIONS, reason="NumPy computes it from its arguments alone")
+breaks("call_skipped", *(f"numpy:{name}" for name in (
+    "copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "save", "savez", "savez_compressed",
+    "savetxt", "empty_like", "may_share_memory", "shares_memory", "apply_along_axis")),
+    reason="it writes to an argument or a file, or its arguments do not decide its result")
 
 
-@wraps_if(lambda value: isinstance(value, (np.ufunc, type(np.linspace))) and _is_pure(value), rank=1)
+@wraps_if(lambda value: isinstance(value, _FUNCTIONS), rank=1)
 def _wrap_numpy_function(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
-    return NumpyFunctionVariable(value, _KIND, "NumPy", source)
+    decision = decide(value)
+    if decision.rule is Rule.FOLD:
+        return NumpyFunctionVariable(value, _KIND, "NumPy", source)
+    return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
 
 
 def _register_maker(function: Any) -> None:
@@ -234,9 +232,8 @@ def _register_maker(function: Any) -> None:
         return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
 
 
-for _function in _MAKERS:
-    if isinstance(_function, types.BuiltinFunctionType):
-        _register_maker(_function)
+for _function in (np.array, np.asarray, np.arange, np.zeros):
+    _register_maker(_function)
 
 
 # ---------------------------------------------------------------- to tensors
