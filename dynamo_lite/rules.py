@@ -277,9 +277,10 @@ def _give(loaded: Any, path: str, decision: Decision) -> bool:
     if decision.level is Level.USER:
         _say(subject, decision)
     else:
-        known = _rows.setdefault(_key(subject), dataclasses.replace(decision, subject=subject))
-        if known.subject is not subject:
-            _refuse_second(known, decision)
+        new = dataclasses.replace(decision, subject=subject)
+        known = _rows.setdefault(_key(subject), new)
+        if known is not new:
+            _refuse_second(known, new)
     return True
 
 
