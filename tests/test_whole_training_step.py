@@ -134,7 +134,13 @@ def hooked(model, optimizer):
         modules[0].register_forward_hook(lambda module, args, out: out * 1.1)
         modules[-1].register_full_backward_hook(lambda module, before, after: (before[0] * 0.9, *before[1:]))
     step = plain(model, optimizer)
-    step.loose = True  # a module's backward hook is Python in the middle of the forward pass
+    if modules:
+        # A module's backward hook makes two nodes of autograd's, around the module's call. The first breaks in each
+        # frame from the step's to the module's, as each is captured by itself: those of the modules around it, and
+        # decorators'.
+        name = next(name for name, module in model.named_modules() if module is modules[-1])
+        decorators = hasattr(type(model.model).forward, "__wrapped__")
+        step.backwards = 1 + 2 + 1 + name.count(".") + 1 + decorators
     return step
 
 
@@ -174,5 +180,4 @@ def test_steps(build, variant, optimizer):
     torch.testing.assert_close(got[0], want[0], rtol=1e-3, atol=1e-3)
     step = variant(third, optimizer(third.parameters()))
     report = dynamo_lite.explain(step)(*make_inputs())
-    if not getattr(step, "loose", False):
-        assert report.graph_break_count <= getattr(step, "backwards", 1), report
+    assert report.graph_break_count <= getattr(step, "backwards", 1), report
