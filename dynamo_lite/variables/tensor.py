@@ -461,7 +461,7 @@ def record(
         node_args, node_kwargs = _made_of_numbers(tx, node_args, node_kwargs)
     fake_args = fx.node.map_arg(node_args, fake_of)
     fake_kwargs = fx.node.map_arg(node_kwargs, fake_of)
-    output.fake_mode.raises_seen = may_raise(target, (), {})
+    output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
     output.fake_mode.written.clear()
     if output.scalars.any:
         result, impure = run_with_numbers(tx, op, target, fake_args, fake_kwargs)
