@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.formulas import clamp_max, clamp_min, like, sigmoid
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise
 from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
-from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue
+from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
 from dynamo_lite.backends.inductor.lowerings import register_lowering
 
 aten = torch.ops.aten
@@ -115,7 +117,27 @@ def gelu(g: GraphLowering, self: TensorValue, approximate: str = "none") -> Any:
             return (0.5 * x) * (1 + (_GELU_BETA * (x + _GELU_KAPPA * cube)).f("tanh"))
 
         return formula(g, by_tanh, self)
-    return formula(g, lambda x: (x * 0.5) * (x * _SQRT_HALF).f("erf_plus_one"), self)
+    if not _by_onednn(self):
+        return formula(g, lambda x: (x * 0.5) * (x * _SQRT_HALF).f("erf_plus_one"), self)
+
+    def as_onednn(x: _Math) -> _Math:
+        doubled = x * (x * _SQRT_HALF).f("erf_plus_one")  # which may be infinite
+        return x._do("eq", x, math.inf).select(math.nan, doubled * 0.5) if _gelu_of_infinity_is_nan() else doubled * 0.5
+
+    return formula(g, as_onednn, self)
+
+
+def _by_onednn(x: TensorValue) -> bool:
+    """Whether eager asks oneDNN for ``gelu`` in place of its own kernel, as far as is known."""
+    if x.dtype not in (torch.float32, torch.bfloat16) or is_size(x.numel, 1) or not torch.backends.mkldnn.enabled:
+        return False
+    return x.stride is None or x.stride == ix.contiguous_strides(x.shape)
+
+
+@functools.cache
+def _gelu_of_infinity_is_nan() -> bool:
+    """oneDNN's is on processors for which it generates code."""
+    return bool(torch.nn.functional.gelu(torch.full((64,), math.inf)).isnan().any())
 
 
 @register_lowering(aten.silu.default)

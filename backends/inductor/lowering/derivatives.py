@@ -33,7 +33,7 @@ def log_sigmoid_backward(g: GraphLowering, grad_output: TensorValue, self: Tenso
     def make(d: _Math, x: _Math, z: _Math) -> _Math:
         negative = x < 0
         share = z / (z + 1)
-        return negative.select(1 - share, share) * d
+        return negative.select(1 - share, share + 0) * d  # no -0.0
 
     return formula(g, make, grad_output, self, buffer)
 
@@ -85,11 +85,16 @@ def prelu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue
 @register_lowering(aten.logit_backward.default)
 def logit_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, eps: float | None = None) -> Any:
     low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
+    outside = math.nan if eps is None else 0.0
+    tail = scalar_tail(g, grad_output, self)
 
     def make(d: _Math, x: _Math) -> _Math:
+        # They differ at NaN and at -0.0.
+        slope = d / (x * (1 - x))
+        in_vector = (x >= low)._do("and", x >= low, x <= high).select(slope, outside)
         at_end = x._do("or", x._do("eq", x, 0), x._do("eq", x, 1))
-        inside = at_end.select(d * math.inf, d / (x * (1 - x)))
-        return ((x < low) | (x > high)).select(math.nan if eps is None else 0.0, inside)
+        alone = ((x < low) | (x > high)).select(outside, at_end.select(d * math.inf, slope))
+        return _Math(g, either(g, tail, lambda: alone.node, lambda: in_vector.node))
 
     return formula(g, make, grad_output, self)
 

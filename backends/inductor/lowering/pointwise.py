@@ -29,7 +29,7 @@ from dynamo_lite.backends.inductor.lowering.formulas import (
 )
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import Operand, elementwise, result_type, to_float
-from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
+from dynamo_lite.backends.inductor.lowering.tails import Tail, either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
 from dynamo_lite.backends.inductor.lowerings import register_lowering
 
@@ -109,7 +109,15 @@ def _unary_same(target: Any, make: Make, *, integer: bool = True, boolean: bool 
 for _name in ("floor", "ceil", "trunc", "round"):
     _unary_same(getattr(aten, _name).default, _table(_name), integer=False)
 _unary_same(aten.neg.default, _table("neg"))
-_unary_same(aten.bitwise_not.default, _table("not"), boolean=True)
+
+
+@register_lowering(aten.bitwise_not.default)
+def bitwise_not(g: GraphLowering, self: TensorValue) -> Any:
+    if self.dtype.is_floating_point:
+        return NotImplemented  # refused by the library
+    return elementwise(g, lambda x: g.ops.op("not", x), self)
+
+
 _unary_same(aten.relu.default, lambda ops, x: clamp_min(ops, x, like(ops, x, 0)))
 _unary_same(aten.frac.default, lambda ops, x: ops.op("sub", x, ops.op("trunc", x)))
 _unary_same(aten.sign.default, sign)
@@ -285,9 +293,11 @@ def _ignoring_nan(compare: str) -> Make:
     return make
 
 
-def _extreme_of(g: GraphLowering, name: str, self: Operand, other: Operand) -> TensorValue:
+def _extreme_of(
+    g: GraphLowering, name: str, self: Operand, other: Operand, tail: Tail | None = None
+) -> TensorValue:
     """The larger or the smaller one; of equal ones, which may be zeros of two signs, eager's."""
-    tail = scalar_tail(g, self, other)
+    tail = scalar_tail(g, self, other) if tail is None else tail
 
     def make(a: Node, b: Node) -> Node:
         def first() -> Node:
@@ -418,11 +428,11 @@ def clamp_max_tensor(g: GraphLowering, self: TensorValue, max: TensorValue) -> A
 def clamp_tensor(
     g: GraphLowering, self: TensorValue, min: TensorValue | None = None, max: TensorValue | None = None
 ) -> Any:
+    tail = scalar_tail(g, *[x for x in (self, min, max) if x is not None])
     if min is not None:
-        stride, self = self.stride, _extreme_of(g, "maximum", self, min)
-        self.stride = stride
+        self = _extreme_of(g, "maximum", self, min, tail)
     if max is not None:
-        self = _extreme_of(g, "minimum", self, max)
+        self = _extreme_of(g, "minimum", self, max, tail)
     return self
 
 
@@ -432,11 +442,22 @@ def lerp(g: GraphLowering, self: TensorValue, end: TensorValue, weight: Operand)
     dtype = result_type((self, end))
     if not dtype.is_floating_point:
         return NotImplemented
+    tail = scalar_tail(g, self, end, *[weight] * isinstance(weight, TensorValue))
 
     def make(a: Node, b: Node, w: Node) -> Node:
         near = g.ops.op("lt", g.ops.op("abs", w), like(g.ops, w, 0.5))
-        by = g.ops.op("where", near, w, g.ops.op("sub", w, like(g.ops, w, 1)))
-        return g.ops.op("fma", by, g.ops.op("sub", b, a), g.ops.op("where", near, a, b))
+        difference = g.ops.op("sub", b, a)
+
+        def alone() -> Node:
+            rest = g.ops.op("sub", like(g.ops, w, 1), w)
+            back = g.ops.op("fma", g.ops.op("neg", difference), rest, b)
+            return g.ops.op("where", near, g.ops.op("fma", w, difference, a), back)
+
+        def in_vector() -> Node:
+            by = g.ops.op("where", near, w, g.ops.op("sub", w, like(g.ops, w, 1)))
+            return g.ops.op("fma", by, difference, g.ops.op("where", near, a, b))
+
+        return either(g, tail, alone, in_vector)
 
     return elementwise(g, make, self, end, weight, dtype=dtype, exact_scalar=True)
 
