@@ -68,6 +68,9 @@ KEPT_COMPOSITES: dict[Any, Callable[..., torch.Tensor | None] | None] = {
     # On fake tensors these would choose another algorithm.
     aten.linalg_svdvals.default: None,
     aten.linalg_eigvalsh.default: None,
+    # Eager has kernels of its own for these, which round 16-bit floats once. (The first has a rule for metadata, too.)
+    aten.silu_backward.default: None,
+    aten.mish_backward.default: lambda grad, x: aten.mul.Tensor(grad, x),
 }
 """Composite operations that are recorded as they are: one library call each.
 

@@ -227,6 +227,15 @@ def silu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue)
     return formula(g, make, grad_output, self)
 
 
+@register_lowering(aten.mish_backward.default)
+def mish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
+    def make(d: _Math, x: _Math) -> _Math:
+        t = x.f("exp").f("log1p").f("tanh")
+        return d * (t + x * x.sigmoid() * (1 - t * t))
+
+    return formula(g, make, grad_output, self)
+
+
 @register_lowering(aten.gelu_backward.default)
 def gelu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, approximate: str = "none") -> Any:
     def by_erf(d: _Math, x: _Math) -> _Math:
@@ -278,7 +287,7 @@ def elu_backward(
     self_or_result: TensorValue,
 ) -> Any:
     neg, pos = alpha * scale, scale
-    tail = scalar_tail(g, grad_output, self_or_result)
+    tail = scalar_tail(g, grad_output, self_or_result, wide=True)
 
     def make(d: _Math, x: _Math) -> _Math:
         if is_result:

@@ -84,9 +84,10 @@ def prelu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue
 
 @register_lowering(aten.logit_backward.default)
 def logit_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, eps: float | None = None) -> Any:
-    low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
+    low = torch.tensor(eps or 0.0, dtype=self.dtype if self.dtype.is_floating_point else torch.float32)
+    low, high = low.item(), (1 - low).item()
     outside = math.nan if eps is None else 0.0
-    tail = scalar_tail(g, grad_output, self)
+    tail = scalar_tail(g, grad_output, self, wide=True)
 
     def make(d: _Math, x: _Math) -> _Math:
         # They differ at NaN and at -0.0.

@@ -81,10 +81,17 @@ _unary_float(aten.sigmoid.default, sigmoid)
 
 
 def _unary_wide(name: str) -> None:
-    """A function whose float32 form in Sleef overflows too early: computed in float64."""
+    """A function whose form in Sleef overflows too early: computed in float64, of large numbers as log(2 |x|)."""
 
     def make(ops: Builder, x: Node) -> Node:
-        return ops.cast(ops.op(name, ops.cast(x, torch.float64)), x.dtype)
+        if x.dtype is not torch.float64:
+            return ops.cast(ops.op(name, ops.cast(x, torch.float64)), x.dtype)
+        size = ops.op("abs", x)
+        by_log = ops.op("add", ops.op("log", size), like(ops, x, math.log(2)))
+        if name == "asinh":
+            by_log = ops.op("copysign", by_log, x)
+        large = ops.op("gt", size if name == "asinh" else x, like(ops, x, 1e150))
+        return ops.op("where", large, by_log, ops.op(name, x))
 
     _unary_float(getattr(aten, name).default, make)
 
@@ -150,33 +157,42 @@ _predicate(aten.logical_not.default, lambda ops, x: ops.op("not", ops.cast(x, to
 
 
 # ---------------------------------------------------------------- binary arithmetic
-def _scaled(g: GraphLowering, alpha: Number, add: str, dtype: torch.dtype) -> Callable[[Node, Node], Node]:
+def _scaled(g: GraphLowering, self: Operand, other: Operand, alpha: Number, add: str) -> Callable[[Node, Node], Node]:
+    """``self + alpha * other``, or the difference. Of 16-bit floats eager rounds the product where it computes one by
+    one."""
+    dtype = result_type((self, other))
+    tail = dtype in HALF and alpha != 1 and scalar_tail(g, self, other)
+
     def make(a: Node, b: Node) -> Node:
         if a.dtype is torch.bool:
             return g.ops.op("or", a, b) if alpha else a
         if alpha == 1:
             return g.ops.op(add, a, b)
         scale = g.ops.cast(g.ops.const(-alpha if add == "sub" else alpha, dtype), b.dtype)
-        if a.dtype.is_floating_point:
-            return g.ops.op("fma", b, scale, a)
-        return g.ops.op("add", a, g.ops.op("mul", b, scale))
+        if not a.dtype.is_floating_point:
+            return g.ops.op("add", a, g.ops.op("mul", b, scale))
+
+        def alone() -> Node:
+            return g.ops.op("add", a, g.ops.cast(g.ops.cast(g.ops.op("mul", b, scale), dtype), b.dtype))
+
+        return either(g, tail, alone, lambda: g.ops.op("fma", b, scale, a))
 
     return make
 
 
 @register_lowering(aten.add.Tensor, aten.add.Scalar)
 def add(g: GraphLowering, self: Operand, other: Operand, alpha: Number = 1) -> TensorValue:
-    return elementwise(g, _scaled(g, alpha, "add", result_type((self, other))), self, other)
+    return elementwise(g, _scaled(g, self, other, alpha, "add"), self, other)
 
 
 @register_lowering(aten.sub.Tensor, aten.sub.Scalar)
 def sub(g: GraphLowering, self: Operand, other: Operand, alpha: Number = 1) -> TensorValue:
-    return elementwise(g, _scaled(g, alpha, "sub", result_type((self, other))), self, other)
+    return elementwise(g, _scaled(g, self, other, alpha, "sub"), self, other)
 
 
 @register_lowering(aten.rsub.Tensor, aten.rsub.Scalar)
 def rsub(g: GraphLowering, self: Operand, other: Operand, alpha: Number = 1) -> TensorValue:
-    make = _scaled(g, alpha, "sub", result_type((self, other)))
+    make = _scaled(g, other, self, alpha, "sub")
     return elementwise(g, lambda a, b: make(b, a), self, other)
 
 
@@ -279,18 +295,23 @@ def _extreme(name: str) -> Make:
     return make
 
 
-def _ignoring_nan(compare: str) -> Make:
-    """fmax, fmin: the other one if one is NaN."""
+def _ignoring_nan(name: str, compare: str) -> None:
+    """fmax, fmin: the other one if one is NaN. Of two zeros it is the first; the second in bfloat16."""
 
-    def make(ops: Builder, a: Node, b: Node) -> Node:
-        if a.dtype is torch.bool:
-            return ops.op("or" if compare == "ge" else "and", a, b)
-        take_a = (
-            ops.op("or", is_nan(ops, b), ops.op(compare, a, b)) if a.dtype.is_floating_point else ops.op(compare, a, b)
-        )
-        return ops.op("where", take_a, a, b)
+    def lower(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
+        sign = compare[0] + ("t" if result_type((self, other)) is torch.bfloat16 else "e")
 
-    return make
+        def make(a: Node, b: Node) -> Node:
+            if a.dtype is torch.bool:
+                return g.ops.op("or" if name == "fmax" else "and", a, b)
+            take_a = g.ops.op(sign, a, b)
+            if a.dtype.is_floating_point:
+                take_a = g.ops.op("or", is_nan(g.ops, b), take_a)
+            return g.ops.op("where", take_a, a, b)
+
+        return elementwise(g, make, self, other)
+
+    register_lowering(getattr(aten, name).default)(lower)
 
 
 def _extreme_of(
@@ -318,8 +339,8 @@ def minimum(g: GraphLowering, self: Operand, other: Operand) -> TensorValue:
     return _extreme_of(g, "minimum", self, other)
 
 
-_binary(aten.fmax.default, make=_ignoring_nan("ge"))
-_binary(aten.fmin.default, make=_ignoring_nan("le"))
+_ignoring_nan("fmax", "greater")
+_ignoring_nan("fmin", "less")
 _binary(aten.atan2.default, make=_table("atan2"), to=to_float)
 _binary(aten.hypot.default, make=_table("hypot"), float_only=True)
 _binary(aten.copysign.Tensor, aten.copysign.Scalar, make=_table("copysign"), to=to_float)

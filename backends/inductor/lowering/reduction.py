@@ -52,7 +52,10 @@ def divided_by(g: GraphLowering, x: TensorValue, n: ix.Index) -> TensorValue:
 
 def sum_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
     """The sum in the dtype that eager accumulates in (float32 for 16-bit floats)."""
-    return g.reduce(cast_to(g, x, opmath(x.dtype)), "sum", dims, keepdim)
+    x = cast_to(g, x, opmath(x.dtype))
+    if x.dtype.is_floating_point and is_size(count(x, dims), 1):
+        x = elementwise(g, lambda a: g.ops.op("add", a, like(g.ops, a, 0)), x)  # -0.0 is added to 0
+    return g.reduce(x, "sum", dims, keepdim)
 
 
 def mean_of(g: GraphLowering, x: TensorValue, dims: Sequence[int], keepdim: bool) -> TensorValue:
@@ -82,8 +85,9 @@ def moments(g: GraphLowering, x: TensorValue, dims: Sequence[int]) -> tuple[Tens
         return ops.op("where", is_nan(ops, d), m, ops.op("add", m, d))  # of infinities m is one, and d is none
 
     def less(s: Node, o: Node, d: Node) -> Node:
-        rest = ops.op("sub", s, ops.op("mul", o, d))
-        return clamp_min(ops, rest, like(ops, rest, 0))
+        rest = clamp_min(ops, ops.op("sub", s, ops.op("mul", o, d)), like(ops, s, 0))
+        infinite = like(ops, s, math.inf)
+        return ops.op("where", ops.op("eq", s, infinite), s, rest)
 
     mean = elementwise(g, corrected, rough, by)
     g.realize(mean)

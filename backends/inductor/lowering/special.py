@@ -264,7 +264,7 @@ def glu(g: GraphLowering, self: TensorValue, dim: int = -1) -> Any:
 
 @register_lowering(aten.hardswish_backward.default)
 def hardswish_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
-    tail = scalar_tail(g, grad_output, self)
+    tail = scalar_tail(g, grad_output, self, wide=True)
 
     def make(d: _Math, x: _Math) -> _Math:
         # They differ at NaN.

@@ -15,6 +15,7 @@ strides aren't known, count as computed in vectors.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Union
 
@@ -31,19 +32,29 @@ Sizes = tuple[int, ...]
 
 
 @functools.cache
-def _bytes_at_a_time() -> int:
+def _bytes_at_a_time(wide: bool) -> int:
     """How many bytes eager's vectorized loop takes in one step, a power of two: of 511 elements it leaves all but one
-    of a step."""
-    zeros = torch.zeros(511)
-    return 4 * (1 + int(torch.signbit(torch.maximum(-zeros, zeros)).sum()))
+    of a step. Not all of its kernels use the widest vectors of the processor; ``wide`` is one that does."""
+    if wide:
+        nan = torch.full((511,), math.nan)
+        alone = ~torch.ops.aten.elu_backward(torch.ones(511), 1, 1, 1, False, nan).isnan()
+    else:
+        zeros = torch.zeros(511)
+        alone = torch.signbit(torch.maximum(-zeros, zeros))
+    return 4 * (1 + int(alone.sum()))
 
 
-def scalar_tail(g: GraphLowering, *operands: Operand) -> Tail:
-    """Whether eager computes the element at a place one by one: for all places, or a node."""
+def scalar_tail(g: GraphLowering, *operands: Operand, wide: bool = False) -> Tail:
+    """Whether eager computes the element at a place one by one: for all places, or a node.
+
+    Args:
+        wide: the operator's kernel uses the widest vectors.
+    """
     tensors = [x for x in operands if isinstance(x, TensorValue)]
     dtype = result_type(operands)
     if not tensors or not dtype.is_floating_point:
         return False
+    step = _bytes_at_a_time(wide) // dtype.itemsize
     whole = broadcast_shapes(*[x.shape for x in tensors])
     shape = tuple(n for n in whole if isinstance(n, int))
     strides = [_strides(x, len(shape), dtype) for x in tensors]
@@ -56,8 +67,7 @@ def scalar_tail(g: GraphLowering, *operands: Operand) -> Tail:
     inner = _inner(shape, known, order)
     if not inner or not _in_vectors(inner[0], known):
         return True
-    size, step = ix.product(shape[d] for d in inner), _bytes_at_a_time() // dtype.itemsize
-    assert isinstance(size, int)
+    size = math.prod(shape[d] for d in inner)
     rest = size % step
     if rest in (0, size):
         return bool(rest)
