@@ -84,8 +84,8 @@ def prelu_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue
 
 @register_lowering(aten.logit_backward.default)
 def logit_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue, eps: float | None = None) -> Any:
-    low = torch.tensor(eps or 0.0, dtype=self.dtype if self.dtype.is_floating_point else torch.float32)
-    low, high = low.item(), (1 - low).item()
+    bound = torch.tensor(eps or 0.0, dtype=self.dtype if self.dtype.is_floating_point else torch.float32)
+    low, high = bound.item(), (1 - bound).item()
     outside = math.nan if eps is None else 0.0
     tail = scalar_tail(g, grad_output, self, wide=True)
 
