@@ -180,3 +180,13 @@ def test_indices_that_a_loop_looks_at_are_not_looked_at_again(caplog, monkeypatc
     finally:
         log.set_logs()
     assert "bounded" in caplog.text and "index check" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["floor_divide.default", "remainder.Tensor", "fmod.Tensor", "div.Tensor_mode"])
+def test_divisions_called_by_their_overloads(name):
+    packet, overload = name.split(".")
+    divide = getattr(getattr(torch.ops.aten, packet), overload)
+    more = {"rounding_mode": "floor"} if packet == "div" else {}
+    for x, y in ((torch.tensor([7.5, -3.0]), torch.tensor([2.0, 4.0])), (torch.tensor([7, -3]), torch.tensor([2, 4]))):
+        compiled = dynamo_lite.compile(lambda x, y: divide(x, y, **more), fullgraph=True)
+        assert torch.equal(compiled(x, y), divide(x, y, **more))
