@@ -267,7 +267,6 @@ said.append(range(int({$t}.dim())))
 {+l} = [v for v in {$l} if v.sum() > 0]
 {+l} = sorted({$l}, key=lambda v: v.sum().item())
 {+l} = sorted({$l}, key=lambda v: float(v.mean()), reverse=True)
-{+t} = max({t0}.flatten())
 {+t} = sum({t0}.flatten())
 {+t} = min({$l}, key=lambda v: v.double().sum())
 said.append({$t} in {$l})

@@ -17,6 +17,9 @@ import numpy
 import torch
 
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+# A variable of a frame's own that inner functions share is a free one behind a break, as resume.py says.
+UNBOUND = re.compile(r"UnboundLocalError|cannot access (?:local|free) variable|"
+                     r"(?<=where it is not associated with a value) in enclosing scope")
 # How often a function that leaves a program is called, and how many items are taken of an iterator that does.
 CALLS, ITEMS = 2, 4
 PLAIN = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), range, torch.dtype, torch.device,
@@ -34,6 +37,8 @@ class Observer:
         self.differentiable: list[torch.Tensor] = []
 
     def see(self, value: Any) -> Any:
+        if type(value) is str:
+            return ("str", plain_text(value))
         if isinstance(value, PLAIN):
             return (type(value).__name__, repr(value) if value != value else value)
         if type(value) is tuple and all(isinstance(v, PLAIN) for v in value):
@@ -143,7 +148,12 @@ def raised(error: BaseException) -> Any:
             lines.append((code.co_name, frame.tb_lineno))
         frame = frame.tb_next
     context = type(error.__context__).__name__ if error.__context__ is not None else None
-    return ("raised", type(error).__name__, ADDRESS.sub("0x", str(error)), lines, context)
+    return ("raised", plain_text(type(error).__name__), plain_text(ADDRESS.sub("0x", str(error))), lines, context)
+
+
+def plain_text(text: str) -> str:
+    """A text in which unbound variables are told alike."""
+    return UNBOUND.sub(lambda m: {"Unb": "NameError", "can": "unbound"}.get(m[0][:3], ""), text)
 
 
 def gradients(tensors: list[torch.Tensor], leaves: list[torch.Tensor]) -> Any:
