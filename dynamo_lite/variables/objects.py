@@ -45,6 +45,7 @@ from .classes import (
 )
 from .constant import ConstantVariable
 from .contents import content_of_value
+from .descriptors import call_property, is_property, takes_over
 from .drawn import is_draw_of_numpy
 from .functions import MethodVariable
 from .mappings import DictVariable
@@ -183,7 +184,8 @@ class ObjectVariable(VariableTracker):
             own = self.own_attribute(tx, name)
             return own if own is not None else written
         attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE, data=True)
-        if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and hasattr(type(attribute), "__get__"):
+        if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and (
+                tx.class_lookup(type(attribute), "__get__", NO_ATTRIBUTE) is not NO_ATTRIBUTE):
             return self._read_descriptor(tx, name, attribute)
         own = self.own_attribute(tx, name)
         if own is not None:
@@ -215,10 +217,8 @@ class ObjectVariable(VariableTracker):
             return tx.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
             return class_method(tx, attribute, source, tx.from_result(self.cls, "class"))
-        if isinstance(attribute, property):
-            if attribute.fget is None:
-                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no getter")
-            return tx.call(tx.wrap_class_part(attribute.fget, source), [self], {})
+        if is_property(tx, attribute, "__get__"):
+            return call_property(tx, attribute, self, name, "__get__")
         if isinstance(attribute, _SLOT_TYPES):
             if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
                 return tx.exception_attribute(self, name)
@@ -239,15 +239,18 @@ class ObjectVariable(VariableTracker):
             if is_exception_class(self.cls):
                 return tx.exception_attribute(self, name)
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, a descriptor written in C")
-        getter = tx.class_lookup(type(attribute), "__get__")
-        if getter is None:
+        getter = tx.class_lookup(type(attribute), "__get__", NO_ATTRIBUTE)
+        if getter is NO_ATTRIBUTE:
             return realized(tx, tx.wrap_at(attribute, source))
+        if getter is None:
+            tx.raise_error(TypeError, "'NoneType' object is not callable")
         if is_draw_of_numpy(attribute):
             return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
         if not isinstance(getter, types.FunctionType):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, a {type(attribute).__qualname__}")
         descriptor = realized(tx, tx.wrap_at(attribute, source))
-        return tx.call_method(descriptor, "__get__", [self, tx.from_result(self.cls, "class")])
+        owner = tx.from_result(self.cls, "class")
+        return tx.call_class_attribute(descriptor, type(attribute), "__get__", getter, [self, owner], {})
 
     def _read_slot(self, tx: Any, name: str, descriptor: Any) -> VariableTracker | None:
         """What a slot holds, None if it is empty."""
@@ -285,19 +288,11 @@ class ObjectVariable(VariableTracker):
         """object.__setattr__(self, name, value)."""
         set_on_class = tx.output.effects.class_attribute(self.cls, name) is not None  # to a plain value
         attribute = None if set_on_class else tx.class_lookup(self.cls, name, data=True)
-        if isinstance(attribute, property):
-            if attribute.fset is None:
-                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter")
-            setter = tx.wrap_class_part(attribute.fset, class_attribute_source(self.cls, name))
-            tx.call(setter, [self, value], {})
-            return
         if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
-            setter = tx.class_lookup(type(attribute), "__set__")
-            if isinstance(setter, types.FunctionType):
-                descriptor = realized(tx, tx.wrap_at(attribute, class_attribute_source(self.cls, name)))
-                tx.call_method(descriptor, "__set__", [self, value])
+            done = takes_over(tx, attribute, self, name, "__set__", value)
+            if done:
                 return
-            if setter is not None:
+            if done is None:
                 if is_exception_class(self.cls) and name in EXCEPTION_FIELDS:
                     if not _fits_exception(name, value):
                         unsupported("exception_handling", f"{name} of {self.describe()} = {value.describe()}")
@@ -331,18 +326,11 @@ class ObjectVariable(VariableTracker):
     def generic_delattr(self, tx: Any, name: str) -> None:
         """object.__delattr__(self, name)."""
         attribute = tx.class_lookup(self.cls, name)
-        if isinstance(attribute, property):
-            if attribute.fdel is None:
-                tx.raise_error(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no deleter")
-            tx.call(tx.wrap_class_part(attribute.fdel, class_attribute_source(self.cls, name)), [self], {})
-            return
         if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
-            deleter = tx.class_lookup(type(attribute), "__delete__")
-            if isinstance(deleter, types.FunctionType):
-                descriptor = realized(tx, tx.wrap_at(attribute, class_attribute_source(self.cls, name)))
-                tx.call_method(descriptor, "__delete__", [self])
+            done = takes_over(tx, attribute, self, name, "__delete__")
+            if done:
                 return
-            if deleter is not None:
+            if done is None:
                 unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a descriptor written in C")
         if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
             unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a member of a class in C")
