@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 
+from .more_topics import MORE_TOPICS
 from .topics import TOPICS
 
 HEAD = '''
@@ -37,7 +38,7 @@ STEPS = 7
 def program(seed: int) -> str:
     """The source of a program with its changes."""
     rng = random.Random(f"environment {seed}")
-    topics = rng.sample(list(TOPICS.values()), rng.choice([1, 1, 2, 3]))
+    topics = rng.sample([*TOPICS.values(), *MORE_TOPICS.values()], rng.choice([1, 1, 2, 3]))
     names = sorted({line.split(" = ")[0].split(",")[0] for t in topics for line in t.setup.splitlines()
                     if " = " in line and line[0] not in " @#"})
     reads = [read for t in topics for read in rng.sample(t.reads, min(len(t.reads), rng.choice([1, 2, 4])))]
