@@ -205,7 +205,7 @@ class _FrameCompiler:
         visit: int | None = None
         while True:
             output = OutputGraph(self.changing, self.fits_all)
-            output.fixed_tables, output.refixes_tables = frozenset(self.readers), self.settings.fullgraph
+            output.fixed_tables, output.fullgraph = frozenset(self.readers), self.settings.fullgraph
             output.may_rely_on = self._may_rely_on
             output.fake_mode.known.follows = bool(self.readers)
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)

@@ -26,6 +26,7 @@ from .fake_mode import TraceFakeMode
 from .graph_modules import graph_module
 from .guards import GuardSet
 from .guards.memory import overlap_on_device
+from .node_lines import stack_of
 from .side_effects import SideEffects
 from .source import DictItemSource, InstanceDictSource, Source
 from .torch_marks import asks_for_dynamic_sizes
@@ -66,7 +67,7 @@ class OutputGraph:
         self.may_learn = True  # whether they may be added in the middle of the trace
         self.learned: dict[Any, frozenset[types.CodeType]] = {}  # the paths where they were, and for which functions
         self.written_storages: set[int] = set()  # of fake tensors that some node may have written to
-        self.refixes_tables = False  # also those that have changed
+        self.fullgraph = False  # whether there is to be no break: tables are guarded though they have changed
         self.may_rely_on: Callable[[Source, torch.Tensor], bool] = lambda source, value: True
         self.fake_mode = TraceFakeMode()
         self.guards = GuardSet()
@@ -175,7 +176,7 @@ class OutputGraph:
         """Whether a tensor may be guarded by its elements."""
         if self.fits_all:
             return False
-        return self.refixes_tables or (source.key not in self.changing and self.may_rely_on(source, value))
+        return self.fullgraph or (source.key not in self.changing and self.may_rely_on(source, value))
 
     def inputs_over(self, value: torch.Tensor) -> list[TensorVariable]:
         """The inputs met so far that lie in the memory of a tensor."""
@@ -281,6 +282,7 @@ class OutputGraph:
             _refuse_foreign(argument)
         node.meta["example_value"] = value
         node.meta["impure"] = impure
+        node.meta["visit"] = tx.root_visit()
         if impure:
             self.written_storages |= _storages_of(node.all_input_nodes)
         node.stack_trace = tx.stack_text()
@@ -359,6 +361,8 @@ class OutputGraph:
         if self.assumed_at is not None and any(t.fake.requires_grad for t in self.mutated_inputs()):
             what = "a branch that raises, in a graph that writes to inputs under autograd"
             raise exc.Unsupported("data_dependent_branch", what, visit=self.assumed_at)
+        if not self.fullgraph:
+            self._check_order_of_writes()
         undone = changes_between(state_now(), self.state_at_entry) + autocast.steps(-self.autocast_depth)
         for function, args in undone:
             node = self.graph.create_node("call_function", function, args, {})
@@ -381,6 +385,19 @@ class OutputGraph:
         module.meta["fake_mode"] = self.fake_mode
         return module, used
 
+    def _check_order_of_writes(self) -> None:
+        """What autograd knows of an input can't be put back for the frame to run again: an operation that may raise
+        behind a write to such an input belongs to a graph of its own, which begins behind the write."""
+        kept = {t.fake.untyped_storage()._cdata for t in self.mutated_inputs() if t.fake.requires_grad}
+        written: int | None = None
+        for node in self.graph.nodes if kept else ():
+            if written is not None and node.meta.get("raises"):
+                what = f"{_name(node.target)}, behind a change of an input that requires gradients"
+                visit = min(written + 1, node.meta["visit"])
+                raise exc.Unsupported("raises_after_write", what, user_stack=stack_of(node), visit=visit)
+            if node.meta.get("impure") and _written_by(node) & kept:
+                written = node.meta["visit"]
+
     def _remove_dead_nodes(self) -> None:
         for node in reversed(list(self.graph.nodes)):
             if node.op in ("placeholder", "output") or node.users or node.meta.get("impure"):
@@ -397,8 +414,7 @@ class OutputGraph:
         touched: set[int] = set()
         for node in self.graph.nodes:
             if node.meta.get("impure"):
-                writes = node.meta.get("writes")
-                touched |= writes if writes is not None else _storages_of(node.all_input_nodes)
+                touched |= _written_by(node)
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable)]
         return [t for t in tensors if t.fake.untyped_storage()._cdata in touched]
 
@@ -435,6 +451,12 @@ def _refuse_foreign(node: fx.Node) -> None:
 def _storages_of(nodes: Collection[fx.Node]) -> set[int]:
     values = [node.meta.get("example_value") for node in nodes]
     return {value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)}
+
+
+def _written_by(node: fx.Node) -> Collection[int]:
+    """The storages that an impure node may write to."""
+    writes = node.meta.get("writes")
+    return writes if writes is not None else _storages_of(node.all_input_nodes)
 
 
 def _does_something(node: fx.Node) -> bool:

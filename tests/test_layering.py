@@ -25,6 +25,7 @@ LAYERS = [
     "guards",
     "resume",
     "listings",
+    "node_lines",
     "rerun",
     "torch_marks",
     "rules",

@@ -1,11 +1,13 @@
 """Graphs that raise on some data: exceptions, handlers, effects and results as in plain Python."""
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._pytree import tree_leaves
 
 import dynamo_lite
 from dynamo_lite import log
@@ -153,3 +155,110 @@ def raised(call: Any, *args: Any) -> Any:
         while trace.tb_next is not None:
             trace = trace.tb_next
         return str(error), trace.tb_lineno
+
+
+def behind_a_write(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    x.add_(1)
+    seen.append(1)
+    y = torch.ones(4)[i]
+    return x * y
+
+
+def caught_behind_a_write(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    try:
+        x.mul_(2)
+        seen.append(1)
+        y = torch.ones(4)[i]
+    except IndexError:
+        seen.append(2)
+        return x + 5
+    return y * x
+
+
+def write_and_take(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    x.sub_(1)
+    return torch.ones(4)[i] * x
+
+
+def in_one_call(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    seen.append(1)
+    return (write_and_take(x, i) + 1,
+            seen.append(2))
+
+
+def in_one_statement(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    y = F.embedding(
+        i, F.relu_(x).view(4, 1))
+    return y + x
+
+
+def turn_by_turn(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    for k in range(3):
+        x.add_(1)
+        x = x + torch.ones(4)[i - k]
+        seen.append(k)
+    return x
+
+
+def through_a_view(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    x[1:].mul_(3)
+    with torch.no_grad():
+        seen.append(1)
+        return x, torch.ones(4).gather(0, i)
+
+
+def made_differentiable(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    s = seen.pop()
+    s[1] = x[0]
+    return s, torch.arange(4)[i]
+
+
+def in_a_loss(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    y = x.clamp_(-1, 1)
+    return F.cross_entropy(y.view(1, 4), i)
+
+
+BEHIND_WRITES = [behind_a_write, caught_behind_a_write, in_one_call, in_one_statement, turn_by_turn, through_a_view,
+                 made_differentiable, in_a_loss]
+
+
+def all_of(call: Any, i: torch.Tensor) -> Any:
+    x, seen = torch.arange(4.0).requires_grad_(), [torch.zeros(4)]
+    y = x * 1
+    try:
+        result: Any = call(y, i, seen)
+    except (IndexError, RuntimeError) as error:
+        entries = traceback.extract_tb(error.__traceback__)[1:]
+        result = str(error), [(e.name, e.lineno) for e in entries if e.filename == __file__]
+    grads = torch.autograd.grad((y * y).sum(), x)
+    return [v.tolist() if isinstance(v, torch.Tensor) else v for v in tree_leaves([result, y, grads, seen])]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("fn", BEHIND_WRITES)
+def test_behind_a_write_that_autograd_knows(fn: Any, backend: str) -> None:
+    """What autograd knows of an input can't be put back, so the graph ends behind the write."""
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for i in (1, 7, 2, 9):
+        assert all_of(compiled, torch.tensor([i])) == all_of(fn, torch.tensor([i]))
+
+
+def test_one_graph_more_and_none_where_nothing_raises_behind_the_write() -> None:
+    def raises_before(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = torch.ones(4)[i]
+        return x.add_(1) * y
+
+    def raises_behind(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return torch.ones(4)[i] * x
+
+    def of_its_own(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return (x * 2).add_(1) * torch.ones(4)[i]
+
+    for fn, grad, breaks in ((raises_before, True, 0), (raises_behind, True, 1), (raises_behind, False, 0),
+                             (of_its_own, True, 0)):
+        x = torch.ones(4, requires_grad=grad) * 1
+        report = dynamo_lite.explain(fn)(x, torch.tensor([1]))
+        assert [b.kind for b in report.break_reasons] == ["raises_after_write"] * breaks, fn
+        assert report.graph_count == 1 + breaks
+        assert all(b.user_stack[-1].lineno == fn.__code__.co_firstlineno + 2 for b in report.break_reasons)

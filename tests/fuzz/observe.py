@@ -60,10 +60,15 @@ class Observer:
     def _tensor(self, t: torch.Tensor) -> Any:
         if t.requires_grad and (t.is_floating_point() or t.is_complex()):
             self.differentiable.append(t)
-        storage = self.storages.setdefault(t.untyped_storage()._cdata, len(self.storages))
         named = {name: self.see(v) for name, v in sorted(vars(t).items()) if not name.startswith("_")}
-        return ("tensor", type(t).__name__, t.dtype, tuple(t.shape), t.stride(), t.storage_offset(), storage,
-                t.requires_grad, t.is_leaf, named, t.detach().clone())
+        with torch._C.DisableTorchFunctionSubclass():
+            kind = (type(t).__name__, t.dtype, t.device.type, t.layout, tuple(t.shape), t.requires_grad, t.is_leaf,
+                    t.is_inference(), t.is_conj(), named)
+            plain = t.detach().resolve_conj().as_subclass(torch.Tensor)
+            if t.layout != torch.strided:
+                return ("tensor", *kind, plain.to_dense())
+            storage = self.storages.setdefault(t.untyped_storage()._cdata, len(self.storages))
+            return ("tensor", *kind, t.stride(), t.storage_offset(), storage, "" if t.is_meta else plain.clone())
 
     def _sequence(self, value: Any) -> Any:
         return (type(value).__name__, [self.see(v) for v in value], self._attributes(value))
