@@ -185,25 +185,31 @@ class PythonModuleVariable(RealObjectVariable):
 
     value: types.ModuleType
 
+    @property
+    def name(self) -> str:
+        """For messages and guards; a program may have taken the name away."""
+        name = vars(self.value).get("__name__")
+        return name if isinstance(name, str) else "module"
+
     def describe(self) -> str:
-        return f"module {self.value.__name__}"
+        return f"module {self.name}"
 
     def _changed(self, tx: Any) -> VariableTracker:
         """The tracker that holds what is written to the module, which may be reached by several names."""
         known = tx.output.effects.tracker_of(self.value)
         if known is None:
-            known = PythonModuleVariable(self.value, ConstSource(self.value, self.value.__name__))
+            known = PythonModuleVariable(self.value, ConstSource(self.value, self.name))
             tx.output.effects.track(self.value, known)
         return known
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
         space = vars(self.value)
-        where = ConstSource(space, self.value.__name__)
+        where = ConstSource(space, self.name)
         if name == "__dict__":
             return space_at(tx, space, where)
         cls = type(self.value)
-        if is_made_by_python(cls) or not is_library(self.value.__name__):
-            tx.guard(ConstSource(self.value, self.value.__name__), "type_is", cls)
+        if is_made_by_python(cls) or not is_library(self.name):
+            tx.guard(ConstSource(self.value, self.name), "type_is", cls)
         # A property of the module's class comes before what the module holds.
         if not hasattr(type(inspect.getattr_static(cls, name, None)), "__set__"):
             found = read_own(tx, self._changed(tx), space, where, name)
@@ -212,21 +218,28 @@ class PythonModuleVariable(RealObjectVariable):
         switch = getattr(vars(cls).get(name), "getter", None)
         if is_switch(switch):
             # What the trace has set may differ from what is set at entry, as a guard would see it.
-            return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.value.__name__}.{name}")), [], {})
+            return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.name}.{name}")), [], {})
         hook = space.get("__getattr__", MISSING)
         if hook is MISSING:
             tx.guard(where, "dict_lacks", "__getattr__")
         else:
             tx.guard(DictItemSource(where, "__getattr__"), "is", hook)
-        if name in space and not hasattr(cls, name):
-            tx.raise_error(AttributeError, f"module {self.value.__name__!r} has no attribute {name!r}")
+        if not hasattr(cls, name) and (name in space or hook is MISSING and cls is types.ModuleType):
+            self._raise_missing(tx, space, where, name)
         # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
         value = tx.run_python(getattr, self.value, name)
-        return tx.wrap_at(value, AttrSource(ConstSource(self.value, self.value.__name__), name))
+        return tx.wrap_at(value, AttrSource(ConstSource(self.value, self.name), name))
+
+    def _raise_missing(self, tx: Any, space: dict[str, Any], where: Source, name: str) -> None:
+        if getattr(space.get("__spec__"), "_initializing", False):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, while the module is imported")
+        own = read_own(tx, self._changed(tx), space, where, "__name__")
+        named = f" {own.constant()!r}" if own is not None and own.python_type() is str else ""
+        tx.raise_error(AttributeError, f"module{named} has no attribute {name!r}")
 
     def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
         space = vars(self.value)
-        write_own(tx, self._changed(tx), space, ConstSource(space, self.value.__name__), name, value)
+        write_own(tx, self._changed(tx), space, ConstSource(space, self.name), name, value)
 
 
 @wraps_if(lambda value: isinstance(value, types.ModuleType), rank=1)

@@ -1,0 +1,53 @@
+"""What the environment fuzzer has found, made small, with its relatives: surroundings that change between two calls.
+
+Each case is a setup, what the function reads, and the changes, one before each call but the first."""
+from __future__ import annotations
+
+import pytest
+
+from fuzz import harness
+from fuzz.environments import HEAD
+
+MODULE = "lib = types.ModuleType('lib')\nlib.v = 2\n"
+CASES = {
+    "a module without a name": (
+        MODULE, "x + lib.v", ["vars(lib).clear()", "lib.v = 3", "lib.__name__ = 5", "del lib.v", "lib.__name__ = 'b'"]),
+    "a module's missing attribute": (
+        MODULE, "str(got(lambda: lib.w)) + str(x.shape)",
+        ["lib.__name__ = 'other'", "del lib.__name__", "lib.__getattr__ = lambda n: n", "lib.w = 1", "del lib.w",
+         "del lib.__getattr__"]),
+}
+
+
+def source(setup: str, read: str, changes: list[str]) -> str:
+    made = "".join(f"def change_{n}():\n    {text}\n" for n, text in enumerate(changes, 1))
+    seen = tuple({line.split(" = ")[0] for line in setup.splitlines() if " = " in line and line[0] not in " @"})
+    return HEAD.format(seen=seen) + f"""
+{setup}
+{made}
+def got(fn):
+    try:
+        return fn()
+    except Exception as error:
+        return type(error), error.args
+def change(i):
+    globals().get(f"change_{{STEP}}", int)()
+    globals()["STEP"] += 1
+def arguments(i):
+    return [torch.ones(3, 4)]
+def f(x):
+    r = [x + 1]
+    r.append({read})
+    return r
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("case", CASES)
+def test_no_difference(case: str, backend: str) -> None:
+    text = source(*CASES[case])
+    options = harness.Options(backend)
+    calls = tuple(range(len(CASES[case][2]) + 1))
+    assert harness.plainly(text, options, calls), "no program"
+    found = harness.compare(text, options, calls)
+    assert found is None, found
