@@ -165,8 +165,8 @@ _kind("input_mutation", "a change of an input that can't be replayed",
       "an input tensor's size, storage or data is exchanged (resize_, set_, .data = ...)",
       "return a new tensor, or make the change outside the compiled function")
 _kind("raises_after_write", "an operation that may raise, behind a change of an input under autograd",
-      "where a graph raises, the frame runs again in plain Python, for which what it has changed is put back; what autograd "
-      "knows of an input can't be, so the graph ends behind the change",
+      "where a graph raises, the frame runs again in plain Python, for which what it has changed is put back; what "
+      "autograd knows of an input can't be, so the graph ends behind the change",
       "change a copy of the input, or do without in-place operations there")
 _kind("backend_mutation", "a change that the backend can't reproduce",
       "the graph changes memory that several tensors share in a way that the backend does not model",

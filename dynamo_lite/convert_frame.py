@@ -395,7 +395,7 @@ class _FrameCompiler:
             compiled = CompiledGraph(compiled)
         emitter, plan, resumes = self._emit(
             tx, plan, len(inputs), returned, break_index, dry=False, compiled=compiled, put_back=put_back,
-            changes=changes,
+            changes=changes, graph=graph,
         )
         self._guard_aliases(output, inputs)
         sources = [t.source for t in inputs if t.source is not None] + plan.extra_list
@@ -442,6 +442,7 @@ class _FrameCompiler:
         compiled: Callable[..., Any] | None = None,
         put_back: tuple[list[int], list[int]] | None = None,
         changes: list[tuple[Any, tuple[Any, ...]]] | None = None,
+        graph: torch.fx.GraphModule | None = None,
     ) -> tuple[Emitter, Plan, list[types.CodeType]]:
         emitter = Emitter()
         emitter.set_line(tx.current.positions)
@@ -450,11 +451,10 @@ class _FrameCompiler:
         in_cells, arguments = ([n for n in self._argument_names() if (n in cells) == c] for c in (True, False))
         cg = _FrameCodegen(tx.output.effects, emitter, plan, graph_inputs, arguments, self._own_cells(tx), in_cells)
         if compiled is not None:
-            if put_back is not None:
-                restore = functools.partial(set_state, tx.output.state_at_entry)
-                random = tx.output.fake_mode.random_seen
-                rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, tx.output.changes_autocast,
-                              *put_back, tuple(tx.output.generators.values()))
+            restore = functools.partial(set_state, tx.output.state_at_entry)
+            random = tx.output.fake_mode.random_seen
+            rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, tx.output.changes_autocast,
+                          *(put_back or ((), ())), tuple(tx.output.generators.values()), graph, put_back is not None)
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
             emitter.call_prepare()

@@ -6,8 +6,9 @@ been changed when the graph, which is called first, has raised; so torch's state
 the original code runs.
 
 Invariant: what runs again had no effect yet: inputs that the graph has changed are put back, or else the exception goes
-on as it is. A tensor that requires gradients can't be put back, but torch counts the writes to it. An exception
-by which torch itself ends a computation early is no failure: it passes through the frame, which has left torch's modes.
+on as it is, with the user's lines of the operation where that is known. A tensor that requires gradients can't be put
+back, but torch counts the writes to it. An exception by which torch itself ends a computation early is no failure: it
+passes through the frame, which has left torch's modes.
 """
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from . import autocast, exc, log
 from ._eval_frame import Continuation, skip
 from .bytecode.assembler import Label
 from .bytecode.emit import Emitter
+from .node_lines import give_lines
 
 # Raised by a hook of torch's on what autograd saves, once a checkpoint has all that its backward pass needs.
 _ENDS_A_COMPUTATION = (torch.utils.checkpoint._StopRecomputationError,)
@@ -71,21 +73,25 @@ class Rerun:
         changed: places among the inputs of what the graph may have changed by the time it raises, and is put back.
         counted: places of what is not put back; the frame runs again only if torch has counted no write to it.
         generators: of Python's random numbers that it draws, and of NumPy's.
+        graph: the graph, whose nodes know the user's lines.
+        again: whether the frame may run again at all.
     """
 
     def __init__(
         self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool,
         casts: bool, changed: Sequence[int] = (), counted: Sequence[int] = (), generators: tuple[Any, ...] = (),
+        graph: torch.fx.GraphModule | None = None, again: bool = True,
     ) -> None:
         self.emit = emit
         self.code = code
         self.arguments = arguments
         self.restore = restore
-        self.random = random or bool(generators)
+        self.random = again and (random or bool(generators))
         self._state_of = random, generators
         self.casts = casts
         self.changed = tuple(changed)
         self.counted = tuple(counted)
+        self.graph, self.again = graph, again
         self.label: Label = emit.label()
 
     def begin(self, inputs: str) -> None:
@@ -120,7 +126,7 @@ class Rerun:
         emit.pop_except()
         emit.call_prepare()
         place = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-        emit.load_const(functools.partial(_prepare, place, self.restore))
+        emit.load_const(functools.partial(_prepare, place, self.restore, self.graph, self.again))
         emit.load_fast(_ERROR)
         emit.delete_fast(_ERROR)
         for known, name in ((self.counted, _VERSIONS), (self.changed, _SAVED), (self.random, _RANDOM),
@@ -130,6 +136,11 @@ class Rerun:
             else:
                 emit.load_const(None)
         emit.call(5)
+        raises = emit.label()
+        emit.dup()
+        emit.load_const(None)
+        emit.compare("is")
+        emit.jump_if_false(raises)
         emit.pop()
         emit.call_prepare()
         emit.load_const(Continuation)
@@ -143,19 +154,26 @@ class Rerun:
             emit.load_deref(name) if name in code.co_cellvars else emit.load_fast(name)
         emit.call(1 + len(self.arguments))
         emit.ret()
+        emit.place(raises)
+        emit.emit("RERAISE", 0)  # which adds no line of this code's to the traceback
 
 
 def _prepare(
-    place: str, restore: Callable[[], None], error: BaseException, counted: Any, saved: Any, random: Any, depth: Any
-) -> None:
-    """What comes before the plain run. Held by guarded code, so it holds neither the frame's code nor the emitter."""
+    place: str, restore: Callable[[], None], graph: torch.fx.GraphModule | None, again: bool, error: BaseException,
+    counted: Any, saved: Any, random: Any, depth: Any,
+) -> BaseException | None:
+    """What comes before the plain run, or the exception that goes on instead. Held by guarded code, so it holds neither
+    the frame's code nor the emitter."""
     if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
-        raise error
+        return error
     restore()
     if depth is not None:
         autocast.set_depth(depth)
-    if isinstance(error, _ENDS_A_COMPUTATION) or counted is not None and _is_written(counted):
-        raise error
+    if isinstance(error, _ENDS_A_COMPUTATION):
+        return error
+    if not again or counted is not None and _is_written(counted):
+        give_lines(error, graph)
+        return error
     if saved is not None:
         put_back(saved)
     if random is not None:
@@ -166,6 +184,7 @@ def _prepare(
             "a graph of %s has raised %s: %s; this call runs again in plain Python", place, type(error).__name__,
             exc.one_line(error),
         )
+    return None
 
 
 def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:

@@ -262,3 +262,29 @@ def test_one_graph_more_and_none_where_nothing_raises_behind_the_write() -> None
         assert [b.kind for b in report.break_reasons] == ["raises_after_write"] * breaks, fn
         assert report.graph_count == 1 + breaks
         assert all(b.user_stack[-1].lineno == fn.__code__.co_firstlineno + 2 for b in report.break_reasons)
+
+
+def in_a_callee(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:
+    y = x + 1
+    return (write_and_take(x, i) +
+            y)
+
+
+def of_the_users(gm: Any, inputs: Any) -> Any:
+    return lambda *a: gm.forward(*a)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite", of_the_users])
+@pytest.mark.parametrize("fn", [behind_a_write, in_one_call, in_one_statement, in_a_callee, made_differentiable])
+def test_lines_where_the_frame_cannot_run_again(fn: Any, backend: Any) -> None:
+    """With fullgraph=True there is no break: the traceback has the user's lines all the same, innermost last."""
+    def lines(call: Any) -> Any:
+        with pytest.raises(IndexError) as info:
+            call(torch.ones(4, requires_grad=True) * 1, torch.tensor([9]), [torch.zeros(4)])
+        entries = traceback.extract_tb(info.value.__traceback__)
+        return [(e.name, e.lineno) for e in entries if e.filename == __file__ and e.name not in ("lines", "<lambda>")]
+
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    compiled(torch.ones(4, requires_grad=True) * 1, torch.tensor([1]), [torch.zeros(4)])
+    assert lines(compiled) == lines(fn)
+    assert lines(compiled) == lines(fn)

@@ -142,8 +142,13 @@ def _store_global(tx: Translator, i: Any) -> None:
 
 @opcode("DELETE_GLOBAL")
 def _delete_global(tx: Translator, i: Any) -> None:
-    tx.load_global(i.argval)
-    tx.output.effects.store_global(tx, *tx.globals, i.argval, MISSING)
+    (space, source), name = tx.globals, i.argval
+    written = tx.output.effects.load_global(tx, space, source, name)
+    if written is None:
+        tx.guard(source, "dict_has" if name in space else "dict_lacks", name)
+    if written is MISSING or written is None and name not in space:
+        tx.raise_error(NameError, f"name {name!r} is not defined")  # also where a builtin has that name
+    tx.output.effects.store_global(tx, space, source, name, MISSING)
 
 
 @opcode("IMPORT_NAME")

@@ -1,4 +1,5 @@
-"""Programs that read their surroundings, and changes to these before each call: a stale entry gives the old answer."""
+"""Programs that read their surroundings, and changes to these before each call, and in it: a stale entry gives the old
+answer."""
 from __future__ import annotations
 
 import random
@@ -42,8 +43,11 @@ def program(seed: int) -> str:
     names = sorted({line.split(" = ")[0].split(",")[0] for t in topics for line in t.setup.splitlines()
                     if " = " in line and line[0] not in " @#"})
     reads = [read for t in topics for read in rng.sample(t.reads, min(len(t.reads), rng.choice([1, 2, 4])))]
-    lines = []
-    for read in reads:
+    lines, steps = [], []
+    for number, read in enumerate(reads):
+        if rng.random() < 0.2:    # also in the middle of a call
+            steps.append(_function(f"own_{number}", rng.choice(rng.choice(topics).changes)))
+            lines += ["try:", f"    own_{number}()", "except Exception as e:", "    r.append(type(e).__name__)"]
         kind = rng.random()
         if kind < 0.6:
             lines.append(f"r.append({read})")
@@ -55,18 +59,20 @@ def program(seed: int) -> str:
             lines += [f"def part(x): return {read}", "r.append(part(x))"]
         else:
             lines += ["dynamo_lite.graph_break()" if rng.random() < 0.5 else "r.append(x.shape)", f"r.append({read})"]
-    steps = []
     for step in range(1, STEPS):
         chosen = rng.sample(rng.choice(topics).changes, rng.choice([0, 1, 1, 1, 2]))
-        for number, change in enumerate(chosen):
-            parts = change.split("; ", 1) if change.startswith("global") else [change]
-            steps.append(f"def change_{step}_{number}():\n    " + "\n    ".join(parts))
+        steps += [_function(f"change_{step}_{number}", change) for number, change in enumerate(chosen)]
     first, rest = rng.choice(INPUTS[:4]), [rng.choice(INPUTS) if rng.random() < 0.2 else None for _ in range(STEPS)]
     inputs = ", ".join(f"lambda: {given or first}" for given in rest)
     return "\n".join([
         HEAD.format(seen=tuple(names)) + "import dynamo_lite\n", *(t.setup for t in topics), *steps, CHANGE,
         f"INPUTS = [{inputs}]", ARGUMENTS,
         "def f(x):", "    r = []", *("    " + line for line in lines), "    return r\n"])
+
+
+def _function(name: str, change: str) -> str:
+    parts = change.split("; ", 1) if change.startswith("global") else [change]
+    return f"def {name}():\n    " + "\n    ".join(parts)
 
 
 ARGUMENTS = '''

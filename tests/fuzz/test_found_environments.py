@@ -16,6 +16,12 @@ CASES = {
         MODULE, "str(got(lambda: lib.w)) + str(x.shape)",
         ["lib.__name__ = 'other'", "del lib.__name__", "lib.__getattr__ = lambda n: n", "lib.w = 1", "del lib.w",
          "del lib.__getattr__"]),
+    "a global that is deleted": (
+        "K = 2\ndef drop():\n    global K\n    del K\n", "(got(drop), got(lambda: x + K), got(drop))",
+        ["globals()['K'] = 3", "globals()['K'] = torch.ones(4)", "int()"]),
+    "a builtin that is deleted": (
+        "def drop():\n    global max\n    del max\n", "(got(lambda: max(2, 3)), got(drop), got(lambda: max(4, 3)))",
+        ["globals()['max'] = min", "int()", "globals()['max'] = sum", "int()"]),
 }
 
 
