@@ -453,8 +453,9 @@ class _FrameCompiler:
         if compiled is not None:
             restore = functools.partial(set_state, tx.output.state_at_entry)
             random = tx.output.fake_mode.random_seen
+            changed, counted = put_back or ([], [])
             rerun = Rerun(emitter, self.code, self._argument_names(), restore, random, tx.output.changes_autocast,
-                          *(put_back or ((), ())), tuple(tx.output.generators.values()), graph, put_back is not None)
+                          changed, counted, tuple(tx.output.generators.values()), graph, put_back is not None)
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
             emitter.call_prepare()
@@ -680,11 +681,10 @@ def _restoring(tx: Translator, output: OutputGraph) -> Iterator[None]:
 
 
 def _emit_graph_call(
-    emitter: Emitter, compiled: Callable[..., Any], graph_inputs: int, plan: Plan, rerun: Rerun | None
+    emitter: Emitter, compiled: Callable[..., Any], graph_inputs: int, plan: Plan, rerun: Rerun
 ) -> None:
-    if rerun is not None:
-        rerun.begin(INPUTS)
-    with emitter.covered(rerun.label, 0) if rerun is not None else contextlib.nullcontext():
+    rerun.begin(INPUTS)
+    with emitter.covered(rerun.label, 0):
         emitter.call_prepare()
         emitter.load_const(compiled)
         emitter.load_fast(INPUTS)

@@ -361,7 +361,7 @@ class OutputGraph:
         if self.assumed_at is not None and any(t.fake.requires_grad for t in self.mutated_inputs()):
             what = "a branch that raises, in a graph that writes to inputs under autograd"
             raise exc.Unsupported("data_dependent_branch", what, visit=self.assumed_at)
-        if not self.fullgraph:
+        if self.written_storages and not self.fullgraph:
             self._check_order_of_writes()
         undone = changes_between(state_now(), self.state_at_entry) + autocast.steps(-self.autocast_depth)
         for function, args in undone:
@@ -453,10 +453,10 @@ def _storages_of(nodes: Collection[fx.Node]) -> set[int]:
     return {value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)}
 
 
-def _written_by(node: fx.Node) -> Collection[int]:
+def _written_by(node: fx.Node) -> frozenset[int]:
     """The storages that an impure node may write to."""
-    writes = node.meta.get("writes")
-    return writes if writes is not None else _storages_of(node.all_input_nodes)
+    writes: frozenset[int] | None = node.meta.get("writes")
+    return writes if writes is not None else frozenset(_storages_of(node.all_input_nodes))
 
 
 def _does_something(node: fx.Node) -> bool:

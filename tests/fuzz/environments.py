@@ -56,7 +56,7 @@ def program(seed: int) -> str:
         elif kind < 0.85:
             lines += ["try:", f"    r.append({read})", "except Exception as e:", "    r.append(type(e).__name__)"]
         elif kind < 0.95:
-            lines += [f"def part(x): return {read}", "r.append(part(x))"]
+            lines += [f"def local_part(x): return {read}", "r.append(local_part(x))"]
         else:
             lines += ["dynamo_lite.graph_break()" if rng.random() < 0.5 else "r.append(x.shape)", f"r.append({read})"]
     for step in range(1, STEPS):
