@@ -209,8 +209,7 @@ class _FrameCompiler:
             output.may_rely_on = self._may_rely_on
             output.fake_mode.known.follows = bool(self.readers)
             tx = root_translator(self.code, output, self.globals, self.builtins, self.closure, self.args)
-            for value in self.args:
-                output.effects.watch.add(value)
+            output.effects.watch.add_arguments(self.args)
             tx.budget = Budget(self.settings.fullgraph, self.barren)
             tx.break_visit = visit
             tx.break_at = self._wanted_break if self.settings.break_at is not None else None

@@ -166,7 +166,7 @@ class TraceFakeMode(FakeTensorMode):
             self.raises_seen = raising.may_raise(func, args, kwargs or {})
         if func in _UNDECLARED_MUTATION and args[_TRAINING_ARGUMENT]:
             self.effects_seen = True
-            self.written |= {t.untyped_storage()._cdata for t in args[:_TRAINING_ARGUMENT] if t is not None}
+            self.written |= {t.untyped_storage()._cdata for t in args[_STATISTICS] if t is not None}
         elif not self.effects_seen and not _is_mutable(func):
             self.effects_seen = _has_effects(func)
         if _is_mutable(func):
@@ -328,6 +328,7 @@ _CHECKS = frozenset({torch.ops.aten._assert_async.default, torch.ops.aten._asser
 
 # Operators that update running statistics without saying so in their schema, where their argument `training` is true.
 _TRAINING_ARGUMENT = 5
+_STATISTICS = slice(3, 5)
 _UNDECLARED_MUTATION = frozenset({
     torch.ops.aten.native_batch_norm.default, torch.ops.aten.cudnn_batch_norm.default,
     torch.ops.aten.miopen_batch_norm.default,

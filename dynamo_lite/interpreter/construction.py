@@ -32,6 +32,7 @@ from ..variables.classes import (
     NewVariable,
     class_attribute_source,
     class_source,
+    derives,
     is_data_descriptor,
     is_generic,
     is_made_by_python,
@@ -114,7 +115,7 @@ class Construction:
             unsupported("unsupported_builtin", f"{value.__qualname__}(), whose __new__ is no plain function")
         else:
             made = self.new_object(cls, args, kwargs)
-        if not (isinstance(made, ObjectVariable) and value in made.cls.__mro__):
+        if not (isinstance(made, ObjectVariable) and derives(tx, made.cls, value)):
             return made
         settle_protocol(made.cls)
         init = tx.class_lookup(made.cls, "__init__")
@@ -557,9 +558,9 @@ def _super(tx: Any, *args: VariableTracker) -> VariableTracker:
         tx.raise_error(TypeError, f"super() argument 1 must be a type, not {start.python_type().__name__}")
     if len(args) == 1 or len(args) > 2:
         unsupported("unsupported_builtin", "super() with one argument")
-    if isinstance(owner, ClassVariable) and issubclass(owner.value, cls):
+    if isinstance(owner, ClassVariable) and derives(tx, owner.value, cls):
         return SuperVariable(cls, owner, owner.value, True)
-    if not issubclass(owner.python_type(), cls):
+    if not derives(tx, owner.python_type(), cls):
         tx.raise_error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
     return SuperVariable(cls, owner, owner.python_type(), False)
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from ..output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, unsupported
-from ..variables.classes import ClassVariable, native_base
+from ..variables.classes import ClassVariable, derives, native_base
 from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
 from ..variables.objects import ExceptionState, ObjectVariable
@@ -108,7 +108,7 @@ class Errors:
             if not issubclass(value.value, BaseException):
                 self.raise_error(TypeError, "exceptions must derive from BaseException")
             given = list(args[1:2])
-            if given and issubclass(given[0].python_type(), value.value):
+            if given and derives(self, given[0].python_type(), value.value):
                 return ObservedException(given[0])  # type: ignore[arg-type]
             if given and given[0].is_none():
                 given = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..variables.base import ObservedException, unsupported
-from ..variables.classes import ClassVariable
+from ..variables.classes import ClassVariable, derives
 from ..variables.constant import ConstantVariable
 from ..variables.functions import GeneratorVariable
 from ..variables.objects import ObjectVariable
@@ -102,10 +102,11 @@ def _check_exc_match(tx: Translator, i: Any) -> None:
     classes = tx.pop()
     error = tx.wrap_top()
     plain = tx.as_plain(classes)
-    for cls in plain if isinstance(plain, tuple) else (plain,):
+    wanted = plain if isinstance(plain, tuple) else (plain,)
+    for cls in wanted:
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
             tx.raise_error(TypeError, "catching classes that do not inherit from BaseException is not allowed")
-    tx.push(ConstantVariable(issubclass(error.python_type(), plain)))
+    tx.push(ConstantVariable(derives(tx, error.python_type(), *wanted)))
 
 
 @opcode("RERAISE")

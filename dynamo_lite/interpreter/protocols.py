@@ -4,7 +4,6 @@ Invariant: a method gives what CPython would give for the real values, or raises
 """
 from __future__ import annotations
 
-import abc
 import collections
 import functools
 import operator
@@ -21,7 +20,7 @@ from ..source import AttrSource, ConstSource
 from ..trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, type_name, unsupported
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
-from ..variables.classes import class_attribute_source, is_changing_data, is_stand_in
+from ..variables.classes import class_attribute_source, derives, is_changing_data, is_stand_in
 from ..variables.constant import ConstantVariable, is_unique
 from ..variables.drawn import draw_by_numpy
 from ..variables.endings import SUSPENDED, frame_values, held_by
@@ -37,6 +36,7 @@ from ..variables.size_tables import known_tensor
 from ..variables.tensor import TensorVariable
 from ..variables.texts import TensorTextVariable
 from ..variables.user_keys import UserKey
+from .class_checks import ClassChecks
 from .construction import Construction
 from .errors import Errors
 from .iteration import Iteration
@@ -50,7 +50,7 @@ _OPERATOR_NAMES = {"**": "** or pow()"}
 _BUILTIN_CONTENT = (SequenceVariable, DictVariable, SetVariable)
 
 
-class Protocols(Wrapping, Errors, Construction, Iteration):
+class Protocols(Wrapping, Errors, Construction, Iteration, ClassChecks):
     """Python's protocols; a part of the translator."""
 
     special_methods = SPECIAL_METHODS
@@ -259,7 +259,7 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
         attempts: list[tuple[VariableTracker, VariableTracker, bool]] = [(left, right, False)]
         if left_type is not right_type or not isinstance(left, ObjectVariable):
             reflected = (right, left, True)
-            overrides = left_type is not right_type and issubclass(right_type, left_type)
+            overrides = left_type is not right_type and derives(self, right_type, left_type)
             if overrides and isinstance(left, ObjectVariable):
                 # A class of Python's that inherits the reflected method does not override it (slot_nb_add and the
                 # like).
@@ -300,7 +300,7 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
         left, right = realized(self, left), realized(self, right)
         left_type, right_type = left.python_type(), right.python_type()
         attempts = [(left, right, op), (right, left, self._SWAPPED[op])]
-        if (left_type is not right_type and issubclass(right_type, left_type)) or _tensor_first(left, right):
+        if (left_type is not right_type and derives(self, right_type, left_type)) or _tensor_first(left, right):
             attempts.reverse()
         for owner, other, symbol in attempts:
             result = owner.compare(self, symbol, content_beside(owner, other))
@@ -381,69 +381,6 @@ class Protocols(Wrapping, Errors, Construction, Iteration):
         if owner:
             self.raise_error(TypeError, f"{owner} indices must be integers or slices, not {kind}")
         self.raise_error(TypeError, f"{kind!r} object cannot be interpreted as an integer")
-
-    def is_instance(self, value: VariableTracker, classes: VariableTracker) -> bool:
-        """isinstance(value, classes)."""
-        plain = self.as_plain(classes)
-        cls = value.python_type()
-        self.guard_mro(cls)
-        flat = _flatten_classes(plain)
-        for candidate in flat:
-            check = getattr(type(candidate), "__instancecheck__", None)
-            by_user = isinstance(check, types.FunctionType) and not is_library(type(candidate).__module__)
-            if isinstance(value, TensorVariable) and not by_user:
-                if self._tensor_is(value, candidate):
-                    return True
-                continue
-            checks = any("__instancecheck__" in vars(c) for c in type(candidate).__mro__)
-            if not (checks or isinstance(candidate, type) or hasattr(candidate, "__bases__")):
-                self.raise_error(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
-            if by_user:
-                self.class_lookup(type(candidate), "__instancecheck__")
-                meta = self.from_result(candidate, "class")
-                answer = self.call_class_attribute(meta, type(candidate), "__instancecheck__", check, [value], {})
-                if self.truth(answer):
-                    return True
-                continue
-            plain_check = type(candidate).__module__.startswith(("abc", "typing", "enum"))
-            if isinstance(check, types.FunctionType) and not plain_check:
-                if isinstance(value, ObjectVariable) and value.value is not None:
-                    if self.run_python(isinstance, value.value, candidate):
-                        return True
-                    continue
-                if value.is_constant():
-                    if self.run_python(isinstance, value.example(), candidate):
-                        return True
-                    continue
-            kinds = [cls, *self.classes_it_names(value)]
-            by_bases = check is type.__dict__["__instancecheck__"]
-            if any(candidate in kind.__mro__ if by_bases else self.is_subclass(kind, candidate) for kind in kinds):
-                return True
-        return False
-
-    def classes_it_names(self, value: VariableTracker) -> list[type]:
-        """What an object whose class defines ``__class__`` gives there (Objects/abstract.c, object_isinstance)."""
-        if not isinstance(value, ObjectVariable) or not value.may_name_another_class(self):
-            return []
-        named = self.getattr(value, "__class__")
-        return [named.constant()] if named.is_constant() and isinstance(named.constant(), type) else []
-
-    def is_subclass(self, cls: type, candidate: Any) -> bool:
-        """issubclass(cls, candidate), guarded where classes may be registered as virtual subclasses."""
-        if isinstance(candidate, abc.ABCMeta) and candidate not in cls.__mro__:
-            token = abc.get_cache_token()
-            self.guard(ConstSource(abc, "abc"), "callable_eq", abc.get_cache_token, (), token)
-        return self.run_python(issubclass, cls, candidate)
-
-    def _tensor_is(self, value: TensorVariable, candidate: Any) -> bool:
-        if candidate is torch.nn.Parameter:
-            return issubclass(value.cls, torch.nn.Parameter)
-        if candidate is torch.nn.Buffer:
-            return value.value is not None and getattr(value.value, "_is_buffer", False)
-        if isinstance(candidate, type) and candidate.__module__ == "torch" and candidate.__name__.endswith("Tensor"):
-            return candidate is torch.Tensor or self.run_python(isinstance, torch.empty(0, dtype=value.fake.dtype),
-                candidate)
-        return self.run_python(issubclass, value.cls, candidate)
 
     # -- text
     def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
@@ -603,13 +540,3 @@ def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTr
 
 def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:
     return isinstance(right, TensorVariable) and not isinstance(left, (TensorVariable, ObjectVariable))
-
-
-def _flatten_classes(classes: Any) -> list[Any]:
-    if isinstance(classes, tuple):
-        return [c for element in classes for c in _flatten_classes(element)]
-    if isinstance(classes, types.UnionType):
-        return list(classes.__args__)
-    return [classes]
-
-

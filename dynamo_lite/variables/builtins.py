@@ -151,9 +151,9 @@ def _issubclass(tx: Any, cls: VariableTracker, classes: VariableTracker) -> Vari
         tx.raise_error(TypeError, "issubclass() arg 1 must be a class")
     tx.guard_mro(cls.value)
     plain = tx.as_plain(classes)
-    for candidate in plain if isinstance(plain, tuple) else (plain,):
-        tx.is_subclass(cls.value, candidate)
-    return ConstantVariable(tx.run_python(issubclass, cls.value, plain))
+    if isinstance(plain, tuple) and all(isinstance(candidate, type) for candidate in plain):
+        return ConstantVariable(any(tx.is_subclass(cls.value, candidate) for candidate in plain))
+    return ConstantVariable(tx.is_subclass(cls.value, plain))
 
 
 @handles(callable)

@@ -181,6 +181,16 @@ def is_generic(method: Any, name: str) -> bool:
         generic_access(method.__objclass__)[name != "__getattribute__"])
 
 
+def derives(tx: Any, cls: type, *bases: type) -> bool:
+    """Whether a class is one of others or derives from it as the interpreter asks in C: by its bases, which are
+    guarded, whatever ``__subclasscheck__`` says."""
+    if any(cls is base for base in bases):
+        return True
+    tx.guard_mro(cls)
+    mro = type.__dict__["__mro__"].__get__(cls)
+    return any(known is base for known in mro for base in bases)
+
+
 def class_dict(cls: type) -> Any:
     """A class's own dict, which Python shows through a proxy."""
     return gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]

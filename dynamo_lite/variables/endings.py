@@ -180,6 +180,7 @@ class Watch:
     def __init__(self) -> None:
         self._endings: list[Ending] = []
         self._looked_at: dict[int, Any] = {}
+        self._let_go: set[int] = set()
 
     def __bool__(self) -> bool:
         return bool(self._endings)
@@ -187,6 +188,7 @@ class Watch:
     def add(self, *values: Any) -> None:
         """Watches what would end if the frame let go of real objects. Each of them is looked at; of what they hold, no
         more is passed than if they were one."""
+        self._let_go.update(map(id, values))
         left = _MOST_PASSED
         for value in values:
             if id(value) in self._looked_at:
@@ -194,6 +196,16 @@ class Watch:
             self._looked_at[id(value)] = value
             found, left = _search(value, left)
             self._endings += [e for e in found if not any(e.value is known.value for known in self._endings)]
+
+    def add_arguments(self, values: Iterable[Any]) -> None:
+        """The same of what the frame was given, which nothing has let go of yet."""
+        self.add(*values)
+        self._let_go.clear()
+
+    def may_have_ended(self, value: Any) -> bool:
+        """Whether an object whose end is not watched, a tensor or module, was where something else is now: a weak
+        reference to it may be dead."""
+        return id(value) in self._let_go and not ends_with_effect(value)
 
     def check(self, tx: Any) -> None:
         """Refuses the instruction that has just been evaluated if it let go of what is watched.

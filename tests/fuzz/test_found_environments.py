@@ -9,6 +9,28 @@ from fuzz import harness
 from fuzz.environments import HEAD
 
 MODULE = "lib = types.ModuleType('lib')\nlib.v = 2\n"
+CLASSES = """class Meta(type): pass
+class A(metaclass=Meta):
+    def __init__(self, n=1): self.n = n
+    def __add__(self, o): return "A.add"
+    def __lt__(self, o): return "A.lt"
+class B(A):
+    def __radd__(self, o): return "B.radd"
+    def __gt__(self, o): return "B.gt"
+class C(metaclass=Meta):
+    def __add__(self, o): return "C.add"
+class E1(Exception): pass
+class E2(E1): pass
+class E3(Exception): pass
+def caught(cls):
+    try: raise cls("a")
+    except E1: return 1
+    except E3: return 2
+def raised(cls):
+    try: raise E2(cls)
+    except (E3, E1) as error: return error.args[0] is cls
+one, two = A(), B()
+"""
 CASES = {
     "a module without a name": (
         MODULE, "x + lib.v", ["vars(lib).clear()", "lib.v = 3", "lib.__name__ = 5", "del lib.v", "lib.__name__ = 'b'"]),
@@ -22,6 +44,24 @@ CASES = {
     "a builtin that is deleted": (
         "def drop():\n    global max\n    del max\n", "(got(lambda: max(2, 3)), got(drop), got(lambda: max(4, 3)))",
         ["globals()['max'] = min", "int()", "globals()['max'] = sum", "int()"]),
+    "what a metaclass says of classes": (
+        CLASSES,
+        "(isinstance(one, A), isinstance(x, A), issubclass(int, A), isinstance(two, (int, A)), got(lambda: B(3).n))",
+        ["Meta.__instancecheck__ = lambda cls, o: True", "Meta.__subclasscheck__ = lambda cls, c: True",
+         "del Meta.__instancecheck__", "Meta.__subclasscheck__ = lambda cls, c: STEP == 5 and c is int", "int()",
+         "Meta.__instancecheck__ = lambda cls, o: False", "del Meta.__subclasscheck__"]),
+    "a metaclass's method is set in the call": (
+        CLASSES,
+        "(got(lambda: setattr(Meta, '__subclasscheck__', lambda cls, c: False)), B(6).n, got(lambda: raised(B)))",
+        ["int()", "del Meta.__subclasscheck__"]),
+    "bases that change": (
+        CLASSES, "(one + two, one < two, two + one, caught(E2), super(A, two).__init__ is None, two + 1)",
+        ["B.__bases__ = (C,)", "E2.__bases__ = (E3,)", "B.__bases__ = (A,)", "two.__class__ = A",
+         "E2.__bases__ = (E1, E3)"]),
+    "a tensor that only a weak reference knows": (
+        "T = torch.ones(4)\nref = weakref.ref(T)\ndef drop():\n    global T\n    T = torch.zeros(4)\n",
+        "(ref() is None, drop(), x * 2, ref() is None, 2 if ref() is None else x + ref())",
+        ["globals()['ref'] = weakref.ref(T)", "int()"]),
 }
 
 
