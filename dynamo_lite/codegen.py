@@ -14,7 +14,7 @@ from typing import Any
 
 from .bytecode.emit import Emitter
 from .exc import Unsupported
-from .source import GlobalsSource, LocalSource, Source
+from .source import ConstSource, GlobalsSource, LocalSource, Source
 from .variables.base import MISSING, LazyVariable, VariableTracker
 from .variables.cells import CellVariable
 from .variables.changing import GrowingListVariable
@@ -112,6 +112,9 @@ class Codegen:
         assert source is not None
         if isinstance(source, LocalSource) and source.local in self.arguments:
             self.emit.load_fast(source.local)
+            return
+        if type(source) is ConstSource and type(source.value) is tuple:
+            self.emit.load_const(source.value)
             return
         self._subscript(INPUTS, self.graph_inputs + self.plan.extra_index(source))
 

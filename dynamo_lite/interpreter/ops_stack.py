@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..resume import is_resume_code
+from ..source import ConstSource
 from ..variables.base import MISSING
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
@@ -55,7 +56,11 @@ def _return_value(tx: Translator, i: Any) -> None:
 # ---------------------------------------------------------------- constants and locals
 @opcode("LOAD_CONST")
 def _load_const(tx: Translator, i: Any) -> None:
-    tx.push(tx.from_result(i.argval, "constant"))
+    value = tx.from_result(i.argval, "constant")
+    if type(i.argval) is tuple and i.argval:
+        # One object, each time that the code runs; the compiler gives equal ones of a module to all its functions.
+        value.real, value.source = i.argval, ConstSource(i.argval, repr(i.argval))
+    tx.push(value)
 
 
 @opcode("LOAD_FAST")

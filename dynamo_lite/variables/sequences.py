@@ -357,7 +357,7 @@ class TupleVariable(SequenceVariable):
 
     def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = tuple) -> None:
         super().__init__(items, cls, source)
-        self.real: Any = None  # the tuple itself, if it came in from outside
+        self.real: Any = None  # the tuple itself, if it came in from outside or is a constant of the code
 
     def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
         return TupleVariable(list(items), cls=torch.Size if self.cls is torch.Size else tuple)

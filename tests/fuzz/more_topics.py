@@ -36,9 +36,10 @@ MORE_TOPICS = {
             "vars(both).pop('act', None)", "global bound; bound = left.act", "global both; both = Both(6)",
             "kinds.reverse()", "kinds[0] = Both", "Left.__len__ = lambda self: 3",
             "Left.__getitem__ = lambda self, i: 0", "Both.__getitem__ = None", "Left.__call__ = lambda self: 1",
-            "global Left; Left = Right", "Root.act = Right.act", "type('Later', (Root,), {})", "Left.__slots__ = ()",
-            "Root.__class_getitem__ = classmethod(lambda c, i: 1)", "Left.__setattr__ = lambda self, n, v: None",
-            "Both.__mro_entries__ = 1", "Left.n = property(lambda self: 11)", "Free.act = Root.act",
+            "global Left; Left = Right", "Root.act = Right.act", "globals()['later'] = type('Later', (Root,), {})",
+            "Left.__slots__ = ()", "Root.__class_getitem__ = classmethod(lambda c, i: 1)",
+            "Left.__setattr__ = lambda self, n, v: None", "Both.__mro_entries__ = 1",
+            "Left.n = property(lambda self: 11)", "Free.act = Root.act",
         ),
     ),
     "kinds": Topic(

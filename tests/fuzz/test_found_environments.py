@@ -62,6 +62,10 @@ CASES = {
         "T = torch.ones(4)\nref = weakref.ref(T)\ndef drop():\n    global T\n    T = torch.zeros(4)\n",
         "(ref() is None, drop(), x * 2, ref() is None, 2 if ref() is None else x + ref())",
         ["globals()['ref'] = weakref.ref(T)", "int()"]),
+    "constants of the code": (
+        "P = (1, 2)\nD = {}\ndef pair(): return (1, 2)\ndef put(k): D[k] = (1, 2); return D[k]\n",
+        "(pair() is pair(), pair() is P, put('a') is D.get('b'), put('b') is P, (3, (4, 5)), pair() is tuple([1, 2]))",
+        ["globals()['P'] = tuple([1, 2])", "D['b'] = P", "globals()['P'] = pair()", "D.clear()"]),
 }
 
 
