@@ -4,9 +4,9 @@
 """
 import torch as _torch
 
-from .collector import paused as _paused
+from .collector import importing as _importing
 
-with _paused():
+with _importing():
     from . import _guards, config, exc
     from .backends import list_backends, lookup_backend, register_backend
     from .backends.metrics import metrics, reset_metrics

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -44,6 +45,23 @@ def paused(look_after: bool = False) -> Iterator[None]:
             gc.enable()
             if look_after:
                 gc.collect(_due())
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """No collection inside, where modules may be imported. What they hold stays for good, so it counts as old at once: the
+    next collections of young objects needn't walk it. gc.freeze() and gc.unfreeze() do that without looking at any object,
+    unless the program itself has frozen some.
+    """
+    before, enabled = len(sys.modules), gc.isenabled()
+    with paused():
+        try:
+            yield
+        finally:
+            # While it is off: what is allocated next would have the collector walk all of it.
+            if enabled and len(sys.modules) > before and gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()
 
 
 def _due() -> int:

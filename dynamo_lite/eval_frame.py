@@ -122,7 +122,7 @@ def _check_meaning(
     if mode is not None and options:
         raise ValueError("compile takes a mode or options, not both")
     if options:
-        with collector.paused():
+        with collector.importing():
             function = lookup_backend(backend)
         if not _takes_options(function):
             raise TypeError(f"backend {backend!r} takes no options")
@@ -207,7 +207,7 @@ def _hook_for(
     backend: str | Backend, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
 ) -> _eval_frame.FrameHook:
     """The hook of these settings, a new one only if there is none."""
-    with collector.paused():  # the first to ask for a backend imports it
+    with collector.importing():  # the first to ask for a backend imports it
         function = lookup_backend(backend)
     frozen = tuple(sorted((k, repr(v)) for k, v in options.items())) if options else ()
     key = (id(function), fullgraph, dynamic, mode, frozen)
@@ -273,6 +273,7 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
             return decision
 
         def attempt() -> Any:
+            _import_first()
             with in_flight.compiling(), collector.paused(look_after=True), log.collect_phases() as spent:
                 made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
             seconds.update(spent)
@@ -322,6 +323,14 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
     cell.append(weakref.ref(hook))
     _alive.add(hook)
     return hook
+
+
+@functools.cache
+def _import_first() -> None:
+    """Imports what torch imports at the first operation on tensors without data (0.2 s), so that none of it is young when
+    the compile ends."""
+    with collector.importing():
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 
 class _GuardsDoNotHold(Exception):
