@@ -49,9 +49,9 @@ def paused(look_after: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """No collection inside, where modules may be imported. What they hold stays for good, so it counts as old at once: the
-    next collections of young objects needn't walk it. gc.freeze() and gc.unfreeze() do that without looking at any object,
-    unless the program itself has frozen some.
+    """No collection inside, where modules may be imported. What they hold stays for good, so it counts as old at once:
+    the next collections of young objects needn't walk it. gc.freeze() and gc.unfreeze() do that without looking at any
+    object; not where the program itself has frozen some.
     """
     before, enabled = len(sys.modules), gc.isenabled()
     with paused():

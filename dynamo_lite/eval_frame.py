@@ -327,8 +327,8 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
 
 @functools.cache
 def _import_first() -> None:
-    """Imports what torch imports at the first operation on tensors without data (0.2 s), so that none of it is young when
-    the compile ends."""
+    """Imports what torch imports at the first operation on tensors without data (0.2 s), so that none of it is young
+    when the compile ends."""
     with collector.importing():
         importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
