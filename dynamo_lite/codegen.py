@@ -190,30 +190,26 @@ class Codegen:
     # -- calls
     def call_constant(self, function: Any, arguments: Callable[[], Any], count: int = 1) -> None:
         """Pushes ``function(*arguments)``; `arguments` pushes `count` values."""
-        self.emit.call_prepare()
-        self.emit.load_const(function)
+        self.emit.load_function(function)
         arguments()
         self.emit.call(count)
 
     def call_function(self, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
         """Pushes ``function(*args, **kwargs)``."""
-        self.emit.call_prepare()
-        self.emit.load_const(function)
+        self.emit.load_function(function)
         self.push_all(args)
         self.push_all(kwargs.values())
         self.emit.call(len(args), tuple(kwargs))
 
     def call_top(self, argument: Callable[[], Any]) -> None:
         """Replaces the callable on the stack by its result for one argument."""
-        self.emit.push_null()
-        self.emit.swap(2)
+        self.emit.ready_to_call()
         argument()
         self.emit.call(1)
 
     def call_constant_on_top(self, function: Any, arguments: Callable[[], Any], count: int = 1) -> None:
         """With an object on the stack, calls ``function(object, *arguments)`` for its effect; the object stays."""
-        self.emit.push_null()
-        self.emit.load_const(function)
+        self.emit.load_function(function)
         self.emit.copy(3)
         arguments()
         self.emit.call(count + 1)
@@ -221,8 +217,7 @@ class Codegen:
 
     def push_of_top(self, function: Any) -> None:
         """With an object on the stack, pushes ``function(object)``; the object stays."""
-        self.emit.push_null()
-        self.emit.load_const(function)
+        self.emit.load_function(function)
         self.emit.copy(3)
         self.emit.call(1)
 

@@ -457,8 +457,8 @@ class _FrameCompiler:
                           changed, counted, tuple(tx.output.generators.values()), graph, put_back is not None)
             _emit_graph_call(emitter, compiled, graph_inputs, plan, rerun)
         for function, args in changes or ():
-            emitter.call_prepare()
-            for value in (function, *args):
+            emitter.load_function(function)
+            for value in args:
                 emitter.load_const(value)
             emitter.call(len(args))
             emitter.pop()
@@ -684,8 +684,7 @@ def _emit_graph_call(
 ) -> None:
     rerun.begin(INPUTS)
     with emitter.covered(rerun.label, 0):
-        emitter.call_prepare()
-        emitter.load_const(compiled)
+        emitter.load_function(compiled)
         emitter.load_fast(INPUTS)
         if plan.extra_list:
             emitter.load_const(slice(0, graph_inputs))

@@ -20,6 +20,7 @@ from ._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, Guard
 from ._guards import GuardProgram
 from .bytecode.code_map import CodeMap
 from .bytecode.instructions import decode
+from .bytecode.roles import STORES_NAME
 from .guards import Guard, build_program
 from .guards.misses import Frame, Miss, explain_miss
 from .resume import is_resume_code
@@ -56,7 +57,7 @@ def _in_users_words(text: str, code: types.CodeType) -> str:
         return text
     first = decode(info.original).instructions[info.index]
     for slot in range(len(info.stack)):
-        stored = slot == len(info.stack) - 1 and first.opname.startswith("STORE_") and isinstance(first.argval, str)
+        stored = slot == len(info.stack) - 1 and first.roles & STORES_NAME
         name = first.argval if stored else f"<a value of line {first.positions[0]}>"
         text = re.sub(rf"\bintermediate_{slot}\b", name, text)
     return text

@@ -98,22 +98,19 @@ class Rerun:
         """Emits what has to be known before the call, whose inputs are in the local `inputs`."""
         for function, places, name in ((copies, self.changed, _SAVED), (versions, self.counted, _VERSIONS)):
             if places:
-                self.emit.call_prepare()
-                self.emit.load_const(function)
+                self.emit.load_function(function)
                 self.emit.load_fast(inputs)
                 self.emit.load_const(places)
                 self.emit.call(2)
                 self.emit.store_fast(name)
         if self.random:
-            self.emit.call_prepare()
-            self.emit.load_const(random_state)
+            self.emit.load_function(random_state)
             for argument in self._state_of:
                 self.emit.load_const(argument)
             self.emit.call(2)
             self.emit.store_fast(_RANDOM)
         if self.casts:
-            self.emit.call_prepare()
-            self.emit.load_const(autocast.depth)
+            self.emit.load_function(autocast.depth)
             self.emit.call(0)
             self.emit.store_fast(_AUTOCAST)
 
@@ -124,9 +121,8 @@ class Rerun:
         emit.push_exc_info()
         emit.store_fast(_ERROR)
         emit.pop_except()
-        emit.call_prepare()
         place = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-        emit.load_const(functools.partial(_prepare, place, self.restore, self.graph, self.again))
+        emit.load_function(functools.partial(_prepare, place, self.restore, self.graph, self.again))
         emit.load_fast(_ERROR)
         emit.delete_fast(_ERROR)
         for known, name in ((self.counted, _VERSIONS), (self.changed, _SAVED), (self.random, _RANDOM),
@@ -142,8 +138,7 @@ class Rerun:
         emit.compare("is")
         emit.jump_if_false(raises)
         emit.pop()
-        emit.call_prepare()
-        emit.load_const(Continuation)
+        emit.load_function(Continuation)
         for name in code.co_freevars:
             emit.load_closure(name)
         if code.co_freevars:

@@ -42,8 +42,24 @@ from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.assembler import HandlerRef, Label, prologue_length
 from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.emit import Emitter
-from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Handler, Instruction, decode
+from dynamo_lite.bytecode.roles import (
+    CALL_PREFIX,
+    CALLS,
+    DELETES_LOCAL,
+    DROPS,
+    JUMPS_ALWAYS,
+    LOADS_METHOD,
+    LOOP_HEAD,
+    MOVES,
+    NEVER_RAISES,
+    NO_FALL_THROUGH,
+    READS_LOCAL,
+    RERAISES,
+    RETURNS,
+    TOUCHES_CELL,
+    WRITES_LOCAL,
+)
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE, Stack, StackKind, after, at_handler
 
 __all__ = [
@@ -159,26 +175,20 @@ def origin(code: CodeType, index: int) -> tuple[CodeType, int]:
     return info.original, original_index
 
 
-# Parts of a call can't be separated: the names of the keywords are state of the interpreter, not of the stack.
-_CALL_PARTS = ("KW_NAMES", "PRECALL", "CALL")
-
-# A tail of these up to the end (a return, or the RERAISE after a handler's cleanup) is not worth a frame of its own.
-_TAIL_OPS = frozenset(
-    facts.OPMAP[name] for name in ("COPY", "LOAD_CONST", "LOAD_FAST", "NOP", "POP_EXCEPT", "POP_TOP", "SWAP")
-)
+# A tail of so many moves up to the end (a return, or the RERAISE after a handler's cleanup) is not worth a frame of its
+# own.
 _TAIL_LENGTH = 8
 
 
 def break_start(code: CodeType, index: int) -> int:
-    """The first instruction of what has to run as one with instruction `index`: for a call, its KW_NAMES.
+    """The first instruction of what has to run as one with instruction `index`: for a call, what prepares it.
 
     A break "at" any part of a call is a break here; the stack must be as it is before this instruction.
     """
     instructions = decode(code).instructions
-    if instructions[index].opname == "CALL":
-        index -= 1
-    if instructions[index].opname == "PRECALL" and instructions[index - 1].opname == "KW_NAMES":
-        index -= 1
+    if instructions[index].roles & (CALL_PREFIX | CALLS):
+        while index and instructions[index - 1].roles & CALL_PREFIX:
+            index -= 1
     return index
 
 
@@ -193,9 +203,8 @@ def needed_locals(code: CodeType, index: int) -> frozenset[str]:
 
 def _unit(instructions: Sequence[Instruction], start: int) -> list[Instruction]:
     end = start
-    if instructions[start].opname in _CALL_PARTS:
-        while instructions[end].opname != "CALL":
-            end += 1
+    while instructions[end].roles & CALL_PREFIX:
+        end += 1
     return list(instructions[start : end + 1])
 
 
@@ -285,21 +294,21 @@ class _Break:
         jump_label = e.label() if last.target is not None else None
         handler = last.handler
         handler_label = None
-        if handler is not None and not all(i.opcode in facts.NEVER_RAISE for i in unit):
+        if handler is not None and not all(i.roles & NEVER_RAISES for i in unit):
             handler_label = e.label()
             e.handler = HandlerRef(handler_label, handler.depth, handler.lasti)
-        if last.opcode not in facts.UNCONDITIONAL_JUMPS:
+        if not last.roles & JUMPS_ALWAYS:
             emit_instructions(e, unit, jump_label)
         e.handler = None
 
         after_bound = bound
-        if last.opcode in facts.LOCAL_WRITES:
+        if last.roles & WRITES_LOCAL:
             after_bound, uncertain_after = bound | {last.argval}, uncertain - {last.argval}
-        elif last.opcode in facts.LOCAL_DELETES:
+        elif last.roles & DELETES_LOCAL:
             after_bound, uncertain_after = bound - {last.argval}, uncertain - {last.argval}
         else:
             uncertain_after = uncertain
-        if last.opcode not in facts.NO_FALL_THROUGH:
+        if not last.roles & NO_FALL_THROUGH:
             stack = before
             for instruction in unit:
                 stack = after(instruction, stack)
@@ -333,8 +342,7 @@ class _Break:
         target = resume_code(self.code, index, stack, carried, uncertain, kept_cells)
         self.resumes.append(target)
         self._take_apart(stack)
-        e.call_prepare()
-        e.load_const(self.continuation)
+        e.load_function(self.continuation)
         for name in target.co_freevars:
             e.load_closure(name)
         if target.co_freevars:
@@ -346,8 +354,7 @@ class _Break:
             if name == _FIRST_ARGUMENT:
                 e.load_deref(self.code.co_varnames[0])
             elif name in uncertain:
-                e.call_prepare()
-                e.load_const(_peek_local)
+                e.load_function(_peek_local)
                 e.load_const(name)
                 e.call(1)
             else:
@@ -366,9 +373,9 @@ class _Break:
         """Runs what only throws values away natively: a result that nobody wants, a local whose end is felt."""
         while True:
             instruction = self.instructions[index]
-            if instruction.opname == "STORE_FAST" and instruction.argval in self.keep:
+            if instruction.roles & WRITES_LOCAL and instruction.argval in self.keep:
                 bound, uncertain = bound | {instruction.argval}, uncertain - {instruction.argval}
-            elif instruction.opname != "POP_TOP" or stack[-1] is not VALUE:
+            elif not instruction.roles & DROPS or stack[-1] is not VALUE:
                 return index, stack, bound, uncertain
             self.e.raw(instruction)
             index, stack = index + 1, after(instruction, stack)
@@ -379,9 +386,9 @@ class _Break:
         while index not in seen:
             seen.add(index)
             instruction = self.instructions[index]
-            if instruction.opname == "FOR_ITER":
+            if instruction.roles & LOOP_HEAD:
                 return instruction
-            if instruction.opcode not in facts.UNCONDITIONAL_JUMPS:
+            if not instruction.roles & JUMPS_ALWAYS:
                 return None
             assert instruction.target is not None
             index = instruction.target
@@ -399,8 +406,7 @@ class _Break:
             elif kind is LASTI:
                 e.pop()
             else:
-                e.call_prepare()
-                e.load_const(sys.exception)
+                e.load_function(sys.exception)
                 e.call(0)
                 e.store_fast(_stack_name(slot))
                 e.pop_except()
@@ -409,21 +415,20 @@ class _Break:
         tail: list[Instruction] = []
         while len(tail) < _TAIL_LENGTH:
             instruction = self.instructions[index]
-            leaves = instruction.opname == "RERAISE" and instruction.handler is None
-            if leaves or instruction.opname == "RETURN_VALUE":
+            leaves = instruction.roles & RERAISES and instruction.handler is None
+            if leaves or instruction.roles & RETURNS:
                 tail.append(instruction)
                 for instruction in tail:
                     self.e.set_line(instruction.positions)
                     self.e.raw(instruction)
                 self.e.set_line(self.unit[-1].positions)
                 return True
-            if instruction.opname == "JUMP_FORWARD":
-                assert instruction.target is not None
+            if instruction.roles & JUMPS_ALWAYS and instruction.target is not None and instruction.target > index:
                 index = instruction.target
                 continue
-            if instruction.opcode not in _TAIL_OPS:
+            if not instruction.roles & MOVES:
                 return False
-            if instruction.opcode in facts.LOCAL_READS and instruction.argval not in surely_bound:
+            if instruction.roles & READS_LOCAL and instruction.argval not in surely_bound:
                 return False
             tail.append(instruction)
             index += 1
@@ -431,12 +436,11 @@ class _Break:
 
 
 def emit_instructions(e: Emitter, unit: Sequence[Instruction], jump_label: Label | None) -> None:
-    """The instructions as they are, but LOAD_METHOD always with NULL below a bound method."""
+    """The instructions as they are, but a method is always loaded as NULL and a bound method."""
     for instruction in unit:
-        if instruction.opname == "LOAD_METHOD":
-            e.push_null()
-            e.swap(2)
+        if instruction.roles & LOADS_METHOD:
             e.load_attr(instruction.argval)
+            e.ready_to_call()
         else:
             e.raw(instruction, jump_label)
 
@@ -545,7 +549,7 @@ def _free_variables(
     names = original.co_cellvars + original.co_freevars
     if everything:
         return names
-    used = needed | {i.argval for i in body if i.opcode in facts.HAS_FREE}
+    used = needed | {i.argval for i in body if i.roles & TOUCHES_CELL}
     return tuple(name for name in names if name in used)
 
 

@@ -12,9 +12,16 @@ from types import CodeType
 from typing import Any
 
 from dynamo_lite.bytecode.code_map import CodeMap
-from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Instruction, decode
-from dynamo_lite.bytecode.stack import Stack, after, at_handler
+from dynamo_lite.bytecode.roles import (
+    DELETES_LOCAL,
+    NEVER_RAISES,
+    NO_FALL_THROUGH,
+    READS_LOCAL,
+    TOUCHES_CELL,
+    WRITES_LOCAL,
+)
+from dynamo_lite.bytecode.stack import SAVED, Stack, after, at_handler
 
 # Code that uses one of these may look at its own frame: every local counts as live. The first are meant as globals only
 # (modules have an ``eval`` of their own), the others however they are reached.
@@ -40,6 +47,7 @@ class Analysis:
         self._arguments = code.co_argcount + code.co_kwonlyargcount + bool(flags & 4) + bool(flags & 8)
         # super() without arguments reads the first argument, whatever became of its name
         self._implicit = self._bit[self.names[0]] if "__class__" in code.co_freevars and self._arguments else 0
+        self._saves = any(i.opname == "LOAD_FAST_AND_CLEAR" for i in self.instructions)
         self._live: list[int] | None = None
         self._stacks: list[Stack | None] | None = None
         self._bound: tuple[list[int], list[int]] | None = None
@@ -76,11 +84,11 @@ class Analysis:
                 if instruction.handler is not None:
                     target = instruction.handler.target
                     if stacks[target] is None:
-                        edges = unlikely if instruction.opcode in facts.NEVER_RAISE else pending
+                        edges = unlikely if instruction.roles & NEVER_RAISES else pending
                         edges.append((target, at_handler(instruction.handler, stack)))
                 if instruction.target is not None and stacks[instruction.target] is None:
                     pending.append((instruction.target, after(instruction, stack, jumps=True)))
-                if instruction.opcode in facts.NO_FALL_THROUGH:
+                if instruction.roles & NO_FALL_THROUGH:
                     break
                 stack = after(instruction, stack)
                 index += 1
@@ -100,7 +108,7 @@ class Analysis:
                     pending.append(instruction.handler.target)
                 if instruction.target is not None:
                     pending.append(instruction.target)
-                if instruction.opcode in facts.NO_FALL_THROUGH:
+                if instruction.roles & NO_FALL_THROUGH:
                     break
                 index += 1
         return seen
@@ -120,15 +128,14 @@ class Analysis:
         return self._unmask(self._live[index] | self._implicit)
 
     def _uses(self, instruction: Instruction) -> int:
-        opcode = instruction.opcode
-        if opcode in facts.LOCAL_READS or opcode in facts.LOCAL_DELETES or opcode in facts.HAS_FREE:
+        if instruction.roles & (READS_LOCAL | DELETES_LOCAL | TOUCHES_CELL):
             return self._bit[instruction.argval]
         return self._closed if instruction.opname == "COPY_FREE_VARS" else 0
 
     def _find_live(self) -> list[int]:
         instructions = self.instructions
         uses = [self._uses(instruction) for instruction in instructions]
-        keeps = [~self._bit[i.argval] if i.opcode in facts.LOCAL_WRITES else self._everything for i in instructions]
+        keeps = [~self._bit[i.argval] if i.roles & WRITES_LOCAL else self._everything for i in instructions]
         live = [0] * (len(instructions) + 1)
         changed = True
         while changed:
@@ -136,7 +143,7 @@ class Analysis:
             for index in range(len(instructions) - 1, -1, -1):
                 instruction = instructions[index]
                 out = live[instruction.target] if instruction.target is not None else 0
-                if instruction.opcode not in facts.NO_FALL_THROUGH:
+                if not instruction.roles & NO_FALL_THROUGH:
                     out |= live[index + 1]
                 found = uses[index] | (out & keeps[index])
                 if instruction.handler is not None:
@@ -170,12 +177,13 @@ class Analysis:
             visited[index] = True
             instruction = instructions[index]
             sure, may = surely[index], perhaps[index]
-            if instruction.opcode in facts.LOCAL_WRITES:
-                sure, may = sure | self._bit[instruction.argval], may | self._bit[instruction.argval]
-            elif instruction.opcode in facts.LOCAL_DELETES:
+            if instruction.roles & WRITES_LOCAL:
+                bit = self._bit[instruction.argval]
+                sure, may = sure & ~bit if self._stores_saved(instruction) else sure | bit, may | bit
+            elif instruction.roles & DELETES_LOCAL:
                 sure, may = sure & ~self._bit[instruction.argval], may & ~self._bit[instruction.argval]
             edges = []
-            if instruction.opcode not in facts.NO_FALL_THROUGH:
+            if not instruction.roles & NO_FALL_THROUGH:
                 edges.append((index + 1, sure, may))
             if instruction.target is not None:
                 edges.append((instruction.target, sure, may))
@@ -187,6 +195,13 @@ class Analysis:
                     surely[target], perhaps[target] = sure, may
                     pending.append(target)
         return surely, perhaps
+
+    def _stores_saved(self, instruction: Instruction) -> bool:
+        """Whether a local gets back what it held before, be it nothing."""
+        if not self._saves:
+            return False
+        stack = self.stacks[instruction.index]
+        return stack is not None and stack[-1] is SAVED
 
 
 _cache: CodeMap[Analysis] = CodeMap()

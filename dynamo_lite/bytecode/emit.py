@@ -6,7 +6,7 @@ appends the instructions for what its name says and nothing else, at the current
 current handler (``covered``).
 
     e = Emitter()
-    e.call_prepare(); e.load_const(len); e.load_fast("x"); e.call(1); e.ret()
+    e.load_function(len); e.load_fast("x"); e.call(1); e.ret()
     code = e.assemble(name="f", filename="<f>", firstlineno=1, argnames=["x"])
 """
 
@@ -18,28 +18,14 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
-from dynamo_lite.bytecode.assembler import (
-    ARGUMENT_KIND,
-    CONST,
-    FREE,
-    GLOBAL,
-    JUMP,
-    LOCAL,
-    NAME,
-    PLAIN,
-    HandlerRef,
-    Label,
-    Op,
-    assemble,
-)
+from dynamo_lite.bytecode import library
+from dynamo_lite.bytecode.assembler import HandlerRef, Label, Op, assemble
 from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Instruction
-from dynamo_lite.bytecode.tables import NO_POSITIONS, RawPositions
+from dynamo_lite.bytecode.library import CELL, JUMP, KINDS, LOCAL, NO_POSITIONS, RawPositions
+from dynamo_lite.bytecode.roles import TOUCHES_CELL
 
-_OP = facts.OPMAP
-_BINARY = {symbol: i for i, symbol in enumerate(facts.BINARY_OPS)}
-_COMPARE = {symbol: i for i, symbol in enumerate(facts.COMPARE_OPS)}
-_MAKE_FUNCTION_CLOSURE = 8
+_BINARY = {symbol: i for i, symbol in enumerate(library.BINARY_SYMBOLS)}
 
 
 class Emitter:
@@ -60,13 +46,12 @@ class Emitter:
     def __len__(self) -> int:
         return len(self.ops)
 
-    def _emit(self, opcode: int, kind: int = PLAIN, arg: Any = 0) -> None:
-        self.ops.append(Op(opcode, kind, arg, self.positions, self.handler))
+    def _emit(self, name: str, arg: Any = None) -> None:
+        self.ops.append(Op(name, KINDS[name], arg, self.positions, self.handler))
 
-    def emit(self, opname: str, arg: Any = 0) -> None:
-        """Any opcode by name; `arg` symbolic as in ``Op`` (a name, a constant, a Label, a number)."""
-        opcode = _OP[opname]
-        self._emit(opcode, ARGUMENT_KIND.get(opcode, PLAIN), arg)
+    def _emit_all(self, sequence: Sequence[tuple[str, Any]]) -> None:
+        for name, arg in sequence:
+            self._emit(name, arg)
 
     # Where it stands
 
@@ -108,22 +93,22 @@ class Emitter:
 
     def load_const(self, value: Any) -> None:
         """Any object: constants are pooled by identity and need not be marshallable."""
-        if type(value) is str and facts.is_interned_in_code(value) and sys.intern(value) is not value:
+        if type(value) is str and _is_interned_in_code(value) and sys.intern(value) is not value:
             # Making the code object would put the interned string, another object, in its place.
-            self._emit(_OP["LOAD_CONST"], CONST, [value])
-            self._emit(_OP["LOAD_CONST"], CONST, 0)
+            self._emit("LOAD_CONST", [value])
+            self._emit("LOAD_CONST", 0)
             self.subscr()
             return
-        self._emit(_OP["LOAD_CONST"], CONST, value)
+        self._emit("LOAD_CONST", value)
 
     def load_fast(self, name: str) -> None:
-        self._emit(_OP["LOAD_FAST"], LOCAL, name)
+        self._emit(facts.LOAD_LOCAL, name)
 
     def store_fast(self, name: str) -> None:
-        self._emit(_OP["STORE_FAST"], LOCAL, name)
+        self._emit("STORE_FAST", name)
 
     def delete_fast(self, name: str) -> None:
-        self._emit(_OP["DELETE_FAST"], LOCAL, name)
+        self._emit("DELETE_FAST", name)
 
     def unbind_fast(self, name: str) -> None:
         """Leave the local without a value, whether or not it has one."""
@@ -131,139 +116,161 @@ class Emitter:
         self.store_fast(name)
 
     def load_deref(self, name: str) -> None:
-        self._emit(_OP["LOAD_DEREF"], FREE, name)
+        self._emit("LOAD_DEREF", name)
 
     def store_deref(self, name: str) -> None:
-        self._emit(_OP["STORE_DEREF"], FREE, name)
+        self._emit("STORE_DEREF", name)
 
     def delete_deref(self, name: str) -> None:
-        self._emit(_OP["DELETE_DEREF"], FREE, name)
+        self._emit("DELETE_DEREF", name)
 
     def load_closure(self, name: str) -> None:
         """The cell object itself."""
-        self._emit(_OP["LOAD_CLOSURE"], FREE, name)
+        self.ops.append(Op(facts.LOAD_CELL, CELL, name, self.positions, self.handler))
 
-    def load_global(self, name: str, *, push_null: bool = False) -> None:
-        self._emit(_OP["LOAD_GLOBAL"], GLOBAL, (name, push_null))
+    def load_global(self, name: str) -> None:
+        self._emit("LOAD_GLOBAL", (False, name))
 
     def store_global(self, name: str) -> None:
-        self._emit(_OP["STORE_GLOBAL"], NAME, name)
+        self._emit("STORE_GLOBAL", name)
 
     def load_attr(self, name: str) -> None:
-        self._emit(_OP["LOAD_ATTR"], NAME, name)
+        self._emit("LOAD_ATTR", (False, name) if facts.METHOD_BIT else name)
 
     def store_attr(self, name: str) -> None:
         """[value, object] -> []"""
-        self._emit(_OP["STORE_ATTR"], NAME, name)
+        self._emit("STORE_ATTR", name)
 
     def delete_attr(self, name: str) -> None:
-        self._emit(_OP["DELETE_ATTR"], NAME, name)
+        self._emit("DELETE_ATTR", name)
 
     def subscr(self) -> None:
         """[object, key] -> [object[key]]"""
-        self._emit(_OP["BINARY_SUBSCR"])
+        self._emit_all(facts.SUBSCRIPT)
 
     def store_subscr(self) -> None:
         """[value, object, key] -> []"""
-        self._emit(_OP["STORE_SUBSCR"])
+        self._emit("STORE_SUBSCR")
 
     def binary(self, symbol: str) -> None:
         """`symbol` as in the source: "+", "@", "+=", ..."""
-        self._emit(_OP["BINARY_OP"], PLAIN, _BINARY[symbol])
+        self._emit("BINARY_OP", _BINARY[symbol])
 
     def compare(self, symbol: str) -> None:
         """<, <=, ==, !=, >, >=, is, is not, in, not in"""
-        if symbol in _COMPARE:
-            self._emit(_OP["COMPARE_OP"], PLAIN, _COMPARE[symbol])
+        if symbol in library.COMPARISONS:
+            self._emit("COMPARE_OP", library.COMPARISONS[symbol])
         elif symbol in ("is", "is not"):
-            self._emit(_OP["IS_OP"], PLAIN, int(symbol == "is not"))
+            self._emit("IS_OP", int(symbol == "is not"))
         elif symbol in ("in", "not in"):
-            self._emit(_OP["CONTAINS_OP"], PLAIN, int(symbol == "not in"))
+            self._emit("CONTAINS_OP", int(symbol == "not in"))
         else:
             raise KeyError(symbol)
 
     def get_iter(self) -> None:
-        self._emit(_OP["GET_ITER"])
+        self._emit("GET_ITER")
 
     def build_tuple(self, n: int) -> None:
-        self._emit(_OP["BUILD_TUPLE"], PLAIN, n)
+        self._emit("BUILD_TUPLE", n)
 
     def build_list(self, n: int) -> None:
-        self._emit(_OP["BUILD_LIST"], PLAIN, n)
+        self._emit("BUILD_LIST", n)
 
     def build_set(self, n: int) -> None:
-        self._emit(_OP["BUILD_SET"], PLAIN, n)
+        self._emit("BUILD_SET", n)
 
     def build_map(self, n: int) -> None:
         """[key1, value1, ...] -> [dict] of n pairs"""
-        self._emit(_OP["BUILD_MAP"], PLAIN, n)
+        self._emit("BUILD_MAP", n)
 
     def build_slice(self, n: int) -> None:
-        self._emit(_OP["BUILD_SLICE"], PLAIN, n)
+        self._emit("BUILD_SLICE", n)
+
+    def list_extend(self) -> None:
+        """[list, iterable] -> [list]"""
+        self._emit("LIST_EXTEND", 1)
+
+    def set_update(self) -> None:
+        """[set, iterable] -> [set]"""
+        self._emit("SET_UPDATE", 1)
 
     def unpack(self, n: int) -> None:
         """[sequence] -> [item n-1, ..., item 0]: the first item is on top"""
-        self._emit(_OP["UNPACK_SEQUENCE"], PLAIN, n)
+        self._emit("UNPACK_SEQUENCE", n)
 
-    # Calls: call_prepare(), then the callable, then the arguments, then call()
+    # Calls: load_function() or a callable and ready_to_call(), then the arguments, then call()
 
     def push_null(self) -> None:
-        self._emit(_OP["PUSH_NULL"])
+        self._emit("PUSH_NULL")
 
-    def call_prepare(self) -> None:
-        """What must lie below the callable."""
-        self._emit(_OP["PUSH_NULL"])
+    def load_function(self, function: Any) -> None:
+        """A constant that is to be called, ready for its arguments."""
+        if facts.NULL_FIRST:
+            self.push_null()
+            self.load_const(function)
+        else:
+            self.load_const(function)
+            self.push_null()
+
+    def ready_to_call(self) -> None:
+        """[callable] -> the callable, ready for its arguments"""
+        self.push_null()
+        if facts.NULL_FIRST:
+            self.swap(2)
 
     def call(self, npos: int, kwnames: Sequence[str] = ()) -> None:
         """`npos` positional arguments are on the stack, then one for each of `kwnames`."""
-        for opcode, arg in facts.call_sequence(npos, tuple(kwnames)):
-            self._emit(opcode, ARGUMENT_KIND.get(opcode, PLAIN), arg)
+        self._emit_all(facts.call(npos, tuple(kwnames)))
 
     def call_ex(self, has_kwargs: bool) -> None:
-        """[NULL, callable, tuple] or [NULL, callable, tuple, dict] -> [result]"""
-        self._emit(_OP["CALL_FUNCTION_EX"], PLAIN, int(has_kwargs))
+        """[callable, ready for its arguments, tuple, perhaps a dict] -> [result]"""
+        self._emit_all(facts.call_spread(has_kwargs))
 
     def make_function(self, closure: bool = False) -> None:
         """[closure tuple if asked, code] -> [function] with the frame's globals."""
-        self._emit(_OP["MAKE_FUNCTION"], PLAIN, _MAKE_FUNCTION_CLOSURE if closure else 0)
+        self._emit_all(facts.make_function(closure))
 
     # Stack
 
     def dup(self) -> None:
-        self._emit(_OP["COPY"], PLAIN, 1)
+        self._emit("COPY", 1)
 
     def copy(self, n: int) -> None:
         """Push the n-th value from the top (1 is the top)."""
-        self._emit(_OP["COPY"], PLAIN, n)
+        self._emit("COPY", n)
 
     def swap(self, n: int) -> None:
         """Exchange the top with the n-th value from the top."""
         if n > 1:
-            self._emit(_OP["SWAP"], PLAIN, n)
+            self._emit("SWAP", n)
 
     def pop(self) -> None:
-        self._emit(_OP["POP_TOP"])
+        self._emit("POP_TOP")
 
     # Control
 
     def ret(self) -> None:
-        self._emit(_OP["RETURN_VALUE"])
+        self._emit("RETURN_VALUE")
 
     def jump(self, label: Label) -> None:
-        self._emit(facts.JUMP, JUMP, label)
+        self._emit("JUMP_FORWARD", label)
 
     def jump_if_false(self, label: Label) -> None:
-        self._emit(facts.JUMP_IF_FALSE, JUMP, label)
+        """[value] -> []; `label` is to be placed later."""
+        assert label.position is None, "jumps on a condition go forward"
+        *before, (name, _) = facts.jump_if_false()
+        self._emit_all(before)
+        self._emit(name, label)
 
     # Exception state
 
     def push_exc_info(self) -> None:
         """[exc] -> [previous, exc], and exc becomes the exception being handled."""
-        self._emit(_OP["PUSH_EXC_INFO"])
+        self._emit("PUSH_EXC_INFO")
 
     def pop_except(self) -> None:
         """[previous] -> [], and previous becomes the exception being handled."""
-        self._emit(_OP["POP_EXCEPT"])
+        self._emit("POP_EXCEPT")
 
     # Whole instructions and the end
 
@@ -272,18 +279,16 @@ class Emitter:
 
         Neither its positions nor its handler are taken over.
         """
-        opcode = instruction.opcode
-        kind = ARGUMENT_KIND.get(opcode, PLAIN)
-        if kind == PLAIN:
-            arg: Any = instruction.arg
-        elif kind == GLOBAL:
-            arg = (instruction.argval, instruction.push_null)
-        elif kind == JUMP:
+        name = library.OPNAME[instruction.opcode]
+        kind = KINDS[name]
+        if kind == JUMP:
             assert target is not None, "a jump needs its label"
-            arg = target
+            arg: Any = target
         else:
-            arg = instruction.argval
-        self._emit(opcode, kind, arg)
+            arg = None if instruction.arg is None else library.operand(name, instruction.arg, instruction.argval)
+            if kind == LOCAL and instruction.roles & TOUCHES_CELL:
+                kind = CELL
+        self.ops.append(Op(name, kind, arg, self.positions, self.handler))
 
     def assemble(
         self,
@@ -316,3 +321,8 @@ class Emitter:
             stacksize=stacksize,
             prologue_positions=prologue_positions,
         )
+
+
+def _is_interned_in_code(text: str) -> bool:
+    """Whether a code object interns a text among its constants (Objects/codeobject.c, all_name_chars)."""
+    return text.isascii() and text.replace("_", "a").isalnum()

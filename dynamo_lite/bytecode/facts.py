@@ -6,9 +6,14 @@ import sys
 
 if sys.version_info[:2] == (3, 11):
     from dynamo_lite.bytecode import py311 as facts
+elif sys.version_info[:2] == (3, 12):
+    from dynamo_lite.bytecode import py312 as facts
+elif sys.version_info[:2] == (3, 13):
+    from dynamo_lite.bytecode import py313 as facts
 else:
     raise ImportError(
-        "dynamo_lite knows the bytecode of Python 3.11; this is Python " + ".".join(map(str, sys.version_info[:3]))
+        "dynamo_lite knows the bytecode of Python 3.11 to 3.13; this is Python "
+        + ".".join(map(str, sys.version_info[:3]))
     )
 
 __all__ = ["facts"]

@@ -1,9 +1,10 @@
 """A code object as a tuple of instructions: arguments resolved, jumps as indices, handlers attached.
 
 ``decode(code)`` is made once per code object. Inline caches and ``EXTENDED_ARG`` are folded away and the adaptive
-interpreter's rewriting is undone, so the same source always decodes to the same instructions. Invariant: everything
-that refers to an instruction (jump, handler, resume point) is an *index* into ``Decoded.instructions``; byte offsets
-are kept for messages alone.
+interpreter's rewriting is undone, so the same source always decodes to the same instructions. Opcodes that are another
+one's special form, or two in one, are shown as what they do: LOAD_FAST_CHECK as LOAD_FAST, RETURN_CONST as LOAD_CONST and
+RETURN_VALUE, a LOAD_ATTR that loads a method as LOAD_METHOD. Invariant: everything that refers to an instruction (jump,
+handler, resume point) is an *index* into ``Decoded.instructions``; byte offsets are kept for messages alone.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import dis
 from types import CodeType
 from typing import Any, NamedTuple
 
+from dynamo_lite.bytecode import library, roles
 from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.facts import facts
-from dynamo_lite.bytecode.tables import parse_exception_table
+from dynamo_lite.bytecode.library import OPMAP
 
 Positions = dis.Positions
 
@@ -32,7 +34,8 @@ class Instruction:
 
     ``argval`` is the argument as a reader means it: a constant, a name, an operator's symbol ("+", "+=", "<"), the
     tuple of keyword names, for a jump the index of its target; where there is nothing to resolve, ``arg``.
-    ``push_null`` tells whether a LOAD_GLOBAL also pushes NULL.
+    ``push_null`` tells whether a LOAD_GLOBAL also pushes NULL. ``roles`` are bits of ``bytecode.roles``. ``opname`` may
+    be a more general name than that of ``opcode``, which is the one to emit.
     """
 
     __slots__ = (
@@ -45,6 +48,7 @@ class Instruction:
         "opname",
         "positions",
         "push_null",
+        "roles",
         "target",
     )
 
@@ -58,30 +62,23 @@ class Instruction:
     positions: Positions
     handler: Handler | None
     push_null: bool
+    roles: int
 
     def __init__(
-        self,
-        opcode: int,
-        opname: str,
-        arg: int | None,
-        argval: Any,
-        index: int,
-        offset: int,
+        self, opcode: int, opname: str, roles: int, arg: int | None, argval: Any, index: int, offset: int,
         positions: Positions,
-        handler: Handler | None = None,
-        target: int | None = None,
-        push_null: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.opcode = opcode
         self.opname = opname
+        self.roles = roles
         self.arg = arg
         self.argval = argval
         self.index = index
         self.offset = offset
         self.positions = positions
-        self.handler = handler
-        self.target = target
-        self.push_null = push_null
+        self.handler = None
+        self.target = None
+        self.push_null = False
 
     @property
     def lineno(self) -> int | None:
@@ -140,80 +137,108 @@ def localsplus_names(code: CodeType) -> tuple[str, ...]:
     return varnames + tuple(name for name in code.co_cellvars if name not in varnames) + code.co_freevars
 
 
+# What more there is to an opcode than its name and its argument.
+_JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _LOCAL, _BINARY = range(1, 7)
+
+
+def _special(name: str) -> int:
+    if library.KINDS[name] == library.JUMP:
+        return _JUMPS
+    if name in facts.PARTS:
+        return _PARTS
+    if facts.FAST_CELLS and name == "LOAD_FAST":
+        return _LOCAL
+    if facts.METHOD_BIT and name == "LOAD_ATTR":
+        return _ATTRIBUTE
+    if facts.BINARY_READ_AS and name == "BINARY_OP":
+        return _BINARY
+    return _GLOBAL if name == "LOAD_GLOBAL" else 0
+
+
+_RESOLVERS = library.resolvers()
+# By opcode: the name to show, its roles, what its argument stands for, and what more there is to it.
+_FORMS = {
+    op: (facts.READ_AS.get(name, name), roles.ROLES.get(facts.READ_AS.get(name, name), 0), _RESOLVERS.get(name),
+         _special(name))
+    for name, op in OPMAP.items()
+}  # fmt: skip
+
+
 def _decode(code: CodeType) -> Decoded:
-    opnames, caches, has_jump = facts.OPNAME, facts.CACHE_ENTRIES, facts.HAS_JUMP
-    extended_arg, have_argument = facts.EXTENDED_ARG, facts.HAVE_ARGUMENT
-    resolvers = _RESOLVERS
-    raw = code.co_code  # the unspecialized instructions, caches zeroed
-    positions = list(code.co_positions())
     localsplus = localsplus_names(code)
     consts, names = code.co_consts, code.co_names
-    make_positions = Positions._make
-    previous_raw, previous_positions = None, None
-
     instructions: list[Instruction] = []
     index_at: dict[int, int] = {}
     jumps: list[tuple[Instruction, int]] = []
-    size, offset, extended, start = len(raw), 0, 0, 0
-    while offset < size:
-        opcode = raw[offset]
-        arg: int | None = raw[offset + 1] | extended
-        if opcode == extended_arg:
-            extended = arg << 8  # type: ignore[operator]
-            offset += 2
-            continue
-        extended = 0
-        index = len(instructions)
-        index_at[start] = index
+    for opcode, arg, start, offset, target, positions in library.read(code):
+        opname, role, resolve, special = _FORMS[opcode]
+        index_at[start] = index = len(instructions)
         if start != offset:
             index_at[offset] = index
-        raw_positions = positions[offset >> 1]
-        if raw_positions != previous_raw:
-            previous_raw, previous_positions = raw_positions, make_positions(raw_positions)
-        if opcode < have_argument:
-            instruction = Instruction(opcode, opnames[opcode], None, None, index, offset, previous_positions)  # type: ignore[arg-type]
-        else:
-            resolve = resolvers.get(opcode)
-            argval = arg if resolve is None else resolve(arg, consts, names, localsplus)
-            instruction = Instruction(opcode, opnames[opcode], arg, argval, index, offset, previous_positions)  # type: ignore[arg-type]
+        argval = arg if resolve is None or arg is None else resolve(arg, consts, names, localsplus)
+        instruction = Instruction(opcode, opname, role, arg, argval, index, offset, positions)
         instructions.append(instruction)
-        offset += 2 + 2 * caches[opcode]
-        if opcode in has_jump:
-            backward = opcode in facts.BACKWARD_JUMPS
-            jumps.append((instruction, offset - 2 * arg if backward else offset + 2 * arg))  # type: ignore[operator]
-        elif opcode == _LOAD_GLOBAL:
-            instruction.push_null = bool(arg & 1)  # type: ignore[operator]
-        start = offset
+        if special:
+            if target is not None:
+                jumps.append((instruction, target))
+            elif special == _PARTS:
+                instructions.append(_take_apart(instruction, consts, names, localsplus))
+            else:
+                _look_closer(instruction, special, code)
 
     for instruction, target in jumps:
         instruction.target = instruction.argval = index_at[target]
-    for entry in parse_exception_table(code.co_exceptiontable):
-        handler = Handler(index_at[entry.target * 2], entry.depth, entry.lasti)
-        index = index_at[entry.start * 2]
-        end = entry.end * 2
+    for begin, end, target, depth, lasti in library.handlers(code):
+        handler = Handler(index_at[target], depth, lasti)
+        index = index_at[begin]
         while index < len(instructions) and instructions[index].offset < end:
             instructions[index].handler = handler
             index += 1
+    return Decoded(tuple(instructions), index_at, localsplus, _first_index(instructions))
 
-    first = 0
+
+def _first_index(instructions: list[Instruction]) -> int:
     for instruction in instructions:
-        if instruction.opcode not in facts.PROLOGUE_OPS and instruction.opname != "POP_TOP":
+        if not instruction.roles & (roles.SETS_FRAME_UP | roles.DROPS):
             break
         if instruction.opname == "RESUME":
-            first = instruction.index + 1
-            break
-    return Decoded(tuple(instructions), index_at, localsplus, first)
+            return instruction.index + 1
+    return 0
 
 
-_LOAD_GLOBAL = facts.OPMAP["LOAD_GLOBAL"]
-_RESOLVERS: dict[int, Any] = {}
-for _op in facts.HAS_CONST:
-    _RESOLVERS[_op] = lambda arg, consts, names, slots: consts[arg]
-for _op in facts.HAS_NAME:
-    _RESOLVERS[_op] = lambda arg, consts, names, slots: names[arg]
-for _op in facts.HAS_LOCAL | facts.HAS_FREE:
-    _RESOLVERS[_op] = lambda arg, consts, names, slots: slots[arg]
-_RESOLVERS[_LOAD_GLOBAL] = lambda arg, consts, names, slots: names[arg >> 1]
-_RESOLVERS[facts.OPMAP["KW_NAMES"]] = lambda arg, consts, names, slots: consts[arg]
-_RESOLVERS[facts.OPMAP["COMPARE_OP"]] = lambda arg, consts, names, slots: facts.COMPARE_OPS[arg]
-_RESOLVERS[facts.OPMAP["BINARY_OP"]] = lambda arg, consts, names, slots: facts.BINARY_OPS[arg]
+def _take_apart(
+    fused: Instruction, consts: tuple[Any, ...], names: tuple[str, ...], localsplus: tuple[str, ...]
+) -> Instruction:
+    """Makes the first of two instructions in one of `fused`; gives the second."""
+    arg = fused.arg
+    assert arg is not None
+    second = Instruction(0, "", 0, None, None, fused.index + 1, fused.offset, fused.positions)
+    first_name, second_name = facts.PARTS[fused.opname]
+    arguments: tuple[int | None, int | None] = (arg >> 4, arg & 15)
+    if second_name not in library.WITH_ARGUMENT:
+        arguments = arg, None
+    for part, name, arg in zip((fused, second), (first_name, second_name), arguments):
+        part.opcode = OPMAP[name]
+        part.opname, part.roles, resolve, special = _FORMS[part.opcode]
+        part.arg = part.argval = arg
+        if arg is not None and resolve is not None:
+            part.argval = resolve(arg, consts, names, localsplus)
+    return second
+
+
+def _look_closer(instruction: Instruction, special: int, code: CodeType) -> None:
+    """Names an instruction after what its argument makes of it."""
+    arg = instruction.arg
+    assert arg is not None
+    opname = None
+    if special == _GLOBAL:
+        instruction.push_null = bool(arg & 1)
+    elif special == _ATTRIBUTE:
+        opname = "LOAD_METHOD" if arg & 1 else None
+    elif special == _LOCAL:
+        opname = "LOAD_CLOSURE" if arg >= code.co_nlocals or instruction.argval in code.co_cellvars else None
+    else:
+        opname = facts.BINARY_READ_AS.get(arg)
+    if opname is not None:
+        instruction.opname = opname
+        instruction.roles = roles.ROLES.get(opname, 0)

@@ -3,9 +3,10 @@
 Most slots hold values. The others can't be loaded, stored or copied like values, so whoever takes a stack apart and
 builds it up elsewhere has to know them:
 
-* NULL, below a callable;
+* NULL, below or above a callable;
 * PREV_EXC, the exception state to go back to, pushed by PUSH_EXC_INFO and taken by POP_EXCEPT;
-* LASTI, the number that a handler pushes for RERAISE.
+* LASTI, the number that a handler pushes for RERAISE;
+* SAVED, what a local held while an inlined comprehension uses its slot: a value, or NULL if the local had none.
 
 Invariant: the number of PREV_EXC slots is the number of ``except`` (or ``finally``, ``with``) handlers whose exception
 is the current one at that place, the innermost on top. The cleanup ``COPY 3; POP_EXCEPT; RERAISE`` keeps a spent copy
@@ -17,28 +18,31 @@ from __future__ import annotations
 import dis
 from enum import IntEnum
 
+from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Handler, Instruction
 
 
 class StackKind(IntEnum):
-    """What lies in a slot: a value, the NULL of a call, the exception that was being handled before, or the offset at
-    which an exception was raised."""
+    """What lies in a slot: a value, the NULL of a call, the exception that was being handled before, the offset at
+    which an exception was raised, or what a local held, be it nothing."""
 
     VALUE = 0
     NULL = 1
     PREV_EXC = 2
     LASTI = 3
+    SAVED = 4
 
 
-VALUE, NULL, PREV_EXC, LASTI = StackKind
+VALUE, NULL, PREV_EXC, LASTI, SAVED = StackKind
 
 Stack = tuple[StackKind, ...]
+_CALLABLE = (NULL, VALUE) if facts.NULL_FIRST else (VALUE, NULL)
 
 
 def after(instruction: Instruction, stack: Stack, *, jumps: bool = False) -> Stack:
     """The stack after `instruction`, on its jump if `jumps`.
 
-    LOAD_METHOD is taken to push NULL and a bound method, one of the two things that it may do.
+    LOAD_METHOD and its like are taken to push NULL and a bound method, one of the two things that they may do.
     """
     opname, arg = instruction.opname, instruction.arg
     if opname == "SWAP":
@@ -55,13 +59,17 @@ def after(instruction: Instruction, stack: Stack, *, jumps: bool = False) -> Sta
     if opname == "PUSH_NULL":
         return (*stack, NULL)
     if opname == "LOAD_GLOBAL":
-        return (*stack, NULL, VALUE) if instruction.push_null else (*stack, VALUE)
+        return stack + _CALLABLE if instruction.push_null else (*stack, VALUE)
     if opname == "LOAD_METHOD":
-        return (*stack[:-1], NULL, VALUE)
+        return stack[:-1] + _CALLABLE
     if opname == "PUSH_EXC_INFO":
         return (*stack[:-1], PREV_EXC, VALUE)
+    if opname == "LOAD_FAST_AND_CLEAR":
+        return (*stack, SAVED)
+    if opname == "LOAD_SUPER_ATTR":
+        return stack[:-3] + (_CALLABLE if arg & 1 else (VALUE,))  # type: ignore[operator]
     size = len(stack) + dis.stack_effect(instruction.opcode, arg, jump=jumps)
-    if opname in ("CALL", "CALL_FUNCTION_EX"):  # the result lands in the slot of the NULL
+    if opname in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):  # the result may land in the slot of the NULL
         return (*stack[: size - 1], VALUE)
     if size <= len(stack):
         return stack[:size]

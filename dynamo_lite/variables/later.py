@@ -40,8 +40,7 @@ class LaterCall:
         """Emits the call."""
         cg.emit.set_line(self.line)
         first, *rest = (*self.frames, self.function)
-        cg.emit.call_prepare()
-        cg.emit.load_const(first)
+        cg.emit.load_function(first)
         for function in rest:
             cg.emit.load_const(function)
         cg.push_all(self.args)

@@ -647,8 +647,7 @@ class DictViewVariable(VariableTracker):
         def make() -> None:
             cg.push(self.owner)
             cg.emit.load_attr(self.what)
-            cg.emit.push_null()
-            cg.emit.swap(2)
+            cg.emit.ready_to_call()
             cg.emit.call(0)
 
         cg.build_new(self, make, lambda: None)

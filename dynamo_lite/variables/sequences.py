@@ -177,7 +177,7 @@ class ListVariable(SequenceVariable):
         if self.items:
             cg.push_all(self.items)
             cg.emit.build_list(len(self.items))
-            cg.emit.emit("LIST_EXTEND", 1)
+            cg.emit.list_extend()
 
     def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
         index = tx.as_index(key, "list")

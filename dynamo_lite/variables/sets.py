@@ -293,7 +293,7 @@ class SetVariable(VariableTracker):
         check_rebuildable(self.members, "a set")
         if self.members:
             cg.push(TupleVariable(list(self.members.values())))
-            cg.emit.emit("SET_UPDATE", 1)
+            cg.emit.set_update()
 
 
 class SetIteratorVariable(IteratorVariable):

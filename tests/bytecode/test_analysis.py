@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dynamo_lite.bytecode.analysis import analyse
-from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Instruction, decode
+from dynamo_lite.bytecode.roles import NEVER_RAISES, NO_FALL_THROUGH
 from dynamo_lite.bytecode.stack import NULL, PREV_EXC, VALUE, after, at_handler
 
 STDLIB = os.path.dirname(os.__file__)
@@ -144,11 +144,11 @@ def test_kinds_agree_on_all_paths(name: str) -> None:
             if stack is None:
                 continue
             assert len(stack) <= code.co_stacksize
-            if i.opcode not in facts.NO_FALL_THROUGH:
+            if not i.roles & NO_FALL_THROUGH:
                 assert stacks[i.index + 1] == after(i, stack)
             if i.target is not None:
                 assert stacks[i.target] == after(i, stack, jumps=True)
-            if i.handler is not None and i.opcode not in facts.NEVER_RAISE:
+            if i.handler is not None and not i.roles & NEVER_RAISES:
                 assert stacks[i.handler.target] == at_handler(i.handler, stack)
                 assert stack.count(PREV_EXC) == stack[: i.handler.depth].count(PREV_EXC)
             if i.opname == "POP_EXCEPT":

@@ -84,14 +84,12 @@ def test_calls() -> None:
         return args, kwargs
 
     e = Emitter()
-    e.call_prepare()
-    e.load_const(target)
+    e.load_function(target)
     e.load_fast("a")
     e.load_const(2)
     e.load_const("three")
     e.call(2, ("k",))
-    e.call_prepare()
-    e.load_const(target)
+    e.load_function(target)
     e.load_fast("a")
     e.build_tuple(1)
     e.load_const("x")

@@ -1,12 +1,10 @@
-"""Decoding, against ``dis``; and both tables, against CPython's own readers."""
+"""Decoding, against ``dis``."""
 
 from __future__ import annotations
 
 import dis
 import gc
-import glob
 import os
-import random
 import types
 from collections.abc import Iterator
 from types import CodeType
@@ -14,14 +12,7 @@ from types import CodeType
 import pytest
 
 from dynamo_lite.bytecode import instructions as module
-from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import decode
-from dynamo_lite.bytecode.tables import (
-    ExceptionEntry,
-    encode_exception_table,
-    encode_locations,
-    parse_exception_table,
-)
 
 STDLIB = os.path.dirname(os.__file__)
 FILES = [
@@ -116,42 +107,3 @@ def test_the_setup_of_a_frame_comes_before_first_index() -> None:
     assert [i.opname for i in decode(code).instructions[: decode(code).first_index]] == ["MAKE_CELL", "RESUME"]
     inner = next(c for c in code.co_consts if isinstance(c, CodeType))
     assert [i.opname for i in decode(inner).instructions[: decode(inner).first_index]] == ["COPY_FREE_VARS", "RESUME"]
-
-
-def test_exception_tables_survive_a_round_trip() -> None:
-    rng = random.Random(0)
-    table = []
-    start = 0
-    for _ in range(200):
-        start += rng.choice([0, 1, 70, 5000])
-        end = start + rng.choice([1, 63, 64, 4096])
-        table.append(ExceptionEntry(start, end, rng.choice([0, 63, 64, 300000]), rng.randrange(40), rng.random() < 0.5))
-        start = end
-    assert parse_exception_table(encode_exception_table(table)) == table
-    for path in glob.glob(f"{STDLIB}/[a-d]*.py"):
-        for code in codes_of(path):
-            assert encode_exception_table(parse_exception_table(code.co_exceptiontable)) == code.co_exceptiontable
-
-
-def test_cpython_reads_the_locations_that_we_write() -> None:
-    rng = random.Random(0)
-    template = compile("def f(): pass", "<test>", "exec").co_consts[0]
-    nop = bytes([facts.OPMAP["NOP"], 0])
-    runs = []
-    line = 100
-    for _ in range(500):
-        line = max(1, line + rng.choice([-5, 0, 0, 0, 1, 2, 3, 300]))
-        column = rng.choice([0, 7, 79, 80, 127, 128, 1000])
-        positions = rng.choice(
-            [
-                (line, line, column, column + rng.choice([0, 15, 16, 200])),
-                (line, line + rng.choice([1, 100]), column, rng.choice([0, 200])),
-                (line, line, None, None),
-                (None, None, None, None),
-            ]
-        )
-        runs.append((rng.choice([1, 2, 7, 8, 9, 40]), positions))
-    made = template.replace(
-        co_code=nop * sum(units for units, _ in runs), co_linetable=encode_locations(runs, 100), co_firstlineno=100
-    )
-    assert list(made.co_positions()) == [positions for units, positions in runs for _ in range(units)]

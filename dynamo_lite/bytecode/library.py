@@ -1,0 +1,262 @@
+"""The `bytecode` package as this layer uses it.
+
+What instructions, jumps, prefixes, caches, exception tables, line tables and code objects look like in each version of
+Python is that package's knowledge. Invariant: no other module imports it, and what of it is too slow or wrong is worked
+round here (found with release 0.19.1; tests/bytecode/test_library.py has a case for each):
+
+* ``ConcreteBytecode.from_code`` takes 0.67 ms for 300 instructions, ``to_bytecode`` 1 ms more, and that forgets byte
+  offsets and drops a handler whose range begins at a prefixed instruction, which is how the package itself writes them.
+  A first call reads thousands of instructions; ``read`` needs 0.2 ms for 300. Which opcodes have arguments, caches and
+  jumps, and what an argument stands for, it takes from the package's tables.
+* ``const_key`` takes constants for the same one if they marshal to the same bytes: two empty lists, or an array and its
+  bytes. Ours go in wrapped: wrappers can't be marshalled, and are then told apart by identity.
+* ``_pack_location`` writes columns of 128 and more in the short form, whose bytes then look like the starts of entries:
+  all lines after them are wrong. It never ends for an instruction that ends on an earlier line than it begins.
+* The fused instructions for two locals go wrong when a local's number is 16 or more; ``instructions`` takes them apart.
+* The package's flow analysis, which computes stack sizes and the depths at which handlers start, does not follow a jump
+  into a ``try``; ``assembler`` knows both.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+from bytecode import Bytecode, Compare, ConcreteBytecode, Instr, Intrinsic1Op, Intrinsic2Op, Label, TryBegin, TryEnd
+from bytecode import CellVar as Cell
+from bytecode import FreeVar as Free
+from bytecode.concrete import HAS_COMPARE, HAS_CONST, HAS_FREE, HAS_LOCAL, HAS_NAME, ConcreteInstr
+from bytecode.instr import (
+    BITFLAG2_OPCODES,
+    BITFLAG_OPCODES,
+    HAS_JUMP,
+    INTRINSIC_1OP,
+    INTRINSIC_2OP,
+    MIN_INSTRUMENTED_OPCODE,
+    UNSET,
+    BinaryOp,
+    InstrLocation,
+    opcode_has_argument,
+)
+
+from dynamo_lite.bytecode.facts import facts
+
+__all__ = ["Cell", "Free", "Instr", "Label", "TryBegin", "TryEnd"]
+
+# (lineno, end_lineno, col_offset, end_col_offset), as from code.co_positions()
+RawPositions = tuple[int | None, int | None, int | None, int | None]
+NO_POSITIONS: RawPositions = (None, None, None, None)
+
+OPMAP = {name: op for name, op in dis.opmap.items() if op < min(MIN_INSTRUMENTED_OPCODE, 256)}
+OPNAME = {op: name for name, op in OPMAP.items()}
+
+# What the argument of an instruction is; in a new one: a number, any object, a name, (flag, name), (flag, flag, name), the
+# name of a local, the name of a cell or free variable, a Label, an operator, an intrinsic function.
+PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, LOCAL, CELL, JUMP, COMPARE, INTRINSIC = range(10)
+
+
+def _kind(op: int) -> int:
+    if op in HAS_JUMP:
+        return JUMP
+    if op in HAS_NAME:
+        return FLAG_NAME if op in BITFLAG_OPCODES else FLAGS_NAME if op in BITFLAG2_OPCODES else NAME
+    for kind, ops in ((CONST, HAS_CONST), (LOCAL, HAS_LOCAL), (CELL, HAS_FREE), (COMPARE, HAS_COMPARE)):
+        if op in ops:
+            return kind
+    return INTRINSIC if op in INTRINSIC_1OP or op in INTRINSIC_2OP else PLAIN
+
+
+KINDS: dict[str, int] = {name: _kind(op) for name, op in OPMAP.items()}
+WITH_ARGUMENT = frozenset(name for name, op in OPMAP.items() if opcode_has_argument(op))
+
+COMPARISONS = {symbol: Compare(i) for i, symbol in enumerate(dis.cmp_op)}
+_IN_PLACE = "INPLACE_"
+_SYMBOLS = {
+    "ADD": "+", "AND": "&", "FLOOR_DIVIDE": "//", "LSHIFT": "<<", "MATRIX_MULTIPLY": "@", "MULTIPLY": "*",
+    "REMAINDER": "%", "OR": "|", "POWER": "**", "RSHIFT": ">>", "SUBTRACT": "-", "TRUE_DIVIDE": "/", "XOR": "^",
+    "SUBSCR": "[]",
+}  # fmt: skip
+# By number, the symbol of an operator of BINARY_OP.
+BINARY_SYMBOLS = [
+    _SYMBOLS[op.name.removeprefix(_IN_PLACE)] + "=" * op.name.startswith(_IN_PLACE) for op in sorted(BinaryOp)
+]
+_COMPARE_SYMBOLS = tuple(dis.cmp_op)
+
+
+# Reading
+
+_EXTENDED_ARG = dis.EXTENDED_ARG
+_POSITIONS = dis.Positions
+
+
+def _after(name: str) -> tuple[int, int, bool]:
+    """For an opcode: bytes of caches, which way it jumps (1 forward, -1 backward, 0), whether it has an argument."""
+    has_argument = name in WITH_ARGUMENT
+    instruction = ConcreteInstr(name, 0) if has_argument else ConcreteInstr(name)
+    direction = instruction.is_forward_rel_jump() - instruction.is_backward_rel_jump()
+    return 2 * instruction.use_cache_opcodes(), direction, has_argument
+
+
+_AFTER = {op: _after(name) for name, op in OPMAP.items() if name not in ("CACHE", "EXTENDED_ARG")}
+# Of an instruction: opcode, argument, offset of its first prefix, its own offset, offset of its jump's target, positions.
+Read = tuple[int, int | None, int, int, int | None, dis.Positions]
+
+
+def read(code: CodeType) -> list[Read]:
+    """The instructions, prefixes and caches left out and the interpreter's specializations undone."""
+    raw = code.co_code
+    all_positions = list(code.co_positions())
+    previous: RawPositions | None = None
+    positions = _POSITIONS()
+    found: list[Read] = []
+    after = _AFTER
+    size, start, offset, extended = len(raw), 0, 0, 0
+    while offset < size:
+        opcode = raw[offset]
+        arg: int | None = raw[offset + 1] | extended
+        if opcode == _EXTENDED_ARG:
+            extended = arg << 8  # type: ignore[operator]
+            offset += 2
+            continue
+        if all_positions[offset >> 1] != previous:
+            previous = all_positions[offset >> 1]
+            positions = _POSITIONS._make(previous)
+        caches, direction, has_argument = after[opcode]
+        end = offset + 2 + caches
+        target = end + 2 * direction * arg if direction else None  # type: ignore[operator]
+        found.append((opcode, arg if has_argument else None, start, offset, target, positions))
+        start = offset = end
+        extended = 0
+    return found
+
+
+def handlers(code: CodeType) -> list[tuple[int, int, int, int, bool]]:
+    """The exception table: offsets of begin, end and handler, the stack's depth there, whether lasti is pushed."""
+    if not code.co_exceptiontable:
+        return []
+    entries = ConcreteBytecode()._parse_exception_table(code.co_exceptiontable)
+    return [(2 * e.start_offset, 2 * e.stop_offset + 2, 2 * e.target, e.stack_depth, e.push_lasti) for e in entries]
+
+
+Resolver = Callable[[int, Sequence[Any], Sequence[str], Sequence[str]], Any]
+
+
+def resolvers() -> dict[str, Resolver]:
+    """By opcode, what an argument stands for, from it and the code's constants, names and slots."""
+    by_kind: dict[int, Resolver] = {
+        CONST: lambda arg, consts, names, slots: consts[arg],
+        NAME: lambda arg, consts, names, slots: names[arg],
+        FLAG_NAME: lambda arg, consts, names, slots: names[arg >> 1],
+        FLAGS_NAME: lambda arg, consts, names, slots: names[arg >> 2],
+        LOCAL: lambda arg, consts, names, slots: slots[arg],
+        CELL: lambda arg, consts, names, slots: slots[arg],
+        COMPARE: lambda arg, consts, names, slots: _COMPARE_SYMBOLS[arg >> facts.COMPARE_SHIFT],
+    }
+    found = {name: by_kind[kind] for name, kind in KINDS.items() if kind in by_kind}
+    found["BINARY_OP"] = lambda arg, consts, names, slots: BINARY_SYMBOLS[arg]
+    return found
+
+
+def operand(name: str, arg: int, argval: Any) -> Any:
+    """The argument for a new instruction that is to do what one that was read does; jumps have a label instead."""
+    kind = KINDS[name]
+    if kind == FLAG_NAME:
+        return bool(arg & 1), argval
+    if kind == FLAGS_NAME:
+        return bool(arg & 1), bool(arg & 2), argval
+    if kind == COMPARE:
+        return Compare((arg >> facts.COMPARE_SHIFT) + (arg & 16 if facts.COMPARE_SHIFT > 4 else 0))
+    if kind == INTRINSIC:
+        return Intrinsic1Op(arg) if OPMAP[name] in INTRINSIC_1OP else Intrinsic2Op(arg)
+    return arg if kind == PLAIN else argval
+
+
+# Writing
+
+
+# The constructor checks all arguments, at the cost of half of what is left; ours come from ``assembler`` and ``operand``.
+_new_instruction = Instr._from_trusted
+
+
+class _Constant:
+    """A constant that equals no other: it can't be marshalled."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Writer:
+    """Collects instructions, labels and the limits of handlers, then makes the code object."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._constants: dict[int, _Constant] = {}
+        self._locations: dict[RawPositions, InstrLocation] = {}
+
+    def add(self, name: str, argument: Any, positions: RawPositions) -> None:
+        """An instruction; for one without an argument, that is ignored."""
+        location = self._locations.get(positions)
+        if location is None:
+            location = self._locations[positions] = InstrLocation(*_sane(positions))
+        if name not in WITH_ARGUMENT:
+            argument = UNSET
+        self.items.append(_new_instruction(name, OPMAP[name], argument, location))
+
+    def constant(self, value: Any) -> _Constant:
+        """The argument that stands for a constant."""
+        wrapped = self._constants.get(id(value))
+        if wrapped is None:
+            wrapped = self._constants[id(value)] = _Constant(value)
+        return wrapped
+
+    def finish(
+        self, argnames: Sequence[str], freevars: Sequence[str], cellvars: Sequence[str], stacksize: int,
+        attributes: Mapping[str, Any],
+    ) -> CodeType:  # fmt: skip
+        """The code object; `attributes` are those of ``Bytecode`` that it is to have."""
+        symbolic = Bytecode(self.items)
+        symbolic.argnames = list(argnames)
+        symbolic.argcount = len(argnames)
+        symbolic.freevars = list(freevars)
+        symbolic.cellvars = list(cellvars)
+        for name, value in attributes.items():
+            setattr(symbolic, name, value)
+        concrete = symbolic.to_concrete_bytecode(compute_exception_stack_depths=False)
+        concrete.consts = [constant.value for constant in concrete.consts]
+        concrete.__class__ = _Concrete
+        return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
+
+
+def _sane(positions: RawPositions) -> RawPositions:
+    """Positions that can be written; a syntax tree that a program has made may have any."""
+    line, end_line, column, end_column = positions
+    if line is None or line < 0:
+        return NO_POSITIONS
+    if column is None or end_column is None or end_line is None or column < 0 or end_line < line:
+        return line, None, None, None
+    if end_column < (column if end_line == line else 0):
+        return line, None, None, None
+    return positions
+
+
+class _Concrete(ConcreteBytecode):
+    """Instructions whose line table can be read by all of Python."""
+
+    def _pack_location(self, buf: bytearray, size: int, lineno: int, location: InstrLocation | None) -> None:
+        if location is None or location.lineno is None or max(location.col_offset or 0, location.end_col_offset or 0) < 128:
+            super()._pack_location(buf, size, lineno, location)
+            return
+        assert location.end_lineno is not None and location.col_offset is not None
+        assert location.end_col_offset is not None
+        buf.append(self._pack_location_header(_LONG_FORM, size))
+        buf += self._encode_location_svarint(location.lineno - lineno)
+        buf += self._encode_location_varint(location.end_lineno - location.lineno)
+        buf += self._encode_location_varint(location.col_offset + 1)
+        buf += self._encode_location_varint(location.end_col_offset + 1)
+
+
+_LONG_FORM = 14  # Objects/locations.md

@@ -1,0 +1,48 @@
+"""What is particular to the bytecode of CPython 3.12; see ``py311`` for what each name means."""
+
+from __future__ import annotations
+
+from dynamo_lite.bytecode.py311 import Sequence
+
+COMPARE_SHIFT = 4
+NULL_FIRST = True
+LOOP_LANDING = 1  # END_FOR
+FAST_CELLS = False
+METHOD_BIT = True
+DROPPED_FLAGS = 0
+
+READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
+PARTS: dict[str, tuple[str, str]] = {"RETURN_CONST": ("LOAD_CONST", "RETURN_VALUE")}
+BINARY_READ_AS: dict[int, str] = {}
+
+# Unlike LOAD_FAST, it looks whether there is a value.
+LOAD_LOCAL = "LOAD_FAST_CHECK"
+LOAD_CELL = "LOAD_CLOSURE"
+SUBSCRIPT: Sequence = [("BINARY_SUBSCR", None)]
+
+
+def directed(name: str, backward: bool) -> str | None:
+    if name in ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"):
+        if not backward:
+            return "JUMP_FORWARD"
+        return "JUMP_BACKWARD" if name == "JUMP_FORWARD" else name
+    return None if backward else name
+
+
+def jump_if_false() -> Sequence:
+    return [("POP_JUMP_IF_FALSE", None)]
+
+
+def call(npos: int, kwnames: tuple[str, ...]) -> Sequence:
+    sequence: Sequence = [("CALL", npos + len(kwnames))]
+    if kwnames:
+        sequence.insert(0, ("KW_NAMES", kwnames))
+    return sequence
+
+
+def call_spread(has_kwargs: bool) -> Sequence:
+    return [("CALL_FUNCTION_EX", int(has_kwargs))]
+
+
+def make_function(closure: bool) -> Sequence:
+    return [("MAKE_FUNCTION", 8 if closure else 0)]

@@ -1,0 +1,50 @@
+"""What is particular to the bytecode of CPython 3.13; see ``py311`` for what each name means."""
+
+from __future__ import annotations
+
+from dynamo_lite.bytecode.py311 import Sequence
+from dynamo_lite.bytecode.py312 import directed
+
+__all__ = ["directed"]
+
+COMPARE_SHIFT = 5
+NULL_FIRST = False
+LOOP_LANDING = 2  # END_FOR, POP_TOP
+FAST_CELLS = True
+METHOD_BIT = True
+DROPPED_FLAGS = 0x4000000  # CO_HAS_DOCSTRING: the first constant is the docstring
+
+READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
+PARTS: dict[str, tuple[str, str]] = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+    "RETURN_CONST": ("LOAD_CONST", "RETURN_VALUE"),
+}
+BINARY_READ_AS: dict[int, str] = {}
+
+LOAD_LOCAL = "LOAD_FAST_CHECK"
+LOAD_CELL = "LOAD_FAST"
+SUBSCRIPT: Sequence = [("BINARY_SUBSCR", None)]
+
+
+def jump_if_false() -> Sequence:
+    # The jump takes True and False only.
+    return [("TO_BOOL", None), ("POP_JUMP_IF_FALSE", None)]
+
+
+def call(npos: int, kwnames: tuple[str, ...]) -> Sequence:
+    if kwnames:
+        return [("LOAD_CONST", kwnames), ("CALL_KW", npos + len(kwnames))]
+    return [("CALL", npos)]
+
+
+def call_spread(has_kwargs: bool) -> Sequence:
+    return [("CALL_FUNCTION_EX", int(has_kwargs))]
+
+
+def make_function(closure: bool) -> Sequence:
+    sequence: Sequence = [("MAKE_FUNCTION", None)]
+    if closure:
+        sequence.append(("SET_FUNCTION_ATTRIBUTE", 8))
+    return sequence

@@ -1,0 +1,55 @@
+"""What an instruction does, in words that hold for every version of Python.
+
+A role is a bit of ``Instruction.roles``; whoever asks "is this a call", "does it write a local" asks for a role, not for
+an opcode. Invariant: outside ``bytecode/`` and ``interpreter/`` no opcode is known by name. Names that a version lacks do
+no harm in the table, so one table serves all.
+"""
+
+from __future__ import annotations
+
+(
+    READS_LOCAL,
+    WRITES_LOCAL,
+    DELETES_LOCAL,
+    TOUCHES_CELL,
+    NEVER_RAISES,  # even where a handler covers it
+    JUMPS_ALWAYS,
+    NO_FALL_THROUGH,  # control never goes to the next instruction
+    SETS_FRAME_UP,  # belongs to the code object, not to the program
+    CALL_PREFIX,  # state of the interpreter that the CALL after it uses up: the two can't be separated
+    CALLS,
+    DROPS,  # throws the top of the stack away
+    MOVES,  # constants, locals and slots of the stack: neither computes nor branches
+    STORES_NAME,  # the top of the stack, under a name
+    LOOP_HEAD,
+    LOADS_METHOD,
+    RETURNS,
+    RERAISES,
+) = (1 << bit for bit in range(17))
+
+_TABLE: dict[int, str] = {
+    READS_LOCAL: "LOAD_FAST LOAD_FAST_AND_CLEAR",
+    WRITES_LOCAL: "STORE_FAST",
+    DELETES_LOCAL: "DELETE_FAST LOAD_FAST_AND_CLEAR",
+    TOUCHES_CELL: "MAKE_CELL LOAD_CLOSURE LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF",
+    NEVER_RAISES: "COPY JUMP_BACKWARD JUMP_FORWARD LOAD_CLOSURE LOAD_CONST LOAD_FAST_AND_CLEAR NOP NOT_TAKEN POP_EXCEPT"
+    " POP_TOP POP_ITER PUSH_EXC_INFO PUSH_NULL STORE_DEREF STORE_FAST SWAP",
+    JUMPS_ALWAYS: "JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT",
+    NO_FALL_THROUGH: "JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT RETURN_VALUE RAISE_VARARGS RERAISE"
+    " INTERPRETER_EXIT",
+    SETS_FRAME_UP: "MAKE_CELL COPY_FREE_VARS RETURN_GENERATOR RESUME",
+    CALL_PREFIX: "KW_NAMES PRECALL",
+    CALLS: "CALL CALL_KW",
+    DROPS: "POP_TOP",
+    MOVES: "COPY LOAD_CONST LOAD_FAST NOP NOT_TAKEN POP_EXCEPT POP_TOP SWAP",
+    STORES_NAME: "STORE_FAST STORE_DEREF STORE_GLOBAL STORE_NAME STORE_ATTR",
+    LOOP_HEAD: "FOR_ITER",
+    LOADS_METHOD: "LOAD_METHOD",
+    RETURNS: "RETURN_VALUE",
+    RERAISES: "RERAISE",
+}
+
+ROLES: dict[str, int] = {}
+for _role, _names in _TABLE.items():
+    for _name in _names.split():
+        ROLES[_name] = ROLES.get(_name, 0) | _role
