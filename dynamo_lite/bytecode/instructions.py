@@ -2,9 +2,9 @@
 
 ``decode(code)`` is made once per code object. Inline caches and ``EXTENDED_ARG`` are folded away and the adaptive
 interpreter's rewriting is undone, so the same source always decodes to the same instructions. Opcodes that are another
-one's special form, or two in one, are shown as what they do: LOAD_FAST_CHECK as LOAD_FAST, RETURN_CONST as LOAD_CONST and
-RETURN_VALUE, a LOAD_ATTR that loads a method as LOAD_METHOD. Invariant: everything that refers to an instruction (jump,
-handler, resume point) is an *index* into ``Decoded.instructions``; byte offsets are kept for messages alone.
+one's special form, or two in one, are shown as what they do: LOAD_FAST_CHECK as LOAD_FAST, RETURN_CONST as LOAD_CONST
+and RETURN_VALUE, a LOAD_ATTR that loads a method as LOAD_METHOD. Invariant: everything that refers to an instruction
+(jump, handler, resume point) is an *index* into ``Decoded.instructions``; byte offsets are kept for messages alone.
 """
 
 from __future__ import annotations

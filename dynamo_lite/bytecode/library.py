@@ -52,8 +52,8 @@ NO_POSITIONS: RawPositions = (None, None, None, None)
 OPMAP = {name: op for name, op in dis.opmap.items() if op < min(MIN_INSTRUMENTED_OPCODE, 256)}
 OPNAME = {op: name for name, op in OPMAP.items()}
 
-# What the argument of an instruction is; in a new one: a number, any object, a name, (flag, name), (flag, flag, name), the
-# name of a local, the name of a cell or free variable, a Label, an operator, an intrinsic function.
+# What the argument of an instruction is; in a new one: a number, any object, a name, (flag, name), (flag, flag, name),
+# the name of a local, the name of a cell or free variable, a Label, an operator, an intrinsic function.
 PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, LOCAL, CELL, JUMP, COMPARE, INTRINSIC = range(10)
 
 
@@ -100,7 +100,7 @@ def _after(name: str) -> tuple[int, int, bool]:
 
 
 _AFTER = {op: _after(name) for name, op in OPMAP.items() if name not in ("CACHE", "EXTENDED_ARG")}
-# Of an instruction: opcode, argument, offset of its first prefix, its own offset, offset of its jump's target, positions.
+# Of an instruction: opcode, argument, offset of its first prefix, its own offset, that of its jump's target, positions.
 Read = tuple[int, int | None, int, int, int | None, dis.Positions]
 
 
@@ -176,7 +176,7 @@ def operand(name: str, arg: int, argval: Any) -> Any:
 # Writing
 
 
-# The constructor checks all arguments, at the cost of half of what is left; ours come from ``assembler`` and ``operand``.
+# The constructor checks all arguments, which takes 0.2 ms for 300; ours come from ``assembler`` and ``operand``.
 _new_instruction = Instr._from_trusted
 
 
@@ -247,11 +247,11 @@ class _Concrete(ConcreteBytecode):
     """Instructions whose line table can be read by all of Python."""
 
     def _pack_location(self, buf: bytearray, size: int, lineno: int, location: InstrLocation | None) -> None:
-        if location is None or location.lineno is None or max(location.col_offset or 0, location.end_col_offset or 0) < 128:
+        if location is None or max(location.col_offset or 0, location.end_col_offset or 0) < _FIRST_BIG_COLUMN:
             super()._pack_location(buf, size, lineno, location)
             return
-        assert location.end_lineno is not None and location.col_offset is not None
-        assert location.end_col_offset is not None
+        assert location.lineno is not None and location.end_lineno is not None
+        assert location.col_offset is not None and location.end_col_offset is not None
         buf.append(self._pack_location_header(_LONG_FORM, size))
         buf += self._encode_location_svarint(location.lineno - lineno)
         buf += self._encode_location_varint(location.end_lineno - location.lineno)
@@ -259,4 +259,6 @@ class _Concrete(ConcreteBytecode):
         buf += self._encode_location_varint(location.end_col_offset + 1)
 
 
-_LONG_FORM = 14  # Objects/locations.md
+# Objects/locations.md: the entries that have varints, and the first byte of an entry.
+_LONG_FORM = 14
+_FIRST_BIG_COLUMN = 128

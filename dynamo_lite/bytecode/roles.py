@@ -1,8 +1,8 @@
 """What an instruction does, in words that hold for every version of Python.
 
-A role is a bit of ``Instruction.roles``; whoever asks "is this a call", "does it write a local" asks for a role, not for
-an opcode. Invariant: outside ``bytecode/`` and ``interpreter/`` no opcode is known by name. Names that a version lacks do
-no harm in the table, so one table serves all.
+A role is a bit of ``Instruction.roles``; whoever asks "is this a call", "does it write a local" asks for a role, not
+for an opcode. Invariant: outside ``bytecode/`` and ``interpreter/`` no opcode is known by name. Names that a version
+lacks do no harm in the table, so one table serves all.
 """
 
 from __future__ import annotations

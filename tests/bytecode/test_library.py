@@ -100,7 +100,8 @@ def test_constants_are_told_apart_by_identity() -> None:
     buffer = array.array("b", b"abc")
     text = "".join(["not ", "interned"])
     code = finish(returns_one())
-    values = [[], [], {}, {}, b"abc", buffer, (1, 2), tuple([1, 2]), text, str(text.encode(), "ascii"), code, 1, True, 1.0]
+    values = [[], [], {}, {}, b"abc", buffer, (1, 2), tuple([1, 2]), text, str(text.encode(), "ascii"), code, 1, True]
+    values += [1.0, 0.0, -0.0]
     e = Emitter()
     for value in values + values:
         e.load_const(value)
