@@ -150,7 +150,7 @@ class Rerun:
         emit.call(1 + len(self.arguments))
         emit.ret()
         emit.place(raises)
-        emit.emit("RERAISE", 0)  # which adds no line of this code's to the traceback
+        emit.reraise()
 
 
 def _prepare(

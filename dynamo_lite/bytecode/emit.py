@@ -272,6 +272,10 @@ class Emitter:
         """[previous] -> [], and previous becomes the exception being handled."""
         self._emit("POP_EXCEPT")
 
+    def reraise(self) -> None:
+        """[exc] -> raises exc, to whose traceback this adds no line."""
+        self._emit("RERAISE", 0)
+
     # Whole instructions and the end
 
     def raw(self, instruction: Instruction, target: Label | None = None) -> None:
