@@ -126,7 +126,10 @@ class TraceFakeMode(FakeTensorMode):
         shared = (storage._cdata, tensor.dtype)
         extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
         whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
-        inside = torch._C._InferenceMode(True) if tensor.is_inference() else contextlib.nullcontext()
+        # Also one that is first met inside of an inference_mode of the program's.
+        mode = tensor.is_inference()
+        as_now = mode == torch.is_inference_mode_enabled()
+        inside = contextlib.nullcontext() if as_now else torch._C._InferenceMode(mode)
         with inside, torch.no_grad():
             if whole:
                 # Made as the mode would make it, without the dispatcher, which takes 20 times as long.

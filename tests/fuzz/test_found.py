@@ -412,3 +412,12 @@ PLACES = [
 @pytest.mark.parametrize("body", PLACES)
 def test_places_of_refused_calls(body: str, backend: str) -> None:
     check(body, backend=backend)
+
+
+def test_an_input_that_is_first_met_in_inference_mode() -> None:
+    check("""
+    with torch.inference_mode():
+        t = x + y
+    said.append((torch.is_inference(x), torch.is_inference(y), y.is_inference(), t.is_inference()))
+    return x * 2
+    """)
