@@ -123,7 +123,8 @@ setup(
             ["backends/inductor/_random.c"],
             extra_compile_args=C_FLAGS,
         ),
-        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_lines", "_guard_tensor", "_guard_state"),
+        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_lines", "_guard_tensor", "_guard_state",
+                  "_set_tables"),
     ],
     cmdclass={"build_ext": BuildExtensions},
 )

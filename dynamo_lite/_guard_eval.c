@@ -67,7 +67,7 @@ guard_const_equal(PyObject *a, PyObject *b)
         return equal;
     }
     if (type == &PyFrozenSet_Type) {
-        return frozenset_equal(a, b);
+        return guard_same_table(a, b); /* it may be iterated over */
     }
     if (type == &PySlice_Type) {
         PySliceObject *x = (PySliceObject *)a, *y = (PySliceObject *)b;
@@ -561,6 +561,8 @@ run_check(Step *step, PyObject *const *reg)
         return set_items_are(src, step->obj);
     case OP_SET_ORDER:
         return set_order_is(src, step->obj);
+    case OP_SET_TABLE:
+        return PyAnySet_Check(src) && PyAnySet_Check(step->obj) ? guard_same_table(src, step->obj) : 0;
     case OP_CELL_EMPTY:
         return PyCell_Check(src) && PyCell_GET(src) == NULL;
     case OP_CODE_IS:

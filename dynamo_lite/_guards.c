@@ -151,6 +151,12 @@ static PyMethodDef module_methods[] = {
      "generic_access(cls) -> (whether C reads attributes of its instances as object does, whether it sets them so)"},
     {"const_equal", (PyCFunction)(void (*)(void))const_equal, METH_FASTCALL,
      "const_equal(a, b): the comparison of the step \"const\": same exact type and value, also inside tuples"},
+    {"clone_table", (PyCFunction)(void (*)(void))set_clone_table, METH_FASTCALL,
+     "clone_table(source[, members]): a new set or frozenset with the table of another"},
+    {"copy_table", (PyCFunction)(void (*)(void))set_copy_table, METH_FASTCALL,
+     "copy_table(target, source[, members]): gives a set the table of another"},
+    {"same_table", (PyCFunction)(void (*)(void))set_same_table, METH_FASTCALL,
+     "same_table(a, b): the comparison of the step \"set_table\""},
     {NULL, NULL, 0, NULL},
 };
 

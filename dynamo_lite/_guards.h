@@ -55,6 +55,7 @@
     X(DICT_LACKS, "dict_lacks", "ro")                    \
     X(SET_ITEMS, "set_items", "ro")                      \
     X(SET_ORDER, "set_order", "rt")                      \
+    X(SET_TABLE, "set_table", "ro")                      \
     X(CELL_EMPTY, "cell_empty", "r")                     \
     X(CODE_IS, "code_is", "ro")                          \
     X(NO_HOOKS, "no_hooks", "rt")                        \
@@ -124,6 +125,10 @@ PyObject *guard_op_names(void);
 /* _guard_eval.c */
 int guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step);
 int guard_const_equal(PyObject *a, PyObject *b); /* same exact type and value: 1, 0, or -1 with an exception */
+int guard_same_table(PyObject *a, PyObject *b);  /* two sets with equal members in the same slots: 1, 0, -1 */
+PyObject *set_clone_table(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *set_copy_table(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *set_same_table(PyObject *, PyObject *const *, Py_ssize_t);
 
 /* _guard_tensor.c */
 typedef struct TensorSpec TensorSpec;

@@ -37,8 +37,8 @@ Blocks
 
 Checks
     ("type_is", reg, type), ("is", reg, obj), ("is_not", reg, obj)
-    ("const", reg, value)                    identical, or same exact type and equal; also inside tuples, frozensets,
-                                             slices. 1, 1.0, True differ, so do 0.0 and -0.0; NaN equals NaN
+    ("const", reg, value)                    identical, or same exact type and equal; also inside tuples, frozensets
+                                             (of which the order counts), slices. 1, 1.0, True differ, so do 0.0 and -0.0; NaN equals NaN
     ("len", reg, n), ("bool_len", reg, bool) by the C layout for dict, list, tuple, set; len() for others
     ("dict_keys", reg, keys)                 exactly these, in this order
     ("dict_has", reg, key), ("dict_lacks", reg, key)
@@ -55,6 +55,7 @@ Checks
                                              by attributes; None: any. For what DLPack can't describe (sparse, meta,
                                              quantized): there "tensor" does not hold
     ("set_order", reg, items)                a set or frozenset that gives these elements in this order
+    ("set_table", reg, set)                  a set or frozenset with the table of this one: each member in the same slot
     ("tensor_data", reg, bytes)              a tensor in the CPU's memory with these elements
     ("tensor_same", reg, reg), ("not_same", regs)        identical objects; all different objects
     ("not_same", regs, changed)              each of the first `changed` is another object than all others
@@ -76,7 +77,8 @@ Checks
 """
 
 from types import CellType, ModuleType
-from typing import Any, Final, final
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, TypeVar, final
 
 import torch
 
@@ -124,3 +126,15 @@ def generic_access(cls: type, /) -> tuple[bool, bool]:
 
 def const_equal(a: object, b: object, /) -> bool:
     """The comparison of the step "const"."""
+
+_Set = TypeVar("_Set", set[Any], frozenset[Any])
+
+def clone_table(source: _Set, members: tuple[Any, ...] = ..., /) -> _Set:
+    """A new set or frozenset with the table of another: the order that it gives its members in, now and after further
+    changes, is the other's. `members`: equal ones to hold in place of these, in their order."""
+
+def copy_table(target: AbstractSet[Any], source: AbstractSet[Any], members: tuple[Any, ...] = ..., /) -> None:
+    """Gives a set, or an object that is one, the table of another in place of its own."""
+
+def same_table(a: AbstractSet[Any], b: AbstractSet[Any], /) -> bool:
+    """The comparison of the step "set_table"."""

@@ -23,6 +23,7 @@ from .variables.deques import DequeVariable
 from .variables.mappings import DictVariable
 from .variables.scalars import ScalarVariable
 from .variables.sequences import ListVariable
+from .variables.set_tables import SetState, replay_set
 from .variables.sets import SetVariable
 from .variables.tensor import TensorVariable
 from .variables.user_keys import check_rebuildable
@@ -78,7 +79,7 @@ class Codegen:
         self.cell_arguments = frozenset(cell_arguments)
         self._own_cells = {id(cell) for cell in own_cells}
         self._built: dict[int, str] = {}
-        self._keep: list[VariableTracker] = []
+        self._keep: list[VariableTracker | SetState] = []
         self._making: set[int] = set()  # what is being made, and therefore has no name yet
         self._unfilled: list[tuple[str, Callable[[], Any]]] | None = None  # while something that only refers is made
 
@@ -134,7 +135,7 @@ class Codegen:
         self.emit.subscr()
 
     def build_new(
-        self, value: VariableTracker, make: Callable[[], Any], fill: Callable[[], Any], refers_only: bool = False
+        self, value: VariableTracker | SetState, make: Callable[[], Any], fill: Callable[[], Any], refers_only: bool = False
     ) -> None:
         """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds, cycles too.
 
@@ -278,10 +279,7 @@ class Codegen:
             self.push_all(value.items)
             self.emit.build_tuple(len(value.items))
         elif isinstance(value, SetVariable):
-            for members in value.changes():
-                self.push_all(members)
-                self.emit.build_tuple(len(members))
-            self.emit.build_tuple(2)
+            value.hold_changes(self)
         else:
             assert isinstance(value, DictVariable)
             changes = value.changes()
@@ -302,7 +300,7 @@ class Codegen:
 
     def replace_contents(self, value: VariableTracker, held: str) -> None:
         """Gives a container from outside its new contents, past any method of a subclass."""
-        function = {ListVariable: replace_list, SetVariable: change_set, DictVariable: replace_dict}[_kind(value)]
+        function = {ListVariable: replace_list, SetVariable: replay_set, DictVariable: replace_dict}[_kind(value)]
         if isinstance(value, DictVariable) and value.changes() is not None:
             function = change_dict
         if isinstance(value, GrowingListVariable) and value.only_grows:
@@ -374,16 +372,6 @@ def set_in_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None
     for index, item in enumerate(items):
         if collections.deque.__getitem__(target, index) is not item:
             collections.deque.__setitem__(target, index, item)
-
-
-def change_set(target: set[Any], changes: tuple[tuple[Any, ...], tuple[Any, ...]]) -> None:
-    """Removes some members of a set and adds others: the order of those that stay is the set's own."""
-    removed, added = changes
-    if removed and len(removed) == len(target):
-        set.clear(target)
-    else:
-        set.difference_update(target, removed)
-    set.update(target, added)
 
 
 _Entries = tuple[tuple[Any, Any], ...]

@@ -93,8 +93,9 @@ class Emitter:
 
     def load_const(self, value: Any) -> None:
         """Any object: constants are pooled by identity and need not be marshallable."""
-        if type(value) is str and _is_interned_in_code(value) and sys.intern(value) is not value:
-            # Making the code object would put the interned string, another object, in its place.
+        interned = type(value) is str and _is_interned_in_code(value) and sys.intern(value) is not value
+        if interned or type(value) is frozenset:
+            # Making the code object would put the interned string in its place, or a new frozenset of such.
             self._emit("LOAD_CONST", [value])
             self._emit("LOAD_CONST", 0)
             self.subscr()

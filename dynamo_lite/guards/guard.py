@@ -62,6 +62,7 @@ KINDS: dict[str, Kind] = {
     "set_items": Kind(3, lambda items: f"is the set {_short(set(items))}"),
     "no_hooks": Kind(3, lambda names: "has no hooks"),
     "set_order": Kind(3, lambda items: f"gives its elements in the order {_short(list(items))}"),
+    "set_table": Kind(3, lambda held: f"is the set {_short(held)} with the same history of additions and removals"),
     "class_version": Kind(3, lambda pairs: f"defines {', '.join(name for name, _ in pairs)} as when compiled"),
     "tensor_same": Kind(4, lambda other: f"is the same tensor as {other}"),
     "not_same": Kind(4, lambda other: f"is another object than {other}"),

@@ -235,7 +235,7 @@ class Construction:
             return owner
         if result is content and isinstance(content, SetVariable):
             # copy() of a subclass is no longer the object itself
-            return SetVariable(dict(content.members), cls=content.cls)
+            return content.duplicate()
         if result is content and isinstance(content, TupleVariable):
             return TupleVariable(list(content.items))
         return result

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .._eval_frame import CompiledFunction
+from .._guards import clone_table
 from ..exc import Unsupported
 from ..output_graph import OutputGraph
 from ..rules import Decision, Level, Rule, decide, home, is_torch_builtin
@@ -208,7 +209,7 @@ class Wrapping:
             if type(value) is tuple:
                 return TupleVariable([self.from_result(v, what) for v in value])
             if type(value) is frozenset:
-                return SetVariable({v: self.from_result(v, what) for v in value}, cls=frozenset)
+                return SetVariable.known(value, {v: self.from_result(v, what) for v in value})
             return constant_variable(value, source)
         if isinstance(value, type):
             made = self.output.effects.tracker_of(value) if is_stand_in(value) else None
@@ -222,7 +223,8 @@ class Wrapping:
         if type(value) is dict:
             return self.new_dict({self.from_result(k, what): self.from_result(v, what) for k, v in value.items()})
         if type(value) in (set, frozenset):
-            return SetVariable.of(self, [self.from_result(v, what) for v in value], type(value))
+            made = SetVariable.of(self, [self.from_result(v, what) for v in value], type(value))
+            return SetVariable.known(clone_table(value), made.members)
         if isinstance(value, range):
             return RangeVariable(value)
         if isinstance(value, slice):
@@ -253,6 +255,9 @@ class Wrapping:
     def as_plain(self, value: VariableTracker) -> Any:
         """The Python value of a tracker made of constants, containers included."""
         value = self.with_number(value)
+        if isinstance(value, SetVariable) and all(member.is_constant() for member in value.members.values()):
+            return clone_table(value.real(self)) if len(value.members) > 1 else value.cls(
+                member.constant() for member in value.members.values())
         if value.is_constant():
             return value.constant()
         if isinstance(value, NamedTupleVariable) and hasattr(value.cls, "_fields"):

@@ -12,7 +12,7 @@ from .classes import native_base
 from .constant import ConstantVariable, is_constant_value
 from .mappings import dict_at
 from .sequences import ListVariable, TupleVariable, lazy_items
-from .sets import SetVariable, constant_part
+from .sets import given_set
 
 # Builtins whose instances are wholly known values.
 VALUE_TYPES: tuple[Any, ...] = (int, float, complex, str, bytes)
@@ -35,7 +35,7 @@ def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | N
         if not all(is_constant_value(item) for item in items):
             unsupported("unsupported_value", f"{source.name}, a set of objects")
         tx.guard(source, "set_items", frozenset(items))
-        return SetVariable({item: constant_part(tx, item) for item in items}, source, kind)
+        return given_set(tx, value, items, source, kind)
     if issubclass(cls, VALUE_TYPES) and native_base(cls) in VALUE_TYPES:
         # Immutable, so the object itself says what it holds.
         tx.guard(source, "is", value)

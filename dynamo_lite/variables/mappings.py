@@ -31,6 +31,7 @@ from .identity import as_key
 from .sequences import TupleVariable, started_iterator
 from .sets import SetVariable, constant_part, set_of
 from .user_keys import UserKey, check_rebuildable, check_unchanged
+from .view_sets import is_disjoint, view_binary, view_compare
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -589,51 +590,16 @@ class DictViewVariable(VariableTracker):
         return set_of(tx, self)
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        """Objects/dictobject.c, dictviews_as_number"""
-        if self.what == "values" or op not in ("&", "|", "-", "^"):
-            return None
-        if op == "&":
-            return self._intersection(tx, other)
-        first, second = (other, self) if reflected else (self, other)
-        made = set_of(tx, first)
-        changes = {"|": "update", "-": "difference_update", "^": "symmetric_difference_update"}
-        made.call_method(tx, changes[op], [second], {})
-        return made
-
-    def _intersection(self, tx: Any, other: VariableTracker) -> VariableTracker:
-        """Asks the dict as it is by then for each element of the other."""
-        view, given = self, other
-        if isinstance(other, DictViewVariable) and len(other.owner.items) > len(self.owner.items):
-            view, given = other, self
-        found: dict[Any, VariableTracker] = {}
-        for item in tx.steps(tx.get_iter(given)):
-            if view.contains(tx, item):
-                found.setdefault(tx.hash_key(item), item)
-        return SetVariable(found)
-
-    def _is_disjoint(self, tx: Any, other: VariableTracker) -> VariableTracker:
-        view, given = self, other
-        if isinstance(other, (DictViewVariable, SetVariable)):
-            if tx.as_index(other.length(tx)) > len(self.owner.items):
-                view, given = other, self  # type: ignore[assignment]
-        return ConstantVariable(not any(view.contains(tx, item) for item in tx.steps(tx.get_iter(given))))
+        return view_binary(tx, self, op, other, reflected)
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if self.what == "values" or not isinstance(other, (DictViewVariable, SetVariable)):
-            return None
-        sizes = len(self.owner.items), tx.as_index(other.length(tx))
-        if op in ("==", "!="):
-            return ConstantVariable((sizes[0] == sizes[1] and _all_in(tx, self, other)) == (op == "=="))
-        if not COMPARE[op](*sizes):
-            return ConstantVariable(False)
-        first, second = (self, other) if op in ("<", "<=") else (other, self)
-        return ConstantVariable(_all_in(tx, first, second))
+        return view_compare(tx, self, op, other)
 
     def call_method(
         self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name == "isdisjoint" and self.what != "values" and len(args) == 1 and not kwargs:
-            return self._is_disjoint(tx, args[0])
+            return is_disjoint(tx, self, args[0])
         return super().call_method(tx, name, args, kwargs)
 
     def getattr(self, tx: Any, name: str) -> VariableTracker:
@@ -651,10 +617,6 @@ class DictViewVariable(VariableTracker):
             cg.emit.call(0)
 
         cg.build_new(self, make, lambda: None)
-
-
-def _all_in(tx: Any, items: VariableTracker, container: VariableTracker) -> bool:
-    return all(container.contains(tx, item) for item in tx.steps(tx.get_iter(items)))
 
 
 # ---------------------------------------------------------------- wrapping

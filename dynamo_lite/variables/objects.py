@@ -490,20 +490,20 @@ class ObjectVariable(VariableTracker):
             if isinstance(content, TupleVariable):
                 cg.push_all(content.items)
                 cg.emit.build_tuple(len(content.items))
-            elif isinstance(content, SetVariable) and issubclass(self.cls, frozenset):
-                cg.push(TupleVariable(list(content.members.values())))
             elif isinstance(content, ConstantVariable):
                 cg.emit.load_const(content.value)
             else:
                 cg.push_all(self.new_arguments)
 
         base: Any = native_base(self.cls)
-        one = base in (tuple, frozenset) or isinstance(self.content, ConstantVariable)
+        one = base is tuple or isinstance(self.content, ConstantVariable)
         count = 1 + (1 if one else len(self.new_arguments))
-        cg.build_new(
-            self, lambda: cg.call_constant(base.__new__, arguments, count=count), lambda: self._fill(cg),
-            refers_only=base is not frozenset,
-        )
+        def make() -> None:
+            cg.call_constant(base.__new__, arguments, count=count)
+            if isinstance(self.content, SetVariable) and base is frozenset:
+                self.content.fill(cg)
+
+        cg.build_new(self, make, lambda: self._fill(cg), refers_only=base is not frozenset)
 
     def _fill(self, cg: Codegen) -> None:
         content = self.content
@@ -515,7 +515,7 @@ class ObjectVariable(VariableTracker):
             for key, value in content.items.values():
                 cg.call_constant_on_top(setter, lambda k=key, v=value: (cg.push(k), cg.push(v)), count=2)
         elif isinstance(content, SetVariable) and not issubclass(self.cls, frozenset):
-            cg.call_constant_on_top(set.update, lambda: cg.push(TupleVariable(list(content.members.values()))))
+            content.fill(cg)
         if self.exception is not None:
             self.exception.reconstruct(cg, native_base(self.cls))
         cg.store_attributes(self)

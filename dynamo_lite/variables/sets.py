@@ -1,6 +1,7 @@
 """Sets and frozensets.
 
-Invariant: the order of a set is known only where its members are constants; nothing else depends on it.
+Invariant: the order of a set is known only where its members are constants, by its table (``set_tables``), and for a set from
+outside as long as nobody changes it; nothing else depends on it.
 """
 from __future__ import annotations
 
@@ -10,32 +11,51 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._guards import clone_table
 from ..source import ComputedSource, SequenceItemSource, Source
 from .base import IteratorVariable, VariableTracker, realized, unsupported, wraps_type
 from .bound import BoundMethodVariable
 from .constant import ConstantVariable, is_constant_value
 from .identity import as_key, check_together
-from .sequences import TupleVariable, is_plain_sequence, started_iterator
-from .user_keys import check_rebuildable
+from .sequences import is_plain_sequence, started_iterator
+from .set_tables import (
+    Elements,
+    GivenState,
+    One,
+    SetState,
+    added_state,
+    constants,
+    known_state,
+    made_state,
+    push_steps,
+    replay_set,
+)
+from .user_keys import UserKey, check_rebuildable
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
 
 
 class SetVariable(VariableTracker):
-    """A set or frozenset; `members` is hash key -> member."""
+    """A set or frozenset; `members` is hash key -> member, replaced and never changed.
+
+    Args:
+        state: how it came about; None: the members were added one by one.
+        in_order: whether guards fix the order of the members given.
+    """
 
     has_identity = True
 
     def __init__(
         self, members: dict[Any, VariableTracker], source: Source | None = None, cls: type = set,
-        in_order: bool = False,
+        in_order: bool = False, state: SetState | None = None,
     ) -> None:
         super().__init__(source)
-        self._in_order = in_order  # whether guards fix the order of the members given
+        self._in_order = in_order
         self.members = members
         self.cls = cls
-        self._given = members  # replaced, never changed: while it is the same, so is the order
+        self.state = state if state is not None else added_state(members, cls)
+        self._popped = False
 
     @classmethod
     def of(cls, tx: Any, items: list[VariableTracker], python_class: type = set) -> SetVariable:
@@ -44,14 +64,27 @@ class SetVariable(VariableTracker):
             members.setdefault(tx.hash_key(as_key(tx, item, members)), item)
         return cls(members, cls=python_class)
 
+    @classmethod
+    def known(cls, real: Any, members: dict[Any, VariableTracker]) -> SetVariable:
+        """The tracker of a set that Python made while tracing, and that nobody changes."""
+        fixed = constants(members.values()) is not None
+        return cls(members, cls=type(real), state=known_state(members, real) if fixed else None)
+
+    def duplicate(self) -> SetVariable:
+        """A new set, as ``copy`` makes it."""
+        members = dict(self.members)
+        return SetVariable(members, cls=self.cls, state=made_state(self.cls.union, self.state, (), members))
+
     def python_type(self) -> type:
         return self.cls
 
     def is_constant(self) -> bool:
-        return self.cls is frozenset and all(m.is_constant() for m in self.members.values())
+        known = self.cls is frozenset and (self.state.real is not None or len(self.members) < 2)
+        return known and all(m.is_constant() for m in self.members.values())
 
     def constant(self) -> Any:
-        return self.cls(m.constant() for m in self.members.values())
+        real = self.state.real
+        return real if real is not None else self.cls(m.constant() for m in self.members.values())
 
     def same_object(self, other: VariableTracker) -> bool | None:
         if self is other:
@@ -79,18 +112,22 @@ class SetVariable(VariableTracker):
         """The members in the order in which the real set gives them."""
         if len(self.members) <= 1:
             return list(self.members.values())
-        if self.source is not None:
+        if self.state is self.state.given and self.source is not None:
             # Equal sets may differ in order, by what they held before.
-            if self.members is not self._given:
-                unsupported("unsupported_iteration", f"the order of {self.source.name}, a changed set from outside")
-            if self._in_order:
-                return list(self.members.values())
-            tx.guard(self.source, "set_order", tuple(m.constant() for m in self.members.values()))
+            if not self._in_order:
+                tx.guard(self.source, "set_order", tuple(m.constant() for m in self.members.values()))
             return list(self.members.values())
-        if not all(m.is_constant() for m in self.members.values()):
-            unsupported("unsupported_iteration", "the order of a set of objects")
-        by_value = {m.constant(): m for m in self.members.values()}
-        return [by_value[value] for value in set(list(by_value))]  # noqa: C414 - a dict would make a larger table
+        by_value = {m.constant(): m for m in self.members.values() if m.is_constant()}
+        return [by_value[value] for value in self.real(tx)]
+
+    def real(self, tx: Any) -> Any:
+        """A real set with the same table."""
+        found = self.state.fixed(tx)
+        if found is None:
+            outside = self.source.name if self.source is not None else None
+            what = f"{outside}, a changed set from outside" if outside else "a set of objects"
+            unsupported("unsupported_iteration", f"the order of {what}")
+        return found
 
     def iterator(self, tx: Any) -> VariableTracker:
         return SetIteratorVariable(self, self.ordered(tx))
@@ -112,25 +149,29 @@ class SetVariable(VariableTracker):
     }
 
     def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
-        if op not in self._OPS or not isinstance(other, SetVariable):
+        content = set_content(other)
+        if op not in self._OPS or content is None:
             return None
-        check_together(tx, self.members, other.members)
-        first, second = (other, self) if reflected else (self, other)
-        return SetVariable(self._OPS[op](first.members, second.members), cls=first.cls)
+        check_together(tx, self.members, content.members)
+        first, second = (content, self) if reflected else (self, content)
+        members = self._OPS[op](first.members, second.members)
+        function = getattr(first.cls, _METHODS[op])
+        return SetVariable(members, cls=first.cls, state=made_state(function, first.state, (second.state,), members))
 
     def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if self.cls is frozenset or op not in self._OPS or not isinstance(other, SetVariable):
+        content = set_content(other)
+        if self.cls is frozenset or op not in self._OPS or content is None:
             return None
-        check_together(tx, self.members, other.members)
-        tx.output.effects.mutate(self)
-        self.members = self._OPS[op](self.members, other.members)
+        check_together(tx, self.members, content.members)
+        self._change(tx, self._OPS[op](self.members, content.members), _UPDATES[op], content.state)
         return self
 
     def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
-        if not isinstance(other, SetVariable):
+        content = set_content(other)
+        if content is None:
             return None
-        check_together(tx, self.members, other.members)
-        a, b = self.members.keys(), other.members.keys()
+        check_together(tx, self.members, content.members)
+        a, b = self.members.keys(), content.members.keys()
         results = {"==": a == b, "!=": a != b, "<=": a <= b, "<": a < b, ">=": a >= b, ">": a > b}
         return ConstantVariable(results[op])
 
@@ -148,17 +189,22 @@ class SetVariable(VariableTracker):
         return tx.checked_call(method, self, tx, *args, **kwargs)
 
     def _add(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        new = {self._key_of(tx, item): item}
-        tx.output.effects.mutate(self)
-        self.members = {**new, **self.members} if next(iter(new)) in self.members else {**self.members, **new}
+        key = self._key_of(tx, item)
+        if key in self.members:
+            tx.output.effects.mutate(self)
+        else:
+            self._change(tx, {**self.members, key: item}, set.add, One(key, item))
         return ConstantVariable(None)
 
     def _discard(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        key = self._key_of(tx, item)
-        members = dict(self.members)
-        if members.pop(key, None) is not None:
-            self._store(tx, members)
+        self._take_out(tx, self._key_of(tx, item))
         return ConstantVariable(None)
+
+    def _take_out(self, tx: Any, key: Any) -> None:
+        members = dict(self.members)
+        removed = members.pop(key, None)
+        if removed is not None:
+            self._change(tx, members, set.discard, One(key, removed))
 
     def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
         if not self.contains(tx, item):
@@ -168,100 +214,134 @@ class SetVariable(VariableTracker):
     def _pop(self, tx: Any) -> VariableTracker:
         if not self.members:
             tx.raise_error(KeyError, "pop from an empty set")
-        item = self.ordered(tx)[0]
-        self._discard(tx, item)
+        if len(self.members) == 1:
+            item = next(iter(self.members.values()))
+        else:
+            # Not always the first one in order: each pop begins to look where the one before has ended.
+            by_value = {m.constant(): m for m in self.members.values() if m.is_constant()}
+            item = by_value[clone_table(self.real(tx)).pop()]
+        self._popped = True
+        self._change(tx, {h: m for h, m in self.members.items() if m is not item}, set.pop)
         return item
 
     def _clear(self, tx: Any) -> VariableTracker:
-        tx.output.effects.mutate(self)
-        self.members = {}
+        self._change(tx, {}, set.clear)
+        if self.state.given is None and not self._popped:
+            self.state = known_state({}, set())  # what lay in it before leaves no trace
         return ConstantVariable(None)
 
     def _copy(self, tx: Any) -> VariableTracker:
-        return self if self.cls is frozenset else SetVariable(dict(self.members), cls=self.cls)
+        return self if self.cls is frozenset else self.duplicate()
 
-    def changes(self) -> tuple[list[VariableTracker], list[VariableTracker]]:
-        """The members to remove from the real set and those to add to it, so that it becomes this one."""
-        now, before = self.members, self._given
-        return [m for h, m in before.items() if h not in now], [m for h, m in now.items() if h not in before]
-
-    def _store(self, tx: Any, members: dict[Any, VariableTracker]) -> None:
+    def _change(
+        self, tx: Any, members: dict[Any, VariableTracker], function: Callable[..., Any], *operands: Any
+    ) -> None:
         tx.output.effects.mutate(self)
         self.members = members
+        self.state = made_state(function, self.state, operands, members)
 
     def _update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
         """Stores each element as it comes, so that what gives them sees it."""
         for other in others:
-            if _asks_nothing(other):
-                new = set_of(tx, other).members
+            new = _at_once(tx, other, self.members)
+            if new is not None:
                 check_together(tx, self.members, new)
-                self._store(tx, {**self.members, **{h: m for h, m in new.items() if h not in self.members}})
+                members = {**self.members, **{h: m for h, m in new.items() if h not in self.members}}
+                self._change(tx, members, set.update, _operand(tx, other, new))
                 continue
             for hashed, item in self._elements_of(tx, other):
                 if hashed not in self.members:
-                    self._store(tx, {**self.members, hashed: item})
+                    self._change(tx, {**self.members, hashed: item}, set.add, One(hashed, item))
         return ConstantVariable(None)
 
     def _difference_update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
         for other in others:
+            new = _at_once(tx, other, self.members)
+            if new is not None:
+                check_together(tx, self.members, new)
+                members = {h: m for h, m in self.members.items() if h not in new}
+                self._change(tx, members, set.difference_update, _operand(tx, other, new))
+                continue
             for hashed, _ in self._elements_of(tx, other):
-                members = dict(self.members)
-                if members.pop(hashed, None) is not None:
-                    self._store(tx, members)
+                self._take_out(tx, hashed)
+            self._change(tx, self.members, set.difference_update, Elements({}))  # it may make the table smaller
         return ConstantVariable(None)
 
     def _symmetric_difference_update(self, tx: Any, other: VariableTracker) -> VariableTracker:
         theirs = set_of(tx, other).members
         check_together(tx, self.members, theirs)
-        self._store(tx, self._OPS["^"](self.members, theirs))
+        members = self._OPS["^"](self.members, theirs)
+        self._change(tx, members, set.symmetric_difference_update, _operand(tx, other, theirs))
         return ConstantVariable(None)
 
     def _intersection_update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
-        self._store(tx, self._intersection(tx, *others).members)
+        members, operands = self._common(tx, others)
+        self._change(tx, members, set.intersection_update, *operands)
         return ConstantVariable(None)
 
     def _union(self, tx: Any, *others: VariableTracker) -> SetVariable:
-        result = SetVariable(self.members, cls=self.cls)
+        state, members, operands = self.state, dict(self.members), []
         for other in others:
-            result._update(tx, other)
-        return result
+            new = dict(hashed_elements(tx, other, lambda: members))
+            operands.append(_operand(tx, other, new))
+            members = {**members, **{h: m for h, m in new.items() if h not in members}}
+        return SetVariable(members, cls=self.cls, state=made_state(self.cls.union, state, tuple(operands), members))
 
     def _difference(self, tx: Any, *others: VariableTracker) -> SetVariable:
-        result = SetVariable(self.members, cls=self.cls)
+        state, members, operands = self.state, dict(self.members), []
         for other in others:
-            result._difference_update(tx, other)
-        return result
+            new = dict(hashed_elements(tx, other, lambda: members))
+            operands.append(_operand(tx, other, new))
+            members = {h: m for h, m in members.items() if h not in new}
+        made = made_state(self.cls.difference, state, tuple(operands), members)
+        return SetVariable(members, cls=self.cls, state=made)
 
     def _symmetric_difference(self, tx: Any, other: VariableTracker) -> SetVariable:
+        state, mine = self.state, self.members
         theirs = set_of(tx, other).members
-        check_together(tx, self.members, theirs)
-        return SetVariable(self._OPS["^"](self.members, theirs), cls=self.cls)
+        check_together(tx, mine, theirs)
+        members = self._OPS["^"](mine, theirs)
+        made = made_state(self.cls.symmetric_difference, state, (_operand(tx, other, theirs),), members)
+        return SetVariable(members, cls=self.cls, state=made)
 
     def _intersection(self, tx: Any, *others: VariableTracker) -> SetVariable:
-        """Looks each element up in the set as it is by then."""
-        result = self
+        state = self.state
+        members, operands = self._common(tx, others)
+        return SetVariable(members, cls=self.cls, state=made_state(self.cls.intersection, state, operands, members))
+
+    def _common(
+        self, tx: Any, others: tuple[VariableTracker, ...]
+    ) -> tuple[dict[Any, VariableTracker], tuple[SetState | Elements, ...]]:
+        """The members that all others have, too, and the others as operands. Looks each element up in the set as it is by
+        then."""
+        operands: list[SetState | Elements] = []
+        known: dict[Any, VariableTracker] | None = None
         for other in others:
             content = set_content(other)
             if content is not None:
-                check_together(tx, result.members, content.members)
-                result = SetVariable(_common(result.members, content.members), cls=self.cls)
+                mine = self.members if known is None else known
+                check_together(tx, mine, content.members)
+                known = _common(mine, content.members)
+                operands.append(content.state)
                 continue
             found: dict[Any, VariableTracker] = {}
-            for hashed, item in result._elements_of(tx, other):
-                if hashed in result.members:
+            before = known
+            current = lambda: self.members if before is None else before  # noqa: B023, E731 - called in this turn
+            for hashed, item in hashed_elements(tx, other, current):
+                if hashed in current():
                     found.setdefault(hashed, item)
-                    if len(found) >= len(result.members):
+                    if len(found) >= len(current()):
                         break
-            result = SetVariable(found, cls=self.cls)
-        return result if result is not self else SetVariable(self.members, cls=self.cls)
+            known = found
+            operands.append(Elements(found))
+        return (dict(self.members) if known is None else known), tuple(operands)
 
     def _is_subset(self, tx: Any, other: VariableTracker) -> VariableTracker:
         content = set_content(other)
         if content is not None:
             check_together(tx, self.members, content.members)
             return ConstantVariable(self.members.keys() <= content.members.keys())
-        found = self._intersection(tx, other)
-        return ConstantVariable(len(found.members) == len(self.members))
+        return ConstantVariable(len(self._common(tx, (other,))[0]) == len(self.members))
 
     def _is_superset(self, tx: Any, other: VariableTracker) -> VariableTracker:
         return ConstantVariable(all(hashed in self.members for hashed, _ in self._elements_of(tx, other)))
@@ -279,21 +359,21 @@ class SetVariable(VariableTracker):
     }
 
     def reconstruct(self, cg: Codegen) -> None:
-        members = list(self.members.values())
         check_rebuildable(self.members, "a set")
         if self.cls is frozenset:
-            cg.build_new(
-                self, lambda: cg.call_constant(frozenset, lambda: cg.push(TupleVariable(members))), lambda: None
-            )
+            cg.build_new(self, lambda: self.state.push(cg), lambda: None)
         else:
             cg.build_new(self, lambda: cg.emit.build_set(0), lambda: self.fill(cg))
 
     def fill(self, cg: Codegen) -> None:
         """With the empty set on the stack, emits what puts the members in (keeps the set on the stack)."""
-        check_rebuildable(self.members, "a set")
-        if self.members:
-            cg.push(TupleVariable(list(self.members.values())))
-            cg.emit.set_update()
+        self.state.fill(cg)
+
+    def hold_changes(self, cg: Codegen) -> None:
+        """Emits code that pushes what was done to a set from outside, as :meth:`replay_changes` takes it."""
+        assert self.state.given is not None
+        self.state.given.keep(cg)
+        push_steps(cg, self.state.steps(to_given=True)[1])
 
 
 class SetIteratorVariable(IteratorVariable):
@@ -303,7 +383,7 @@ class SetIteratorVariable(IteratorVariable):
         super().__init__()
         self.owner = owner
         self.rest = members
-        self.members = owner.members  # replaced, never changed
+        self.state = owner.state
         self.size: int | None = len(self.rest)
 
     def python_type(self) -> type:
@@ -316,7 +396,7 @@ class SetIteratorVariable(IteratorVariable):
         if len(self.owner.members) != self.size:
             self.size = -1  # it raises from now on
             tx.raise_error(RuntimeError, "Set changed size during iteration")
-        if self.owner.members is not self.members and self.owner.members.keys() != self.members.keys():
+        if self.owner.state is not self.state:
             unsupported("unsupported_iteration", "a set whose members change while it is iterated")
         if not self.rest:
             self.size = None  # at its end, whatever becomes of the set
@@ -324,8 +404,7 @@ class SetIteratorVariable(IteratorVariable):
         return self.rest.pop(0)
 
     def reconstruct(self, cg: Codegen) -> None:
-        same = self.owner.members is self.members or self.owner.members.keys() == self.members.keys()
-        if self.size is not None and not same:
+        if self.size is not None and self.owner.state is not self.state:
             unsupported("unsupported_iteration", "a set whose members change while it is iterated")
         steps = ConstantVariable(self.size - len(self.rest) if self.size is not None else None)
         arguments = [self.owner, steps, ConstantVariable(False)]
@@ -335,6 +414,12 @@ class SetIteratorVariable(IteratorVariable):
 def constant_part(tx: Any, value: Any) -> VariableTracker:
     """A constant that is a key or member: a tuple or frozenset is one to iterate over, too."""
     return ConstantVariable(value) if type(value) is str else tx.from_result(value, "key")  # type: ignore[no-any-return]
+
+
+def given_set(tx: Any, value: Any, items: Iterable[Any], source: Source, cls: type) -> SetVariable:
+    """The tracker of a set of constants from outside, or of what an object holds that is one."""
+    members = {item: constant_part(tx, item) for item in items}
+    return SetVariable(members, source, cls, state=GivenState(members, source, value))
 
 
 def set_content(value: VariableTracker) -> SetVariable | None:
@@ -366,12 +451,38 @@ def _asks_nothing(value: VariableTracker) -> bool:
     return value.is_constant() or is_plain_sequence(value) and all(m.is_constant() for m in value.items)  # type: ignore
 
 
+def _at_once(
+    tx: Any, value: VariableTracker, keys: Iterable[Any]
+) -> dict[Any, VariableTracker] | None:
+    """The elements, where to take and to hash them and to compare them with these keys runs none of the program's code."""
+    content, entries = set_content(value), tx.plain_dict(value)
+    if content is None and entries is None and not _asks_nothing(value):
+        return None
+    new = dict(hashed_elements(tx, value, lambda: keys))
+    return None if any(type(key) is UserKey for key in (*new, *keys)) else new
+
+
+def _operand(tx: Any, value: VariableTracker, elements: dict[Any, VariableTracker]) -> SetState | Elements:
+    """What methods of sets see of a value that has these elements: a set's table, a plain dict's size."""
+    content = set_content(value)
+    if content is not None:
+        return content.state
+    return Elements(elements, dict.fromkeys) if tx.plain_dict(value) is not None else Elements(elements)
+
+
 def set_of(tx: Any, value: VariableTracker, cls: type = set) -> SetVariable:
     """set(value)"""
     members: dict[Any, VariableTracker] = {}
     for hashed, item in hashed_elements(tx, value, lambda: members):
         members.setdefault(hashed, item)
-    return SetVariable(members, cls=cls)
+    operand = _operand(tx, value, members)
+    if cls is set:
+        state = made_state(set.update, known_state({}, set()), (operand,), members)
+    elif isinstance(operand, SetState) and set_content(value).cls is frozenset:  # type: ignore[union-attr]
+        state = made_state(frozenset.union, operand, (), members)  # frozenset() gives the same object
+    else:
+        state = made_state(frozenset, None, (operand,), members)
+    return SetVariable(members, cls=cls, state=state)
 
 
 def _common(a: dict[Any, VariableTracker], b: dict[Any, VariableTracker]) -> dict[Any, VariableTracker]:
@@ -380,6 +491,10 @@ def _common(a: dict[Any, VariableTracker], b: dict[Any, VariableTracker]) -> dic
     return {hashed: member for hashed, member in small.items() if hashed in large}
 
 
+_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+_UPDATES = {
+    "|": set.update, "&": set.intersection_update, "-": set.difference_update, "^": set.symmetric_difference_update,
+}
 _SET_MUTATORS = frozenset({
     "intersection_update", "difference_update", "symmetric_difference_update",
     "add", "discard", "remove", "pop", "clear", "update"})
@@ -390,16 +505,17 @@ def _wrap_set(tx: Any, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     if all(is_constant_value(item) for item in value):
         tx.guard(source, "set_items", frozenset(value))
-        return SetVariable({item: constant_part(tx, item) for item in value}, source, type(value))
+        return given_set(tx, value, value, source, type(value))
     # The members in the order in which the set has them: nothing else tells one from another at the next call.
     listed = ComputedSource(source, tuple, f"tuple({source.name})")
     tx.guard(listed, "len", len(value))
-    made = SetVariable({}, source, type(value), in_order=True)
+    members: dict[Any, VariableTracker] = {}
+    made = SetVariable(members, source, type(value), True, GivenState(members, source, value))
     tx.output.effects.track(value, made)  # members may lead to it
     for place, item in enumerate(value):
         hasher = tx.class_lookup(type(item), "__hash__")
         if isinstance(hasher, types.FunctionType) and hasher is not torch.Tensor.__hash__:
             unsupported("unsupported_value", f"{source.name}, a set with a member that defines __hash__")
         member = realized(tx, tx.wrap_at(item, SequenceItemSource(listed, place, False)))
-        made.members[tx.hash_key(member)] = member
+        members[tx.hash_key(member)] = member
     return made
