@@ -275,7 +275,10 @@ class SetVariable(VariableTracker):
         return ConstantVariable(None)
 
     def _intersection_update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
+        state = self.state
         members, operands = self._common(tx, others)
+        if self.state is not state:
+            unsupported("unsupported_iteration", "a set that changes while what it has in common with others is found")
         self._change(tx, members, set.intersection_update, *operands)
         return ConstantVariable(None)
 
@@ -297,16 +300,19 @@ class SetVariable(VariableTracker):
         return SetVariable(members, cls=self.cls, state=made)
 
     def _symmetric_difference(self, tx: Any, other: VariableTracker) -> SetVariable:
-        state, mine = self.state, self.members
         theirs = set_of(tx, other).members
-        check_together(tx, mine, theirs)
-        members = self._OPS["^"](mine, theirs)
-        made = made_state(self.cls.symmetric_difference, state, (_operand(tx, other, theirs),), members)
+        check_together(tx, self.members, theirs)
+        members = self._OPS["^"](self.members, theirs)
+        made = made_state(self.cls.symmetric_difference, self.state, (_operand(tx, other, theirs),), members)
         return SetVariable(members, cls=self.cls, state=made)
 
     def _intersection(self, tx: Any, *others: VariableTracker) -> SetVariable:
         state = self.state
         members, operands = self._common(tx, others)
+        if self.state is not state and len(others) == 1:
+            return SetVariable(members, cls=self.cls)  # those found, one by one
+        if self.state is not state:
+            unsupported("unsupported_iteration", "a set that changes while what it has in common with others is found")
         return SetVariable(members, cls=self.cls, state=made_state(self.cls.intersection, state, operands, members))
 
     def _common(

@@ -88,7 +88,7 @@ def what_asks_for_the_order(x):
     a, *b = s
     return (x + 1, a, b, "".join(map(str, s)), repr(s), f"{s}", "%s" % (s,), list(zip(s, "abcd")), list(enumerate(s)),
             max(s, key=lambda v: 0), min(s, key=lambda v: 0), sorted(s, key=lambda v: 0), sum(0.1 * v for v in s),
-            list(dict.fromkeys(s)), list(collections.Counter(s)), random.Random(3).choice(list(s)), [*filter(None, s)])
+            list(dict.fromkeys(s)), list(collections.Counter(s)), [*filter(None, s)])
 
 
 @program
@@ -161,7 +161,7 @@ def test_pop_looks_on_from_where_the_last_one_ended():
     lambda s: operator.ixor(s, {1, 2, 200}), lambda s: operator.iand(s, {1, 2, 64, 9}), lambda s: s.update({40: 1, 48: 2}),
     lambda s: s.update([40], (n for n in (48, 56))), lambda s: [s.discard(n) for n in range(60)], lambda s: s.clear(),
     lambda s: s.difference_update(list(range(60))), lambda s: [s.pop() for _ in range(7)],
-    lambda s: s.symmetric_difference_update(s), lambda s: (s.clear(), s.update("ab"), s.add(3)), lambda s: s.__init__([3, 8]),
+    lambda s: s.symmetric_difference_update(s), lambda s: (s.clear(), s.update("ab"), s.add(3)),
 ])
 def test_a_set_from_outside_is_changed_step_by_step(change):
     def f(x, o):
