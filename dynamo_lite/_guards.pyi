@@ -38,7 +38,8 @@ Blocks
 Checks
     ("type_is", reg, type), ("is", reg, obj), ("is_not", reg, obj)
     ("const", reg, value)                    identical, or same exact type and equal; also inside tuples, frozensets
-                                             (of which the order counts), slices. 1, 1.0, True differ, so do 0.0 and -0.0; NaN equals NaN
+                                             (also by their order), slices. 1, 1.0, True differ, so do
+                                             0.0 and -0.0; NaN equals NaN
     ("len", reg, n), ("bool_len", reg, bool) by the C layout for dict, list, tuple, set; len() for others
     ("dict_keys", reg, keys)                 exactly these, in this order
     ("dict_has", reg, key), ("dict_lacks", reg, key)
@@ -76,8 +77,8 @@ Checks
     ("collect", reg, slot)                   reg is input number `slot`; one such step per input
 """
 
-from types import CellType, ModuleType
 from collections.abc import Set as AbstractSet
+from types import CellType, ModuleType
 from typing import Any, Final, TypeVar, final
 
 import torch

@@ -135,7 +135,8 @@ class Codegen:
         self.emit.subscr()
 
     def build_new(
-        self, value: VariableTracker | SetState, make: Callable[[], Any], fill: Callable[[], Any], refers_only: bool = False
+        self, value: VariableTracker | SetState, make: Callable[[], Any], fill: Callable[[], Any],
+        refers_only: bool = False,
     ) -> None:
         """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds, cycles too.
 

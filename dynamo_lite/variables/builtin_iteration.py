@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Collection
 from typing import Any
 
 from ..rules import handles
@@ -91,12 +92,21 @@ def _next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = 
     return value if value is not None else default
 
 
+def _sort_one_way(items: Collection[VariableTracker]) -> bool:
+    """Whether these are constants that are sorted alike, and without an error, in whatever order they come."""
+    if not all(item.is_constant() for item in items):
+        return False
+    values = [item.constant() for item in items]
+    types = set(map(type, values))
+    return types <= {str} or types <= {int, bool} or types <= {int, float, bool} and all(v == v for v in values)
+
+
 @handles(sorted)
 def _sorted(
     tx: Any, items: VariableTracker, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
 ) -> VariableTracker:
-    if isinstance(items, SetVariable) and key is None and all(m.is_constant() for m in items.members.values()):
-        found = list(items.members.values())  # sorting by value makes their order irrelevant
+    if isinstance(items, SetVariable) and key is None and _sort_one_way(items.members.values()):
+        found = list(items.members.values())
     else:
         found = tx.listed(items)
     sort_items(tx, found, key, reverse)

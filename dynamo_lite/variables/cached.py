@@ -242,7 +242,7 @@ class _Comparison:
                 all(map(self.stands_for, values, value.values())))
         if isinstance(tracker, SetVariable):
             constants = all(member.is_constant() for member in tracker.members.values())
-            return constants and bool(self.tx.as_plain(tracker) == value)
+            return constants and {member.constant() for member in tracker.members.values()} == value
         if isinstance(tracker, ObjectVariable) and tracker.content is None:
             made, own = self.tx.output.effects.attributes_of(tracker), instance_dict(value)
             if own is None or self.tx.class_lookup(tracker.cls, "__slots__") is not None or made.keys() != own.keys():

@@ -26,7 +26,7 @@ from .base import (
     wraps_type,
 )
 from .bound import BINARY_METHODS, COMPARE_METHODS, BoundMethodVariable
-from .constant import COMPARE, ConstantVariable, is_constant_value
+from .constant import ConstantVariable, is_constant_value
 from .identity import as_key
 from .sequences import TupleVariable, started_iterator
 from .sets import SetVariable, constant_part, set_of

@@ -1,11 +1,11 @@
 """The tables of sets while tracing, which decide the order in which a set gives its members.
 
-A set's order depends on its whole history: the sizes that its table had, the slots of removed members, what was merged with
-what. So each state of a set is known by how it came about, and where all members are constants also by a real set to which
-CPython has done the same.
+A set's order depends on its whole history: the sizes that its table had, the slots of removed members, what was merged
+with what. So each state of a set is known by how it came about, and where all members are constants also by a real set
+to which CPython has done the same.
 
-Invariants: a state never changes, and two sets never have one state; a `real` set has exactly the table that the program's
-set has at that point, and nobody changes it.
+Invariants: a state never changes, and two sets never have one state; a `real` set has exactly the table that the
+program's set has at that point, and nobody changes it.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..codegen import Codegen
 
 _Members = dict[Any, VariableTracker]
-_Real = set[Any] | frozenset[Any]
+_Real = Any  # a set or frozenset
 
 
 def is_fixed(value: Any) -> bool:
@@ -145,7 +145,8 @@ class SetState:
 
     # -- generated code
     def steps(self, *, to_given: bool = False) -> tuple[SetState | None, list[tuple[Any, tuple[Any, ...]]]]:
-        """The state to start from, None for an empty set, and the changes since; `to_given`: all since it came from outside."""
+        """The state to start from, None for an empty set, and the changes since; `to_given`: since it came from
+        outside."""
         state: SetState = self
         found: list[tuple[Any, tuple[Any, ...]]] = []
         while state.in_place and (to_given or state.real is None):

@@ -1,7 +1,7 @@
 """Sets and frozensets.
 
-Invariant: the order of a set is known only where its members are constants, by its table (``set_tables``), and for a set from
-outside as long as nobody changes it; nothing else depends on it.
+Invariant: the order of a set is known only where its members are constants, by its table (``set_tables``), and for a
+set from outside as long as nobody changes it; nothing else depends on it.
 """
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from .set_tables import (
     known_state,
     made_state,
     push_steps,
-    replay_set,
 )
 from .user_keys import UserKey, check_rebuildable
 
@@ -285,7 +284,7 @@ class SetVariable(VariableTracker):
     def _union(self, tx: Any, *others: VariableTracker) -> SetVariable:
         state, members, operands = self.state, dict(self.members), []
         for other in others:
-            new = dict(hashed_elements(tx, other, lambda: members))
+            new = _collected(tx, other, members)
             operands.append(_operand(tx, other, new))
             members = {**members, **{h: m for h, m in new.items() if h not in members}}
         return SetVariable(members, cls=self.cls, state=made_state(self.cls.union, state, tuple(operands), members))
@@ -293,7 +292,7 @@ class SetVariable(VariableTracker):
     def _difference(self, tx: Any, *others: VariableTracker) -> SetVariable:
         state, members, operands = self.state, dict(self.members), []
         for other in others:
-            new = dict(hashed_elements(tx, other, lambda: members))
+            new = _collected(tx, other, members)
             operands.append(_operand(tx, other, new))
             members = {h: m for h, m in members.items() if h not in new}
         made = made_state(self.cls.difference, state, tuple(operands), members)
@@ -318,8 +317,8 @@ class SetVariable(VariableTracker):
     def _common(
         self, tx: Any, others: tuple[VariableTracker, ...]
     ) -> tuple[dict[Any, VariableTracker], tuple[SetState | Elements, ...]]:
-        """The members that all others have, too, and the others as operands. Looks each element up in the set as it is by
-        then."""
+        """The members that all others have, too, and the others as operands. Looks each element up in the set as it is
+        by then."""
         operands: list[SetState | Elements] = []
         known: dict[Any, VariableTracker] | None = None
         for other in others:
@@ -332,7 +331,7 @@ class SetVariable(VariableTracker):
                 continue
             found: dict[Any, VariableTracker] = {}
             before = known
-            current = lambda: self.members if before is None else before  # noqa: B023, E731 - called in this turn
+            current = lambda: self.members if before is None else before  # noqa: B023 - called in this turn
             for hashed, item in hashed_elements(tx, other, current):
                 if hashed in current():
                     found.setdefault(hashed, item)
@@ -457,14 +456,20 @@ def _asks_nothing(value: VariableTracker) -> bool:
     return value.is_constant() or is_plain_sequence(value) and all(m.is_constant() for m in value.items)  # type: ignore
 
 
-def _at_once(
-    tx: Any, value: VariableTracker, keys: Iterable[Any]
-) -> dict[Any, VariableTracker] | None:
-    """The elements, where to take and to hash them and to compare them with these keys runs none of the program's code."""
+def _collected(tx: Any, value: VariableTracker, keys: Iterable[Any] | None = None) -> dict[Any, VariableTracker]:
+    """All elements, of equal ones the first; `keys`: those that they meet, None: each other."""
+    found: dict[Any, VariableTracker] = {}
+    for hashed, item in hashed_elements(tx, value, lambda: found if keys is None else keys):
+        found.setdefault(hashed, item)
+    return found
+
+
+def _at_once(tx: Any, value: VariableTracker, keys: Iterable[Any]) -> dict[Any, VariableTracker] | None:
+    """The elements, where to take, to hash and to compare them with these keys runs none of the program's code."""
     content, entries = set_content(value), tx.plain_dict(value)
     if content is None and entries is None and not _asks_nothing(value):
         return None
-    new = dict(hashed_elements(tx, value, lambda: keys))
+    new = _collected(tx, value, keys)
     return None if any(type(key) is UserKey for key in (*new, *keys)) else new
 
 
@@ -478,9 +483,7 @@ def _operand(tx: Any, value: VariableTracker, elements: dict[Any, VariableTracke
 
 def set_of(tx: Any, value: VariableTracker, cls: type = set) -> SetVariable:
     """set(value)"""
-    members: dict[Any, VariableTracker] = {}
-    for hashed, item in hashed_elements(tx, value, lambda: members):
-        members.setdefault(hashed, item)
+    members = _collected(tx, value)
     operand = _operand(tx, value, members)
     if cls is set:
         state = made_state(set.update, known_state({}, set()), (operand,), members)

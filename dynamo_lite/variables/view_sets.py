@@ -18,10 +18,11 @@ def view_binary(tx: Any, view: Any, op: str, other: VariableTracker, reflected: 
     if op == "&":
         return _intersection(tx, view, other)
     first, second = (other, view) if reflected else (view, other)
-    if op == "^" and isinstance(other, type(view)) and view.what == other.what == "items":
-        return _items_of_one(tx, first, second)
-    keys = isinstance(first, type(view)) and first.what == "keys" and tx.plain_dict(first.owner) is not None
-    made = set_of(tx, first.owner if keys else first)  # of a dict itself: its size counts
+    if op == "^" and isinstance(other, type(view)):
+        if view.what == other.what == "items":
+            return _items_of_one(tx, first, second)
+    of_dict = not reflected and view.what == "keys" and tx.plain_dict(view.owner) is not None
+    made = set_of(tx, view.owner if of_dict else first)  # of a dict itself: its size counts
     made.call_method(tx, _CHANGES[op], [second], {})
     return made
 

@@ -23,6 +23,9 @@ CONTAINERS = [
     "del {$d}['a']", "{$m}.append({n})", "{$m}.extend(i + len({$m}) for i in range(2))", "{$m}.remove(2)",
     "{$m}.index({n})", "{+t} = {$l}.pop(0)", "{+t} = {$d}.popitem()[1]", "{$m}[{i}] = {n}", "{$m}.sort(reverse=True)",
     "{+q:q1} = set({$m}); {q1}.update(len({q1}) + i for i in range(2))", "{$o}.held.append({t0})",
+    "{+q:q2} = {{8, 16, {i}, {n}}}; {q2}.discard(16); {q2}.add(24); {+m} = list({q2})",
+    "{+q:q3} = set(range(40)); {q3} -= set(range({i}, 38)); {q3} |= {{64, {i}}}; {+m} = [*{q3}]",
+    "{+q:q4} = set({$m}) ^ {{1, 8, {i}}}; {+n} = {q4}.pop() if {q4} else 0; said.append(list({q4}))",
     "{$l}.append({$f}({t0}))",
 ]
 

@@ -68,6 +68,27 @@ TOPICS = {
             "NEST[1][1].append(1)", "L[:] = [2, 1]",
         ),
     ),
+    "sets": Topic(
+        "S = set(range(40)) - set(range(9, 40))\nW = {'relu', 'tanh', 'gelu'}\nF = frozenset(S) | {64}\n"
+        "U = {8, 16, 3}\nU.discard(16)\nSAME = U\nQ = {'q': set('abcdef')}\n",
+        (
+            "x * list(S)[0]", "[x * n for n in S]", "x + len(list(S | {64, 16})[1:2])", "[n for n in S | {64, 16}]",
+            "[w for w in W]", "[*F]", "[*(F - {3})]", "x * (8 in U)", "U.add(40) or [*U]", "U.discard(3) or list(U)",
+            "x + (U is SAME)", "repr(S & F)", "[*S.copy()]", "U.update({24: 1, 32: 2}) or x", "x + len(sorted(W))",
+            "x * U.pop() if len(U) > 1 else x", "[*{n * 8 for n in S}]", "Q['q'].add('z') or x",
+            "[*Q['q'] ^ {'a', 'y'}]",
+            "max(W, key=lambda w: 0)", "x * next(iter(F))", "S.difference_update(range(3)) or [*S]", "f'{F}'",
+            "[a for a, _ in zip(W, range(2))]", "list(dict.fromkeys(S))", "S.copy() or x", "F | W and [*F.union(S)]",
+        ),
+        (
+            "S.add(100)", "S.discard(4)", "S.add(S.pop())", "S.update(range(60)); S.difference_update(range(9, 60))",
+            "global S; S = set(S)", "global S; S = set(sorted(S, reverse=True))", "global F; F = frozenset(list(F))",
+            "global F; F = F | {7}", "U.add(16)", "U.clear(); U.update((3, 8))", "U.discard(8); U.add(8)",
+            "global U; U = {8, 3}", "global SAME; SAME = set(U)", "W.add('silu')", "W.remove('tanh'); W.add('tanh')",
+            "global W; W = {'a'}", "Q['q'].pop()", "Q['q'] = set('fedcba')", "Q['q'] -= {'a'}", "global F; F = set(F)",
+            "global S; S = {True, 8, 0}", "global S; S = {1, 8, 0}", "U.update({96})",
+        ),
+    ),
     "dicts": Topic(
         "D = {'a': 1, 'b': {'c': 2}}\nDT = {'w': torch.ones(4)}\nOD = collections.OrderedDict(p=1, q=2)\n"
         "DD = collections.defaultdict(lambda: 4, k=1)\nMP = types.MappingProxyType(D)\n"

@@ -22,7 +22,8 @@ program = Programs()
 
 @pytest.mark.parametrize("start", range(0, 320, 40))
 def test_generated_programs(start):
-    first = random.Random(f"{start} {hash('a')}").randrange(10**9) if start else 0  # others in every process, but for some
+    # Others in every process, but for the first ones.
+    first = random.Random(f"{start} {hash('a')}").randrange(10**9) if start else 0
     found = [set_programs.difference(seed) for seed in range(first + start, first + start + 40)]
     assert not any(found), "\n\n".join(filter(None, found))
 
@@ -158,7 +159,8 @@ def test_pop_looks_on_from_where_the_last_one_ended():
 
 @pytest.mark.parametrize("change", [
     lambda s: operator.ior(s, {8, 16, 24}), lambda s: operator.isub(s, set(range(3, 90))),
-    lambda s: operator.ixor(s, {1, 2, 200}), lambda s: operator.iand(s, {1, 2, 64, 9}), lambda s: s.update({40: 1, 48: 2}),
+    lambda s: operator.ixor(s, {1, 2, 200}), lambda s: operator.iand(s, {1, 2, 64, 9}),
+    lambda s: s.update({40: 1, 48: 2}),
     lambda s: s.update([40], (n for n in (48, 56))), lambda s: [s.discard(n) for n in range(60)], lambda s: s.clear(),
     lambda s: s.difference_update(list(range(60))), lambda s: [s.pop() for _ in range(7)],
     lambda s: s.symmetric_difference_update(s), lambda s: (s.clear(), s.update("ab"), s.add(3)),
