@@ -24,6 +24,7 @@ from dynamo_lite.bytecode.library import (
     LOCAL,
     OPMAP,
     PLAIN,
+    SLOT,
     WITH_ARGUMENT,
     RawPositions,
 )
@@ -147,6 +148,9 @@ def _write(writer: library.Writer, ops: Sequence[Op], variables: _Variables) -> 
             name = _directed(op, i)
         elif kind == CELL or (kind == LOCAL and arg in variables):
             arg = _variable(op, variables)
+        elif kind == SLOT and arg in variables:
+            writer.add_slot(name, variables[arg], op.positions)
+            continue
         writer.add(name, arg, op.positions)
     if begin is not None:
         items.append(library.TryEnd(begin))
@@ -180,7 +184,7 @@ def _variable(op: Op, variables: _Variables) -> library.Cell | library.Free:
     variable = variables.get(op.arg)
     if variable is None:
         raise AssemblyError(f"{op.name} {op.arg!r}: the name is no cell here")
-    if op.kind == LOCAL and not facts.FAST_CELLS:
+    if op.kind == LOCAL:
         raise AssemblyError(f"{op.name} {op.arg!r}: the name is a cell here")
     return variable
 

@@ -22,8 +22,7 @@ from dynamo_lite.bytecode import library
 from dynamo_lite.bytecode.assembler import HandlerRef, Label, Op, assemble
 from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Instruction
-from dynamo_lite.bytecode.library import CELL, JUMP, KINDS, LOCAL, NO_POSITIONS, RawPositions
-from dynamo_lite.bytecode.roles import TOUCHES_CELL
+from dynamo_lite.bytecode.library import CELL, JUMP, KINDS, LOCAL, NO_POSITIONS, SLOT, RawPositions
 
 _BINARY = {symbol: i for i, symbol in enumerate(library.BINARY_SYMBOLS)}
 
@@ -87,7 +86,7 @@ class Emitter:
 
     def local_names(self) -> set[str]:
         """Names of all fast locals that were used so far."""
-        return {op.arg for op in self.ops if op.kind == LOCAL}
+        return {op.arg for op in self.ops if op.kind in (LOCAL, SLOT)}
 
     # Values
 
@@ -291,8 +290,8 @@ class Emitter:
             arg: Any = target
         else:
             arg = None if instruction.arg is None else library.operand(name, instruction.arg, instruction.argval)
-            if kind == LOCAL and instruction.roles & TOUCHES_CELL:
-                kind = CELL
+            if kind == LOCAL:
+                kind = SLOT
         self.ops.append(Op(name, kind, arg, self.positions, self.handler))
 
     def assemble(

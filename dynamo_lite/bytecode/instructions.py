@@ -155,7 +155,7 @@ def _special(name: str) -> int:
     return _GLOBAL if name == "LOAD_GLOBAL" else 0
 
 
-_RESOLVERS = library.resolvers()
+_RESOLVERS = {name: resolve for name, resolve in library.resolvers().items() if name not in facts.PARTS}
 # By opcode: the name to show, its roles, what its argument stands for, and what more there is to it.
 _FORMS = {
     op: (facts.READ_AS.get(name, name), roles.ROLES.get(facts.READ_AS.get(name, name), 0), _RESOLVERS.get(name),

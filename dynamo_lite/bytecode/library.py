@@ -13,6 +13,8 @@ round here (found with release 0.19.1; tests/bytecode/test_library.py has a case
 * ``_pack_location`` writes columns of 128 and more in the short form, whose bytes then look like the starts of entries:
   all lines after them are wrong. It never ends for an instruction that ends on an earlier line than it begins.
 * The fused instructions for two locals go wrong when a local's number is 16 or more; ``instructions`` takes them apart.
+* From 3.12 on an inlined comprehension may use the slot of a cell for a local of its own; the package writes that for
+  3.13 and later only. ``Writer.add_slot`` writes another instruction first, and puts the right opcode in afterwards.
 * The package's flow analysis, which computes stack sizes and the depths at which handlers start, does not follow a jump
   into a ``try``; ``assembler`` knows both.
 """
@@ -53,8 +55,9 @@ OPMAP = {name: op for name, op in dis.opmap.items() if op < min(MIN_INSTRUMENTED
 OPNAME = {op: name for name, op in OPMAP.items()}
 
 # What the argument of an instruction is; in a new one: a number, any object, a name, (flag, name), (flag, flag, name),
-# the name of a local, the name of a cell or free variable, a Label, an operator, an intrinsic function.
-PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, LOCAL, CELL, JUMP, COMPARE, INTRINSIC = range(10)
+# the name of a local, the name of a cell or free variable, a Label, an operator, an intrinsic function, the name of
+# anything with a slot (only in new ones that stand for old ones).
+PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, LOCAL, CELL, JUMP, COMPARE, INTRINSIC, SLOT = range(11)
 
 
 def _kind(op: int) -> int:
@@ -180,6 +183,10 @@ def operand(name: str, arg: int, argval: Any) -> Any:
 _new_instruction = Instr._from_trusted
 
 
+# Has a slot for its argument and no cache, like the instructions that it stands in for.
+_SLOT_STAND_IN = "LOAD_DEREF"
+
+
 class _Constant:
     """A constant that equals no other: it can't be marshalled."""
 
@@ -196,6 +203,7 @@ class Writer:
         self.items: list[Any] = []
         self._constants: dict[int, _Constant] = {}
         self._locations: dict[RawPositions, InstrLocation] = {}
+        self._stand_ins: dict[int, str] = {}
 
     def add(self, name: str, argument: Any, positions: RawPositions) -> None:
         """An instruction; for one without an argument, that is ignored."""
@@ -205,6 +213,17 @@ class Writer:
         if name not in WITH_ARGUMENT:
             argument = UNSET
         self.items.append(_new_instruction(name, OPMAP[name], argument, location))
+
+    def add_slot(self, name: str, variable: Cell | Free, positions: RawPositions) -> None:
+        """An instruction for locals that is to act on the slot of a cell or free variable, whatever that holds."""
+        self.add(_SLOT_STAND_IN, variable, positions)
+        self._stand_ins[id(self.items[-1])] = name
+
+    def _replace_stand_ins(self, concrete: ConcreteBytecode) -> None:
+        instructions = (i for i in concrete if isinstance(i, ConcreteInstr) and i.name != "CACHE")
+        for item, instruction in zip((i for i in self.items if isinstance(i, Instr)), instructions, strict=True):
+            if id(item) in self._stand_ins:
+                instruction.set(self._stand_ins[id(item)], instruction.arg)
 
     def constant(self, value: Any) -> _Constant:
         """The argument that stands for a constant."""
@@ -227,6 +246,8 @@ class Writer:
             setattr(symbolic, name, value)
         concrete = symbolic.to_concrete_bytecode(compute_exception_stack_depths=False)
         concrete.consts = [constant.value for constant in concrete.consts]
+        if self._stand_ins:
+            self._replace_stand_ins(concrete)
         concrete.__class__ = _Concrete
         return concrete.to_code(stacksize=stacksize, compute_exception_stack_depths=False)
 
