@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from types import CodeType
 from typing import Any
 
@@ -13,6 +14,7 @@ from dynamo_lite.bytecode.instructions import Instruction, decode
 from dynamo_lite.bytecode.roles import NEVER_RAISES, NO_FALL_THROUGH
 from dynamo_lite.bytecode.stack import NULL, PREV_EXC, VALUE, after, at_handler
 
+CALLABLE = (NULL, VALUE) if sys.version_info < (3, 13) else (VALUE, NULL)
 STDLIB = os.path.dirname(os.__file__)
 
 
@@ -119,7 +121,7 @@ def test_stack_in_the_middle_of_expressions() -> None:
             print(i, [i, x.m(i)])
 
     code = f.__code__
-    assert analyse(code).stacks[find(code, "BUILD_LIST").index] == (VALUE, NULL, VALUE, VALUE, VALUE, VALUE)
+    assert analyse(code).stacks[find(code, "BUILD_LIST").index] == (VALUE, *CALLABLE, VALUE, VALUE, VALUE)
     assert len(analyse(code).stacks[find(code, "JUMP_BACKWARD").index]) == 1
 
 
@@ -143,7 +145,7 @@ def test_kinds_agree_on_all_paths(name: str) -> None:
         for i, stack in zip(decode(code).instructions, stacks):
             if stack is None:
                 continue
-            assert len(stack) <= code.co_stacksize
+            assert len(stack) <= code.co_stacksize + 1  # an opcode that returns a constant is shown as two
             if not i.roles & NO_FALL_THROUGH:
                 assert stacks[i.index + 1] == after(i, stack)
             if i.target is not None:
