@@ -20,6 +20,7 @@ from dynamo_lite.bytecode.library import (
     CONST,
     FLAG_NAME,
     FLAGS_NAME,
+    INTRINSIC,
     JUMP,
     LOCAL,
     OPMAP,
@@ -150,6 +151,9 @@ def _write(writer: library.Writer, ops: Sequence[Op], variables: _Variables) -> 
             arg = _variable(op, variables)
         elif kind == SLOT and arg in variables:
             writer.add_slot(name, variables[arg], op.positions)
+            continue
+        elif kind == INTRINSIC:
+            writer.add_intrinsic(name, arg, op.positions)
             continue
         writer.add(name, arg, op.positions)
     if begin is not None:

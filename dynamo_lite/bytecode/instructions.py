@@ -138,7 +138,7 @@ def localsplus_names(code: CodeType) -> tuple[str, ...]:
 
 
 # What more there is to an opcode than its name and its argument.
-_JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _LOCAL, _BINARY = range(1, 7)
+_JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _BINARY = range(1, 6)
 
 
 def _special(name: str) -> int:
@@ -146,8 +146,6 @@ def _special(name: str) -> int:
         return _JUMPS
     if name in facts.PARTS:
         return _PARTS
-    if facts.FAST_CELLS and name == "LOAD_FAST":
-        return _LOCAL
     if facts.METHOD_BIT and name == "LOAD_ATTR":
         return _ATTRIBUTE
     if facts.BINARY_READ_AS and name == "BINARY_OP":
@@ -186,6 +184,8 @@ def _decode(code: CodeType) -> Decoded:
             else:
                 _look_closer(instruction, special, code)
 
+    if facts.FAST_CELLS and (code.co_cellvars or code.co_freevars):
+        _name_loads_of_cells(instructions, {*code.co_cellvars, *code.co_freevars})
     for instruction, target in jumps:
         instruction.target = instruction.argval = index_at[target]
     for begin, end, target, depth, lasti in library.handlers(code):
@@ -235,10 +235,39 @@ def _look_closer(instruction: Instruction, special: int, code: CodeType) -> None
         instruction.push_null = bool(arg & 1)
     elif special == _ATTRIBUTE:
         opname = "LOAD_METHOD" if arg & 1 else None
-    elif special == _LOCAL:
-        opname = "LOAD_CLOSURE" if arg >= code.co_nlocals or instruction.argval in code.co_cellvars else None
     else:
         opname = facts.BINARY_READ_AS.get(arg)
     if opname is not None:
-        instruction.opname = opname
-        instruction.roles = roles.ROLES.get(opname, 0)
+        _rename(instruction, opname)
+
+
+def _rename(instruction: Instruction, opname: str) -> None:
+    instruction.opname = opname
+    instruction.roles = roles.ROLES.get(opname, 0)
+
+
+def _name_loads_of_cells(instructions: list[Instruction], closed: set[str]) -> None:
+    """Names each LOAD_FAST of a cell LOAD_CLOSURE.
+
+    An inlined comprehension may keep a plain value in the slot of a cell; where one does, only a load for a function's
+    closure is one of the cell.
+    """
+    shared = {
+        i.argval
+        for i, following in zip(instructions, instructions[1:])
+        if i.opname == "LOAD_FAST_AND_CLEAR" and following.opname != "MAKE_CELL"
+    }
+    for index, instruction in enumerate(instructions):
+        if instruction.opname == "LOAD_FAST" and instruction.argval in closed:
+            if instruction.argval not in shared or _is_for_closure(instructions, index):
+                _rename(instruction, "LOAD_CLOSURE")
+
+
+def _is_for_closure(instructions: list[Instruction], index: int) -> bool:
+    start = index
+    while instructions[index].opname in ("LOAD_FAST", "LOAD_CLOSURE"):
+        index += 1
+    following = [(i.opname, i.arg) for i in instructions[index : index + 4]]
+    return [name for name, _ in following[:3]] == ["BUILD_TUPLE", "LOAD_CONST", "MAKE_FUNCTION"] and (
+        following[0][1] >= index - start and following[3:] == [("SET_FUNCTION_ATTRIBUTE", 8)]  # type: ignore[operator]
+    )

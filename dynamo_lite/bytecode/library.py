@@ -15,6 +15,7 @@ round here (found with release 0.19.1; tests/bytecode/test_library.py has a case
 * The fused instructions for two locals go wrong when a local's number is 16 or more; ``instructions`` takes them apart.
 * From 3.12 on an inlined comprehension may use the slot of a cell for a local of its own; the package writes that for
   3.13 and later only. ``Writer.add_slot`` writes another instruction first, and puts the right opcode in afterwards.
+* It does not know all intrinsic functions of 3.13; ``Writer.add_intrinsic`` puts their numbers in afterwards.
 * The package's flow analysis, which computes stack sizes and the depths at which handlers start, does not follow a jump
   into a ``try``; ``assembler`` knows both.
 """
@@ -55,8 +56,8 @@ OPMAP = {name: op for name, op in dis.opmap.items() if op < min(MIN_INSTRUMENTED
 OPNAME = {op: name for name, op in OPMAP.items()}
 
 # What the argument of an instruction is; in a new one: a number, any object, a name, (flag, name), (flag, flag, name),
-# the name of a local, the name of a cell or free variable, a Label, an operator, an intrinsic function, the name of
-# anything with a slot (only in new ones that stand for old ones).
+# the name of a local, the name of a cell or free variable, a Label, an operator, the number of an intrinsic function,
+# the name of anything with a slot (only in new ones that stand for old ones).
 PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, LOCAL, CELL, JUMP, COMPARE, INTRINSIC, SLOT = range(11)
 
 
@@ -171,9 +172,7 @@ def operand(name: str, arg: int, argval: Any) -> Any:
         return bool(arg & 1), bool(arg & 2), argval
     if kind == COMPARE:
         return Compare((arg >> facts.COMPARE_SHIFT) + (arg & 16 if facts.COMPARE_SHIFT > 4 else 0))
-    if kind == INTRINSIC:
-        return Intrinsic1Op(arg) if OPMAP[name] in INTRINSIC_1OP else Intrinsic2Op(arg)
-    return arg if kind == PLAIN else argval
+    return arg if kind in (PLAIN, INTRINSIC) else argval
 
 
 # Writing
@@ -203,7 +202,7 @@ class Writer:
         self.items: list[Any] = []
         self._constants: dict[int, _Constant] = {}
         self._locations: dict[RawPositions, InstrLocation] = {}
-        self._stand_ins: dict[int, str] = {}
+        self._stand_ins: dict[int, tuple[str, int | None]] = {}
 
     def add(self, name: str, argument: Any, positions: RawPositions) -> None:
         """An instruction; for one without an argument, that is ignored."""
@@ -217,13 +216,19 @@ class Writer:
     def add_slot(self, name: str, variable: Cell | Free, positions: RawPositions) -> None:
         """An instruction for locals that is to act on the slot of a cell or free variable, whatever that holds."""
         self.add(_SLOT_STAND_IN, variable, positions)
-        self._stand_ins[id(self.items[-1])] = name
+        self._stand_ins[id(self.items[-1])] = name, None
+
+    def add_intrinsic(self, name: str, number: int, positions: RawPositions) -> None:
+        """A call of one of the interpreter's own functions."""
+        self.add(name, Intrinsic1Op(0) if OPMAP[name] in INTRINSIC_1OP else Intrinsic2Op(0), positions)
+        self._stand_ins[id(self.items[-1])] = name, number
 
     def _replace_stand_ins(self, concrete: ConcreteBytecode) -> None:
         instructions = (i for i in concrete if isinstance(i, ConcreteInstr) and i.name != "CACHE")
         for item, instruction in zip((i for i in self.items if isinstance(i, Instr)), instructions, strict=True):
             if id(item) in self._stand_ins:
-                instruction.set(self._stand_ins[id(item)], instruction.arg)
+                name, number = self._stand_ins[id(item)]
+                instruction.set(name, instruction.arg if number is None else number)
 
     def constant(self, value: Any) -> _Constant:
         """The argument that stands for a constant."""

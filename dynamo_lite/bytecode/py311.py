@@ -16,7 +16,7 @@ COMPARE_SHIFT = 0
 NULL_FIRST = True
 # How many instructions at its target an exhausted FOR_ITER passes over; it has done what they say.
 LOOP_LANDING = 0
-# Whether opcodes for locals may name a cell's slot.
+# Whether LOAD_FAST loads cells, too.
 FAST_CELLS = False
 # LOAD_ATTR with its lowest bit set loads a method.
 METHOD_BIT = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import gc
 import os
+import sys
 import types
 from collections.abc import Iterator
 from types import CodeType
@@ -36,17 +37,19 @@ def codes_of(path: str) -> list[CodeType]:
 def as_shown(instruction: dis.Instruction, code: CodeType) -> list[tuple[str, Any]]:
     """What an instruction of ``dis`` is to be decoded as: names and arguments, None for those of jumps."""
     name, value = instruction.opname, instruction.argval
+    closed = code.co_cellvars + code.co_freevars
     if instruction.arg is None:
         return [(name, None)]
     if name == "RETURN_CONST":
         return [("LOAD_CONST", value), ("RETURN_VALUE", None)]
     if name in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"):
-        return list(zip(name.replace("_FAST_", "_FAST ").split(), value))
+        names = zip(name.replace("_FAST_", "_FAST ").split(), value)
+        return [("LOAD_CLOSURE" if n == "LOAD_FAST" and v in closed else n, v) for n, v in names]
     if name == "LOAD_ATTR" and "NULL" in instruction.argrepr:
         return [("LOAD_METHOD", value)]
     if name == "LOAD_FAST_CHECK":
         return [("LOAD_FAST", value)]
-    if name == "LOAD_FAST" and value in code.co_cellvars + code.co_freevars:
+    if name == "LOAD_FAST" and value in closed:
         return [("LOAD_CLOSURE", value)]
     if name == "BINARY_OP":
         return [(name, instruction.argrepr)]
@@ -134,3 +137,13 @@ def test_the_setup_of_a_frame_comes_before_first_index() -> None:
     assert [i.opname for i in decode(code).instructions[: decode(code).first_index]] == ["MAKE_CELL", "RESUME"]
     inner = next(c for c in code.co_consts if isinstance(c, CodeType))
     assert [i.opname for i in decode(inner).instructions[: decode(inner).first_index]] == ["COPY_FREE_VARS", "RESUME"]
+
+
+def test_a_comprehension_that_keeps_its_variable_in_the_slot_of_a_cell() -> None:
+    def f(x):
+        y = [(x,) for x in range(3)]
+        return (lambda: x), y
+
+    names = [i.opname for i in decode(f.__code__).instructions if i.argval == "x"]
+    inlined = ["LOAD_FAST_AND_CLEAR", "STORE_FAST", "LOAD_FAST", "STORE_FAST", "LOAD_CLOSURE", "STORE_FAST"]
+    assert names == ["MAKE_CELL", *(["LOAD_CLOSURE"] if sys.version_info < (3, 12) else inlined)]
