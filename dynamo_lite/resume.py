@@ -38,29 +38,13 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from dynamo_lite.bytecode import roles
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.assembler import HandlerRef, Label, prologue_length
 from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.emit import Emitter
-from dynamo_lite.bytecode.instructions import Handler, Instruction, decode
-from dynamo_lite.bytecode.roles import (
-    CALL_PREFIX,
-    CALLS,
-    DELETES_LOCAL,
-    DROPS,
-    JUMPS_ALWAYS,
-    LOADS_METHOD,
-    LOOP_HEAD,
-    MOVES,
-    NEVER_RAISES,
-    NO_FALL_THROUGH,
-    READS_LOCAL,
-    RERAISES,
-    RETURNS,
-    TOUCHES_CELL,
-    WRITES_LOCAL,
-)
-from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE, Stack, StackKind, after, at_handler
+from dynamo_lite.bytecode.instructions import Handler, Instruction, decode, localsplus_names, loop_landing
+from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, SAVED, VALUE, Stack, StackKind, after, at_handler
 
 __all__ = [
     "ResumeInfo",
@@ -77,6 +61,8 @@ __all__ = [
 ]
 
 _VARIADIC = 0x04 | 0x08
+# Slots of the stack that come as parameters.
+_PARAMETERS = (VALUE, PREV_EXC, SAVED)
 
 
 class _Unbound:
@@ -99,7 +85,7 @@ class ResumeInfo:
     original_ref: weakref.ref[CodeType]
     # where it goes on: an instruction of `original`
     index: int
-    # what the prologue pushes, bottom first; VALUE and PREV_EXC slots have a parameter each
+    # what the prologue pushes, bottom first; VALUE, PREV_EXC and SAVED slots have a parameter each
     stack: Stack
     # fast locals that come as parameters (first in the signature, in the original's order); others start unbound
     carried: tuple[str, ...]
@@ -186,8 +172,8 @@ def break_start(code: CodeType, index: int) -> int:
     A break "at" any part of a call is a break here; the stack must be as it is before this instruction.
     """
     instructions = decode(code).instructions
-    if instructions[index].roles & (CALL_PREFIX | CALLS):
-        while index and instructions[index - 1].roles & CALL_PREFIX:
+    if instructions[index].roles & (roles.CALL_PREFIX | roles.CALLS):
+        while index and instructions[index - 1].roles & roles.CALL_PREFIX:
             index -= 1
     return index
 
@@ -203,7 +189,7 @@ def needed_locals(code: CodeType, index: int) -> frozenset[str]:
 
 def _unit(instructions: Sequence[Instruction], start: int) -> list[Instruction]:
     end = start
-    while instructions[end].roles & CALL_PREFIX:
+    while instructions[end].roles & roles.CALL_PREFIX:
         end += 1
     return list(instructions[start : end + 1])
 
@@ -244,7 +230,7 @@ def emit_break(
     """
     code, index = origin(code, break_start(code, index))
     # They must neither be seen by instruction k nor keep alive what the program lets go of; but for what super() reads.
-    for name in sorted(e.local_names().union(parameters).difference(code.co_varnames, {_FIRST_ARGUMENT})):
+    for name in sorted(e.local_names().union(parameters).difference(localsplus_names(code), {_FIRST_ARGUMENT})):
         e.unbind_fast(name)
     emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, frozenset(keep), inline_tail, foreign)
     return emission.emit(frozenset(bound), frozenset(uncertain))
@@ -294,21 +280,22 @@ class _Break:
         jump_label = e.label() if last.target is not None else None
         handler = last.handler
         handler_label = None
-        if handler is not None and not all(i.roles & NEVER_RAISES for i in unit):
+        if handler is not None and not all(i.roles & roles.NEVER_RAISES for i in unit):
             handler_label = e.label()
             e.handler = HandlerRef(handler_label, handler.depth, handler.lasti)
-        if not last.roles & JUMPS_ALWAYS:
+            e.begin_range()
+        if not last.roles & roles.JUMPS_ALWAYS:
             emit_instructions(e, unit, jump_label)
         e.handler = None
 
         after_bound = bound
-        if last.roles & WRITES_LOCAL:
-            after_bound, uncertain_after = bound | {last.argval}, uncertain - {last.argval}
-        elif last.roles & DELETES_LOCAL:
+        if last.roles & roles.WRITES_LOCAL:
+            after_bound, uncertain_after = _bound_by(last, before, bound, uncertain)
+        elif last.roles & roles.DELETES_LOCAL:
             after_bound, uncertain_after = bound - {last.argval}, uncertain - {last.argval}
         else:
             uncertain_after = uncertain
-        if not last.roles & NO_FALL_THROUGH:
+        if not last.roles & roles.NO_FALL_THROUGH:
             stack = before
             for instruction in unit:
                 stack = after(instruction, stack)
@@ -316,7 +303,12 @@ class _Break:
         if jump_label is not None:
             assert last.target is not None
             e.place(jump_label)
-            self._emit_exit(last.target, after(last, before, jumps=True), after_bound, uncertain_after)
+            target, stack = last.target, after(last, before, jumps=True)
+            if last.roles & roles.LOOP_HEAD:
+                for passed in loop_landing(self.instructions, last):
+                    e.raw(passed)
+                    target, stack = target + 1, after(passed, stack)
+            self._emit_exit(target, stack, after_bound, uncertain_after)
         if handler_label is not None:
             assert handler is not None
             e.place(handler_label)
@@ -350,10 +342,11 @@ class _Break:
         e.load_const(target)
         e.make_function(closure=bool(target.co_freevars))
         parameters = target.co_varnames[: target.co_argcount]
+        perhaps = uncertain.union(_stack_name(slot) for slot, kind in enumerate(stack) if kind is SAVED)
         for name in parameters:
             if name == _FIRST_ARGUMENT:
                 e.load_deref(self.code.co_varnames[0])
-            elif name in uncertain:
+            elif name in perhaps:
                 e.load_function(_peek_local)
                 e.load_const(name)
                 e.call(1)
@@ -373,9 +366,9 @@ class _Break:
         """Runs what only throws values away natively: a result that nobody wants, a local whose end is felt."""
         while True:
             instruction = self.instructions[index]
-            if instruction.roles & WRITES_LOCAL and instruction.argval in self.keep:
-                bound, uncertain = bound | {instruction.argval}, uncertain - {instruction.argval}
-            elif not instruction.roles & DROPS or stack[-1] is not VALUE:
+            if instruction.roles & roles.WRITES_LOCAL and instruction.argval in self.keep:
+                bound, uncertain = _bound_by(instruction, stack, bound, uncertain)
+            elif not instruction.roles & roles.DROPS or stack[-1] is not VALUE:
                 return index, stack, bound, uncertain
             self.e.raw(instruction)
             index, stack = index + 1, after(instruction, stack)
@@ -386,9 +379,9 @@ class _Break:
         while index not in seen:
             seen.add(index)
             instruction = self.instructions[index]
-            if instruction.roles & LOOP_HEAD:
+            if instruction.roles & roles.LOOP_HEAD:
                 return instruction
-            if not instruction.roles & JUMPS_ALWAYS:
+            if not instruction.roles & roles.JUMPS_ALWAYS:
                 return None
             assert instruction.target is not None
             index = instruction.target
@@ -399,7 +392,7 @@ class _Break:
         e = self.e
         for slot in range(len(stack) - 1, -1, -1):
             kind = stack[slot]
-            if kind is VALUE:
+            if kind in (VALUE, SAVED):
                 e.store_fast(_stack_name(slot))
             elif kind is NULL:
                 e.store_fast("___null")  # storing NULL leaves the local unbound: the one way to drop it
@@ -415,30 +408,38 @@ class _Break:
         tail: list[Instruction] = []
         while len(tail) < _TAIL_LENGTH:
             instruction = self.instructions[index]
-            leaves = instruction.roles & RERAISES and instruction.handler is None
-            if leaves or instruction.roles & RETURNS:
+            leaves = instruction.roles & roles.RERAISES and instruction.handler is None
+            if leaves or instruction.roles & roles.RETURNS:
                 tail.append(instruction)
                 for instruction in tail:
                     self.e.set_line(instruction.positions)
                     self.e.raw(instruction)
                 self.e.set_line(self.unit[-1].positions)
                 return True
-            if instruction.roles & JUMPS_ALWAYS and instruction.target is not None and instruction.target > index:
+            if instruction.roles & roles.JUMPS_ALWAYS and instruction.target is not None and instruction.target > index:
                 index = instruction.target
                 continue
-            if not instruction.roles & MOVES:
+            if not instruction.roles & roles.MOVES:
                 return False
-            if instruction.roles & READS_LOCAL and instruction.argval not in surely_bound:
+            if instruction.roles & roles.READS_LOCAL and instruction.argval not in surely_bound:
                 return False
             tail.append(instruction)
             index += 1
         return False
 
 
+def _bound_by(
+    store: Instruction, stack: Stack, bound: frozenset[str], uncertain: frozenset[str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Locals that have a value after a store, and those that perhaps have none."""
+    name = {store.argval}
+    return bound | name, uncertain | name if stack[-1] is SAVED else uncertain - name
+
+
 def emit_instructions(e: Emitter, unit: Sequence[Instruction], jump_label: Label | None) -> None:
     """The instructions as they are, but a method is always loaded as NULL and a bound method."""
     for instruction in unit:
-        if instruction.roles & LOADS_METHOD:
+        if instruction.roles & roles.LOADS_METHOD:
             e.load_attr(instruction.argval)
             e.ready_to_call()
         else:
@@ -469,7 +470,7 @@ def resume_code(
 ) -> CodeType:
     """The code object that goes on at instruction `index` of `original` with that stack and those locals.
 
-    Parameters, all positional: `carried`, then the VALUE and PREV_EXC slots of the stack from the bottom. Where
+    Parameters, all positional: `carried`, then the VALUE, PREV_EXC and SAVED slots of the stack from the bottom. Where
     ``super()`` needs the first argument and that is a cell, its value comes before all of them.
     """
     key = (index, stack, tuple(carried), uncertain, kept_cells)
@@ -508,7 +509,7 @@ def _make_resume_code(
             parameters.append(_FIRST_ARGUMENT)
     freevars = _free_variables(original, body, needed, analysis.sees_frame)
     parameters.extend(carried)
-    parameters.extend(_stack_name(slot) for slot, kind in enumerate(stack) if kind in (VALUE, PREV_EXC))
+    parameters.extend(_stack_name(slot) for slot, kind in enumerate(stack) if kind in _PARAMETERS)
 
     start = instructions[index]
     labels = {i: Label() for i in _targets(body, index)}
@@ -519,7 +520,12 @@ def _make_resume_code(
         e.handler = _handler_ref(start.handler, labels)
         e.jump(labels[index])
     length = len(e)
+    origins: list[int] = []
     for instruction in body:
+        if instruction is start and start.handler is not None and not (index and reachable[index - 1]):
+            e.handler = _handler_ref(start.handler, labels)
+            origins += [-1] * e.begin_range()
+        origins.append(instruction.index)
         if instruction.index in labels:
             e.place(labels[instruction.index])
         e.set_line(instruction.positions)
@@ -537,9 +543,9 @@ def _make_resume_code(
         prologue_positions=start.positions,
     )
     shift = prologue_length((), freevars) + length
-    origins = (-1,) * shift + tuple(i.index for i in body)
     ref = weakref.ref(original)
-    _infos.set(code, ResumeInfo(ref, index, stack, carried, uncertain, kept_cells, tuple(parameters), origins))
+    origins[:0] = [-1] * shift
+    _infos.set(code, ResumeInfo(ref, index, stack, carried, uncertain, kept_cells, tuple(parameters), tuple(origins)))
     return code
 
 
@@ -549,7 +555,7 @@ def _free_variables(
     names = original.co_cellvars + original.co_freevars
     if everything:
         return names
-    used = needed | {i.argval for i in body if i.roles & TOUCHES_CELL}
+    used = needed | {i.argval for i in body if i.roles & roles.ANY_VARIABLE}
     return tuple(name for name in names if name in used)
 
 
@@ -571,19 +577,16 @@ def _emit_prologue(e: Emitter, stack: Stack, carried: Sequence[str], uncertain: 
     """Unbind what has no value, then rebuild the stack; no parameter of ours is left for ``locals()`` to show."""
     for name in carried:
         if name in uncertain:
-            bound = e.label()
-            e.load_fast(name)
-            e.load_const(UNBOUND)
-            e.compare("is")
-            e.jump_if_false(bound)
-            e.delete_fast(name)
-            e.place(bound)
+            e.unbind_if(name, UNBOUND)
     for slot, kind in enumerate(stack):
         if kind is NULL:
             e.push_null()
         elif kind is LASTI:
             # RERAISE sets the frame's last instruction from it, which by then shows nowhere; it must lie in the code.
             e.load_const(lasti)
+        elif kind is SAVED:
+            e.unbind_if(_stack_name(slot), UNBOUND)
+            e.take_fast(_stack_name(slot))
         else:
             e.load_fast(_stack_name(slot))
             e.delete_fast(_stack_name(slot))

@@ -33,7 +33,14 @@ def break_points(code: CodeType) -> list[int]:
     stacks = analyse(code).stacks
     info = resume.is_resume_code(code)
     first = decoded.first_index if info is None else info.origins.count(-1)
-    return [i for i in range(first, len(decoded)) if stacks[i] is not None and resume.break_start(code, i) == i]
+    user_code = code if info is None else info.original
+    return [
+        i
+        for i in range(first, len(decoded))
+        if stacks[i] is not None
+        and resume.break_start(code, i) == i
+        and analyse(user_code).can_leave(i if info is None else info.origins[i])
+    ]
 
 
 def capture_at(code: CodeType, index: int, *, guarded: bool = False, **options: Any) -> CodeType:
@@ -74,6 +81,8 @@ def capture_at(code: CodeType, index: int, *, guarded: bool = False, **options: 
             )
         e.set_line(instruction.positions)
         e.handler = ref(instruction.handler)
+        if i == index and e.handler is not None:
+            e.begin_range()
         target: Label | None = None if instruction.target is None else labels[instruction.target]
         emit_instructions(e, [instruction], target) if i != index else None
     arguments = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)

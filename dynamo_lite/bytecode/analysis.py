@@ -12,9 +12,10 @@ from types import CodeType
 from typing import Any
 
 from dynamo_lite.bytecode.code_map import CodeMap
-from dynamo_lite.bytecode.instructions import Instruction, decode
+from dynamo_lite.bytecode.instructions import Instruction, decode, loop_landing
 from dynamo_lite.bytecode.roles import (
     DELETES_LOCAL,
+    LOOP_HEAD,
     NEVER_RAISES,
     NO_FALL_THROUGH,
     READS_LOCAL,
@@ -48,6 +49,12 @@ class Analysis:
         # super() without arguments reads the first argument, whatever became of its name
         self._implicit = self._bit[self.names[0]] if "__class__" in code.co_freevars and self._arguments else 0
         self._saves = any(i.opname == "LOAD_FAST_AND_CLEAR" for i in self.instructions)
+        self._passed_over = {
+            passed.index
+            for i in self.instructions
+            if i.roles & LOOP_HEAD
+            for passed in loop_landing(self.instructions, i)
+        }
         self._live: list[int] | None = None
         self._stacks: list[Stack | None] | None = None
         self._bound: tuple[list[int], list[int]] | None = None
@@ -195,6 +202,28 @@ class Analysis:
                     surely[target], perhaps[target] = sure, may
                     pending.append(target)
         return surely, perhaps
+
+    def can_leave(self, index: int) -> bool:
+        """Whether code could be entered again before an instruction, given what lies on the stack and in the locals.
+
+        Not at what a loop passes over when it ends, where nobody ever stands; not where an inlined comprehension keeps
+        a plain value in the slot of a cell, nor in code that has two variables of one name, as such a comprehension may
+        make.
+        """
+        if index in self._passed_over:
+            return False
+        if not self._saves:
+            return True
+        if len({*self.names}) != len(self.names):
+            return False
+        stack = self.stacks[index]
+        return stack is None or SAVED not in stack or not self._hides_cells()
+
+    def _hides_cells(self) -> bool:
+        return any(
+            i.opname == "LOAD_FAST_AND_CLEAR" and self._bit[i.argval] & self._closed and following.opname != "MAKE_CELL"
+            for i, following in zip(self.instructions, self.instructions[1:])
+        )
 
     def _stores_saved(self, instruction: Instruction) -> bool:
         """Whether a local gets back what it held before, be it nothing."""

@@ -115,6 +115,20 @@ class Emitter:
         self.push_null()
         self.store_fast(name)
 
+    def unbind_if(self, name: str, marker: Any) -> None:
+        """Leave the local without a value if that is `marker`."""
+        other = self.label()
+        self.load_fast(name)
+        self.load_const(marker)
+        self.compare("is")
+        self.jump_if_false(other)
+        self.delete_fast(name)
+        self.place(other)
+
+    def take_fast(self, name: str) -> None:
+        """The local's value, or NULL if it has none; the local has none afterwards. Not in Python 3.11."""
+        self._emit("LOAD_FAST_AND_CLEAR", name)
+
     def load_deref(self, name: str) -> None:
         self._emit("LOAD_DEREF", name)
 
@@ -246,6 +260,13 @@ class Emitter:
 
     def pop(self) -> None:
         self._emit("POP_TOP")
+
+    def begin_range(self) -> int:
+        """What has to stand before the first instruction that a handler covers; the number of instructions."""
+        if not facts.LATE_RANGES:
+            return 0
+        self._emit("NOP")
+        return 1
 
     # Control
 

@@ -10,6 +10,7 @@ and RETURN_VALUE, a LOAD_ATTR that loads a method as LOAD_METHOD. Invariant: eve
 from __future__ import annotations
 
 import dis
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -135,6 +136,12 @@ def localsplus_names(code: CodeType) -> tuple[str, ...]:
     if not code.co_cellvars and not code.co_freevars:
         return varnames
     return varnames + tuple(name for name in code.co_cellvars if name not in varnames) + code.co_freevars
+
+
+def loop_landing(instructions: Sequence[Instruction], head: Instruction) -> Sequence[Instruction]:
+    """What stands at the target of a loop's head and is passed over by it when the iterator is exhausted."""
+    assert head.target is not None
+    return instructions[head.target : head.target + facts.LOOP_LANDING]
 
 
 # What more there is to an opcode than its name and its argument.

@@ -16,6 +16,9 @@ COMPARE_SHIFT = 0
 NULL_FIRST = True
 # How many instructions at its target an exhausted FOR_ITER passes over; it has done what they say.
 LOOP_LANDING = 0
+# Whether an exception that leaves a Python function counts, in its caller, for the code unit before the calling
+# instruction; what covers an instruction must then begin one unit earlier.
+LATE_RANGES = False
 # Whether LOAD_FAST loads cells, too.
 FAST_CELLS = False
 # LOAD_ATTR with its lowest bit set loads a method.

@@ -7,6 +7,7 @@ from dynamo_lite.bytecode.py311 import Sequence
 COMPARE_SHIFT = 4
 NULL_FIRST = True
 LOOP_LANDING = 1  # END_FOR
+LATE_RANGES = False
 FAST_CELLS = False
 METHOD_BIT = True
 DROPPED_FLAGS = 0

@@ -10,6 +10,7 @@ __all__ = ["directed"]
 COMPARE_SHIFT = 5
 NULL_FIRST = False
 LOOP_LANDING = 2  # END_FOR, POP_TOP
+LATE_RANGES = True
 FAST_CELLS = True
 METHOD_BIT = True
 DROPPED_FLAGS = 0x4000000  # CO_HAS_DOCSTRING: the first constant is the docstring

@@ -26,6 +26,7 @@ from __future__ import annotations
     RETURNS,
     RERAISES,
 ) = (1 << bit for bit in range(17))
+ANY_VARIABLE = READS_LOCAL | WRITES_LOCAL | DELETES_LOCAL | TOUCHES_CELL
 
 _TABLE: dict[int, str] = {
     READS_LOCAL: "LOAD_FAST LOAD_FAST_AND_CLEAR",

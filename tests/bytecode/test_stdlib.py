@@ -37,7 +37,9 @@ GENERATOR = 0x2A0
 
 
 def is_function(code: CodeType) -> bool:
-    return bool(code.co_flags & 1) and not code.co_flags & GENERATOR
+    # From 3.12 on, the variable of an inlined comprehension may have the name of a free variable: two slots, one name.
+    shadowed = {*code.co_cellvars, *code.co_varnames}.intersection(code.co_freevars)
+    return bool(code.co_flags & 1) and not code.co_flags & GENERATOR and not shadowed
 
 
 def codes(code: CodeType) -> list[CodeType]:
@@ -89,10 +91,11 @@ def reassembled(code: CodeType, constant: Any = lambda value: value) -> CodeType
 
 # Arguments that are numbers of something in the code object.
 INDEXED = ("LOAD_CONST", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_GLOBAL", "LOAD_CLOSURE")
+NAMED = ("_DEREF", "_ATTR", "_NAME", "_NAMES", "_GLOBAL", "_METHOD", "_CELL", "_FROM")
 
 
 def argument(i: Instruction) -> Any:
-    if i.opname in INDEXED or i.opname.endswith(("_DEREF", "_ATTR", "_NAME", "_NAMES", "_GLOBAL", "_METHOD", "_CELL")):
+    if i.opname in INDEXED or i.opname.endswith(NAMED):
         flags = i.arg & 3 if i.opname == "LOAD_SUPER_ATTR" and i.arg is not None else None
         return i.argval, flags
     return i.arg

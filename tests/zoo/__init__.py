@@ -7,7 +7,12 @@ arguments that drive them down their different paths. The arithmetic works on te
 
 from __future__ import annotations
 
-from zoo import exceptions, expressions, functions, loops, modes, suspended
+import importlib.util
+
+from zoo import exceptions, expressions, functions, loops, suspended
 from zoo.support import CASES, cases
 
-__all__ = ["CASES", "cases", "exceptions", "expressions", "functions", "loops", "modes", "suspended"]
+if importlib.util.find_spec("torch") is not None:
+    from zoo import modes  # noqa: F401
+
+__all__ = ["CASES", "cases", "exceptions", "expressions", "functions", "loops", "suspended"]
