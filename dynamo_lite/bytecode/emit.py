@@ -182,7 +182,7 @@ class Emitter:
             raise KeyError(symbol)
 
     def get_iter(self) -> None:
-        self._emit("GET_ITER")
+        self._emit("GET_ITER", 0)
 
     def build_tuple(self, n: int) -> None:
         self._emit("BUILD_TUPLE", n)

@@ -161,12 +161,17 @@ def _special(name: str) -> int:
 
 
 _RESOLVERS = {name: resolve for name, resolve in library.resolvers().items() if name not in facts.PARTS}
-# By opcode: the name to show, its roles, what its argument stands for, and what more there is to it.
+# By opcode: the one to write, the name to show, its roles, what its argument stands for, and what more there is to it.
 _FORMS = {
-    op: (facts.READ_AS.get(name, name), roles.ROLES.get(facts.READ_AS.get(name, name), 0), _RESOLVERS.get(name),
-         _special(name))
+    op: (
+        OPMAP[facts.WRITTEN_AS.get(name, name)],
+        facts.READ_AS.get(name, name),
+        roles.ROLES.get(facts.READ_AS.get(name, name), 0),
+        _RESOLVERS.get(name),
+        _special(name),
+    )
     for name, op in OPMAP.items()
-}  # fmt: skip
+}
 
 
 def _decode(code: CodeType) -> Decoded:
@@ -176,7 +181,7 @@ def _decode(code: CodeType) -> Decoded:
     index_at: dict[int, int] = {}
     jumps: list[tuple[Instruction, int]] = []
     for opcode, arg, start, offset, target, positions in library.read(code):
-        opname, role, resolve, special = _FORMS[opcode]
+        opcode, opname, role, resolve, special = _FORMS[opcode]
         index_at[start] = index = len(instructions)
         if start != offset:
             index_at[offset] = index
@@ -225,8 +230,7 @@ def _take_apart(
     if second_name not in library.WITH_ARGUMENT:
         arguments = arg, None
     for part, name, arg in zip((fused, second), (first_name, second_name), arguments):
-        part.opcode = OPMAP[name]
-        part.opname, part.roles, resolve, special = _FORMS[part.opcode]
+        part.opcode, part.opname, part.roles, resolve, _ = _FORMS[OPMAP[name]]
         part.arg = part.argval = arg
         if arg is not None and resolve is not None:
             part.argval = resolve(arg, consts, names, localsplus)

@@ -23,6 +23,7 @@ round here (found with release 0.19.1; tests/bytecode/test_library.py has a case
 from __future__ import annotations
 
 import dis
+import opcode
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -45,6 +46,7 @@ from bytecode.instr import (
 )
 
 from dynamo_lite.bytecode.facts import facts
+from dynamo_lite.bytecode.roles import ROLES, TOUCHES_CELL
 
 __all__ = ["Cell", "Free", "Instr", "Label", "TryBegin", "TryEnd"]
 
@@ -61,9 +63,11 @@ OPNAME = {op: name for name, op in OPMAP.items()}
 PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, LOCAL, CELL, JUMP, COMPARE, INTRINSIC, SLOT = range(11)
 
 
-def _kind(op: int) -> int:
+def _kind(name: str, op: int) -> int:
     if op in HAS_JUMP:
         return JUMP
+    if ROLES.get(name, 0) & TOUCHES_CELL:  # some versions list these among the opcodes for locals
+        return CELL
     if op in HAS_NAME:
         return FLAG_NAME if op in BITFLAG_OPCODES else FLAGS_NAME if op in BITFLAG2_OPCODES else NAME
     for kind, ops in ((CONST, HAS_CONST), (LOCAL, HAS_LOCAL), (CELL, HAS_FREE), (COMPARE, HAS_COMPARE)):
@@ -72,7 +76,7 @@ def _kind(op: int) -> int:
     return INTRINSIC if op in INTRINSIC_1OP or op in INTRINSIC_2OP else PLAIN
 
 
-KINDS: dict[str, int] = {name: _kind(op) for name, op in OPMAP.items()}
+KINDS: dict[str, int] = {name: _kind(name, op) for name, op in OPMAP.items()}
 WITH_ARGUMENT = frozenset(name for name, op in OPMAP.items() if opcode_has_argument(op))
 
 COMPARISONS = {symbol: Compare(i) for i, symbol in enumerate(dis.cmp_op)}
@@ -86,6 +90,7 @@ _SYMBOLS = {
 BINARY_SYMBOLS = [
     _SYMBOLS[op.name.removeprefix(_IN_PLACE)] + "=" * op.name.startswith(_IN_PLACE) for op in sorted(BinaryOp)
 ]
+COMMON_CONSTANTS: list[Any] = getattr(opcode, "_common_constants", [])
 _COMPARE_SYMBOLS = tuple(dis.cmp_op)
 
 
@@ -118,19 +123,19 @@ def read(code: CodeType) -> list[Read]:
     after = _AFTER
     size, start, offset, extended = len(raw), 0, 0, 0
     while offset < size:
-        opcode = raw[offset]
+        op = raw[offset]
         arg: int | None = raw[offset + 1] | extended
-        if opcode == _EXTENDED_ARG:
+        if op == _EXTENDED_ARG:
             extended = arg << 8  # type: ignore[operator]
             offset += 2
             continue
         if all_positions[offset >> 1] != previous:
             previous = all_positions[offset >> 1]
             positions = _POSITIONS._make(previous)
-        caches, direction, has_argument = after[opcode]
+        caches, direction, has_argument = after[op]
         end = offset + 2 + caches
         target = end + 2 * direction * arg if direction else None  # type: ignore[operator]
-        found.append((opcode, arg if has_argument else None, start, offset, target, positions))
+        found.append((op, arg if has_argument else None, start, offset, target, positions))
         start = offset = end
         extended = 0
     return found
@@ -159,6 +164,8 @@ def resolvers() -> dict[str, Resolver]:
         COMPARE: lambda arg, consts, names, slots: _COMPARE_SYMBOLS[arg >> facts.COMPARE_SHIFT],
     }
     found = {name: by_kind[kind] for name, kind in KINDS.items() if kind in by_kind}
+    if COMMON_CONSTANTS:
+        found["LOAD_COMMON_CONSTANT"] = lambda arg, consts, names, slots: COMMON_CONSTANTS[arg]
     found["BINARY_OP"] = lambda arg, consts, names, slots: BINARY_SYMBOLS[arg]
     return found
 

@@ -28,6 +28,8 @@ DROPPED_FLAGS = 0
 
 # Opcodes that decoding shows under the name of a general one.
 READ_AS: dict[str, str] = {}
+# Opcodes in whose place another one is written.
+WRITTEN_AS: dict[str, str] = {}
 # Opcodes that decoding takes apart.
 PARTS: dict[str, tuple[str, str]] = {}
 # Operators of BINARY_OP that decoding shows under a name of their own.

@@ -13,6 +13,7 @@ METHOD_BIT = True
 DROPPED_FLAGS = 0
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
+WRITTEN_AS: dict[str, str] = {}
 PARTS: dict[str, tuple[str, str]] = {"RETURN_CONST": ("LOAD_CONST", "RETURN_VALUE")}
 BINARY_READ_AS: dict[int, str] = {}
 

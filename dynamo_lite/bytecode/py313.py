@@ -16,6 +16,7 @@ METHOD_BIT = True
 DROPPED_FLAGS = 0x4000000  # CO_HAS_DOCSTRING: the first constant is the docstring
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
+WRITTEN_AS: dict[str, str] = {}
 PARTS: dict[str, tuple[str, str]] = {
     "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
     "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),

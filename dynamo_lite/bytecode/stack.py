@@ -6,7 +6,8 @@ builds it up elsewhere has to know them:
 * NULL, below or above a callable;
 * PREV_EXC, the exception state to go back to, pushed by PUSH_EXC_INFO and taken by POP_EXCEPT;
 * LASTI, the number that a handler pushes for RERAISE;
-* SAVED, what a local held while an inlined comprehension uses its slot: a value, or NULL if the local had none.
+* SAVED, what a local held while an inlined comprehension uses its slot: a value, or NULL if the local had none; from
+  3.14 on, too, what a special method is to be called with.
 
 Invariant: the number of PREV_EXC slots is the number of ``except`` (or ``finally``, ``with``) handlers whose exception
 is the current one at that place, the innermost on top. The cleanup ``COPY 3; POP_EXCEPT; RERAISE`` keeps a spent copy
@@ -66,6 +67,8 @@ def after(instruction: Instruction, stack: Stack, *, jumps: bool = False) -> Sta
         return (*stack[:-1], PREV_EXC, VALUE)
     if opname == "LOAD_FAST_AND_CLEAR":
         return (*stack, SAVED)
+    if opname == "LOAD_SPECIAL":  # a function and its object, or a bound method and NULL
+        return (*stack[:-1], VALUE, SAVED)
     if opname == "LOAD_SUPER_ATTR":
         return stack[:-3] + (_CALLABLE if arg & 1 else (VALUE,))  # type: ignore[operator]
     size = len(stack) + dis.stack_effect(instruction.opcode, arg, jump=jumps)

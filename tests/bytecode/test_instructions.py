@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import gc
+import opcode
 import os
 import sys
 import types
@@ -42,6 +43,7 @@ def as_shown(instruction: dis.Instruction, code: CodeType) -> list[tuple[str, An
         return [(name, None)]
     if name == "RETURN_CONST":
         return [("LOAD_CONST", value), ("RETURN_VALUE", None)]
+    name = name.replace("_BORROW", "")
     if name in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"):
         names = zip(name.replace("_FAST_", "_FAST ").split(), value)
         return [("LOAD_CLOSURE" if n == "LOAD_FAST" and v in closed else n, v) for n, v in names]
@@ -51,11 +53,15 @@ def as_shown(instruction: dis.Instruction, code: CodeType) -> list[tuple[str, An
         return [("LOAD_FAST", value)]
     if name == "LOAD_FAST" and value in closed:
         return [("LOAD_CLOSURE", value)]
+    if name == "LOAD_SMALL_INT":
+        return [("LOAD_CONST", instruction.arg)]
+    if name == "LOAD_COMMON_CONSTANT":
+        return [("LOAD_CONST", opcode._common_constants[instruction.arg])]
     if name == "BINARY_OP":
-        return [(name, instruction.argrepr)]
+        return [("BINARY_SUBSCR" if instruction.argrepr == "[]" else name, instruction.argrepr)]
     if name == "KW_NAMES":
         return [(name, code.co_consts[instruction.arg])]
-    if name in ("MAKE_FUNCTION", "FORMAT_VALUE", "CONVERT_VALUE"):
+    if name in ("MAKE_FUNCTION", "FORMAT_VALUE", "CONVERT_VALUE", "LOAD_SPECIAL"):
         return [(name, instruction.arg)]
     if name == "COMPARE_OP":
         value = value.removeprefix("bool(").removesuffix(")")

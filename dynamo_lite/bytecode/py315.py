@@ -1,0 +1,31 @@
+"""What is particular to the bytecode of CPython 3.15; see ``py311`` for what each name means.
+
+An iterator has two slots on the stack, of which the second may hold a bare number: breaks can't move it yet.
+"""
+
+from __future__ import annotations
+
+from dynamo_lite.bytecode.py312 import directed
+from dynamo_lite.bytecode.py313 import DROPPED_FLAGS, call, jump_if_false, make_function
+from dynamo_lite.bytecode.py314 import (
+    BINARY_READ_AS,
+    COMPARE_SHIFT,
+    FAST_CELLS,
+    LATE_RANGES,
+    LOAD_CELL,
+    LOAD_LOCAL,
+    LOOP_LANDING,
+    METHOD_BIT,
+    NULL_FIRST,
+    PARTS,
+    READ_AS,
+    SUBSCRIPT,
+    WRITTEN_AS,
+    call_spread,
+)
+
+__all__ = [
+    "BINARY_READ_AS", "COMPARE_SHIFT", "DROPPED_FLAGS", "FAST_CELLS", "LATE_RANGES", "LOAD_CELL", "LOAD_LOCAL",
+    "LOOP_LANDING", "METHOD_BIT", "NULL_FIRST", "PARTS", "READ_AS", "SUBSCRIPT", "WRITTEN_AS", "call", "call_spread",
+    "directed", "jump_if_false", "make_function",
+]  # fmt: skip
