@@ -22,7 +22,7 @@ from dynamo_lite.bytecode.roles import (
     TOUCHES_CELL,
     WRITES_LOCAL,
 )
-from dynamo_lite.bytecode.stack import SAVED, Stack, after, at_handler
+from dynamo_lite.bytecode.stack import FIXED, SAVED, Stack, after, at_handler
 
 # Code that uses one of these may look at its own frame: every local counts as live. The first are meant as globals only
 # (modules have an ``eval`` of their own), the others however they are reached.
@@ -208,15 +208,15 @@ class Analysis:
 
         Not at what a loop passes over when it ends, where nobody ever stands; not where an inlined comprehension keeps
         a plain value in the slot of a cell, nor in code that has two variables of one name, as such a comprehension may
-        make.
+        make; not with an iterator of 3.15 on the stack.
         """
-        if index in self._passed_over:
+        stack = self.stacks[index]
+        if index in self._passed_over or (stack is not None and FIXED in stack):
             return False
         if not self._saves:
             return True
         if len({*self.names}) != len(self.names):
             return False
-        stack = self.stacks[index]
         return stack is None or SAVED not in stack or not self._hides_cells()
 
     def _hides_cells(self) -> bool:

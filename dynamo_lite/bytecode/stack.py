@@ -8,6 +8,7 @@ builds it up elsewhere has to know them:
 * LASTI, the number that a handler pushes for RERAISE;
 * SAVED, what a local held while an inlined comprehension uses its slot: a value, or NULL if the local had none; from
   3.14 on, too, what a special method is to be called with.
+* FIXED, the second half of an iterator from 3.15 on, perhaps a bare number: nothing can hold it but the stack.
 
 Invariant: the number of PREV_EXC slots is the number of ``except`` (or ``finally``, ``with``) handlers whose exception
 is the current one at that place, the innermost on top. The cleanup ``COPY 3; POP_EXCEPT; RERAISE`` keeps a spent copy
@@ -25,16 +26,17 @@ from dynamo_lite.bytecode.instructions import Handler, Instruction
 
 class StackKind(IntEnum):
     """What lies in a slot: a value, the NULL of a call, the exception that was being handled before, the offset at
-    which an exception was raised, or what a local held, be it nothing."""
+    which an exception was raised, what a local held, be it nothing, or what can't be moved."""
 
     VALUE = 0
     NULL = 1
     PREV_EXC = 2
     LASTI = 3
     SAVED = 4
+    FIXED = 5
 
 
-VALUE, NULL, PREV_EXC, LASTI, SAVED = StackKind
+VALUE, NULL, PREV_EXC, LASTI, SAVED, FIXED = StackKind
 
 Stack = tuple[StackKind, ...]
 _CALLABLE = (NULL, VALUE) if facts.NULL_FIRST else (VALUE, NULL)
@@ -72,6 +74,8 @@ def after(instruction: Instruction, stack: Stack, *, jumps: bool = False) -> Sta
     if opname == "LOAD_SUPER_ATTR":
         return stack[:-3] + (_CALLABLE if arg & 1 else (VALUE,))  # type: ignore[operator]
     size = len(stack) + dis.stack_effect(instruction.opcode, arg, jump=jumps)
+    if opname == "GET_ITER" and size > len(stack):
+        return (*stack, FIXED)
     if opname in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):  # the result may land in the slot of the NULL
         return (*stack[: size - 1], VALUE)
     if size <= len(stack):

@@ -12,10 +12,10 @@ import pytest
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.instructions import Instruction, decode
 from dynamo_lite.bytecode.roles import NEVER_RAISES, NO_FALL_THROUGH
-from dynamo_lite.bytecode.stack import NULL, PREV_EXC, VALUE, after, at_handler
+from dynamo_lite.bytecode.stack import FIXED, NULL, PREV_EXC, VALUE, after, at_handler
 
 CALLABLE = (NULL, VALUE) if sys.version_info < (3, 13) else (VALUE, NULL)
-ITERATOR = (VALUE,) if sys.version_info < (3, 15) else (VALUE, VALUE)
+ITERATOR = (VALUE,) if sys.version_info < (3, 15) else (VALUE, FIXED)
 STDLIB = os.path.dirname(os.__file__)
 
 
