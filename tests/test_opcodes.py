@@ -28,9 +28,9 @@ INTERNAL = {"RESERVED", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR"}
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 # By version, the instructions that the evaluator neither handles nor refuses by name. Of those that it handles, some
-# mean something else than in 3.11: FOR_ITER (goes past the END_FOR), SEND and YIELD_VALUE since 3.12; what pushes or uses a
-# callable's NULL (LOAD_GLOBAL, LOAD_METHOD, CALL, CALL_FUNCTION_EX) and MAKE_FUNCTION since 3.13; CALL_FUNCTION_EX,
-# WITH_EXCEPT_START and LOAD_FAST of a cell's slot since 3.14; GET_ITER and IMPORT_NAME since 3.15.
+# mean something else than in 3.11: FOR_ITER (goes past the END_FOR), SEND and YIELD_VALUE since 3.12; what pushes or
+# uses a callable's NULL (LOAD_GLOBAL, LOAD_METHOD, CALL, CALL_FUNCTION_EX) and MAKE_FUNCTION since 3.13;
+# CALL_FUNCTION_EX and WITH_EXCEPT_START since 3.14; GET_ITER and IMPORT_NAME since 3.15.
 _SINCE_3_12 = """
 BINARY_SLICE CALL_INTRINSIC_1 CALL_INTRINSIC_2 CLEANUP_THROW END_FOR END_SEND LOAD_FAST_AND_CLEAR
 LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS LOAD_LOCALS LOAD_SUPER_ATTR POP_JUMP_IF_FALSE POP_JUMP_IF_NONE

@@ -7,7 +7,7 @@ builds it up elsewhere has to know them:
 * PREV_EXC, the exception state to go back to, pushed by PUSH_EXC_INFO and taken by POP_EXCEPT;
 * LASTI, the number that a handler pushes for RERAISE;
 * SAVED, what a local held while an inlined comprehension uses its slot: a value, or NULL if the local had none; from
-  3.14 on, too, what a special method is to be called with.
+  3.14 on, too, what a special method is to be called with;
 * FIXED, the second half of an iterator from 3.15 on, perhaps a bare number: nothing can hold it but the stack.
 
 Invariant: the number of PREV_EXC slots is the number of ``except`` (or ``finally``, ``with``) handlers whose exception
