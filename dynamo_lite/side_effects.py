@@ -404,7 +404,8 @@ class SideEffects:
                 continue  # a module or class, guarded by identity
             if isinstance(tracker, ListVariable) and tracker.source is not None:
                 for real, source in self._iterated:
-                    if self.tracker_of(real) is not tracker:
+                    known = self.tracker_of(real)  # of an object of a subclass, whose content is the list
+                    if known is not tracker and getattr(known, "content", None) is not tracker:
                         guards.add(tracker.source, "not_same", source)
             for _, other in self._trackers.values():
                 if other is tracker or other.source is None or tracker.source is None:
