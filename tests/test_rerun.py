@@ -288,3 +288,39 @@ def test_lines_where_the_frame_cannot_run_again(fn: Any, backend: Any) -> None:
     compiled(torch.ones(4, requires_grad=True) * 1, torch.tensor([1]), [torch.zeros(4)])
     assert lines(compiled) == lines(fn)
     assert lines(compiled) == lines(fn)
+
+
+def view_of_a_leaf(x: torch.Tensor, y: torch.Tensor, seen: list[Any]) -> Any:
+    x[...] = 2
+    seen.append(1)
+    try:
+        y.mul_(2)
+    except RuntimeError as error:
+        seen.append(str(error))
+    return x + 1, y.stride()
+
+
+def view_of_a_leaf_unhandled(x: torch.Tensor, y: torch.Tensor, seen: list[Any]) -> Any:
+    x.add_(1)
+    y.view(-1)[1:].clamp_(0)
+    return x + 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("fn", [view_of_a_leaf, view_of_a_leaf_unhandled])
+def test_a_view_of_a_leaf_is_not_written(fn: Any, backend: str) -> None:
+    def outcome(call: Any) -> Any:
+        x, leaf, seen = torch.zeros(3, dtype=torch.float64), torch.ones(3, 4, requires_grad=True), []
+        try:
+            result = call(x, leaf.view_as(leaf), seen)
+        except RuntimeError as error:
+            lines = [e.lineno for e in traceback.extract_tb(error.__traceback__) if e.filename == __file__]
+            result = str(error), lines[1:]
+        return result, x.tolist(), seen, leaf._version
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for _ in range(2):
+        want, got = outcome(fn), outcome(compiled)
+        assert str(want) == str(got)
+    report = dynamo_lite.explain(fn)(torch.zeros(3), torch.ones(3, 4, requires_grad=True) * 1, [])
+    assert report.graph_break_count == 0

@@ -35,7 +35,7 @@ from .parameters import adds_only, is_added, read_added
 from .scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .size_tables import known_elements, known_tensor, learn_or_refuse
 from .spaces import dict_source, read_own, write_own
-from .tensor_data import check_uses, set_data
+from .tensor_data import check_leaf_views, check_uses, set_data
 
 if TYPE_CHECKING:
     from ..codegen import Codegen
@@ -493,6 +493,8 @@ def record(
         unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
     if output.rebound:
         check_uses(output, target, (node_args, node_kwargs), result, impure)
+    if impure and output.fake_mode.written:
+        check_leaf_views(output, output.fake_mode.written, pytree.tree_leaves((fake_args, fake_kwargs)))
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
     node.meta["raises"] = output.fake_mode.raises_seen
     node.meta["visit"] = tx.root_visit()

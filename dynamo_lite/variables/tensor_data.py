@@ -117,3 +117,22 @@ def check_uses(output: Any, target: Any, arguments: Any, result: Any, impure: bo
 
 
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
+
+
+def check_leaf_views(output: Any, written: set[int], operands: list[Any]) -> None:
+    """Breaks where an operation writes to a view from outside of a leaf that requires gradients, which eager refuses:
+    the tensor without data is no view of anything, and by the time the graph refused it, it might have written to
+    others."""
+    if not torch.is_grad_enabled():
+        return
+    for tensor in output.inputs:
+        seen = getattr(tensor, "value", None)
+        if not isinstance(seen, torch.Tensor) or not seen.requires_grad or seen.is_leaf or not seen._is_view():
+            continue
+        base, storage = seen._base, tensor.fake.untyped_storage()._cdata
+        if base is None or not base.is_leaf or not base.requires_grad or storage not in written:
+            continue
+        if any(isinstance(fake, torch.Tensor) and fake.requires_grad and fake.untyped_storage()._cdata == storage
+               for fake in operands):
+            what = f"a write to {tensor.describe()}, a view of a leaf that requires gradients"
+            unsupported("grad_mode_mismatch", what)
