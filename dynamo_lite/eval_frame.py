@@ -122,7 +122,7 @@ def _check_meaning(
     if mode is not None and options:
         raise ValueError("compile takes a mode or options, not both")
     if options:
-        with collector.importing():
+        with in_flight.signals_deferred(), collector.importing():
             function = lookup_backend(backend)
         if not _takes_options(function):
             raise TypeError(f"backend {backend!r} takes no options")
@@ -207,7 +207,7 @@ def _hook_for(
     backend: str | Backend, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
 ) -> _eval_frame.FrameHook:
     """The hook of these settings, a new one only if there is none."""
-    with collector.importing():  # the first to ask for a backend imports it
+    with in_flight.signals_deferred(), collector.importing():  # the first to ask for a backend imports it
         function = lookup_backend(backend)
     frozen = tuple(sorted((k, repr(v)) for k, v in options.items())) if options else ()
     key = (id(function), fullgraph, dynamic, mode, frozen)
@@ -329,7 +329,7 @@ def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
 def _import_first() -> None:
     """Imports what torch imports at the first operation on tensors without data (0.2 s), so that none of it is young
     when the compile ends."""
-    with collector.importing():
+    with in_flight.signals_deferred(), collector.importing():
         importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
 

@@ -87,6 +87,7 @@ class TraceFakeMode(FakeTensorMode):
         self.nt_tensor_id_initial_count = 0
         self.nt_tensor_id_counter = 0
 
+        self._inside_rule = False  # what a metadata rule calls is not what the program has called
         # Set when an operator that changes memory or draws random numbers is dispatched; whoever asks clears it first.
         self.effects_seen = False
         # The storages that they write to, by address; whoever asks clears it first.
@@ -184,8 +185,14 @@ class TraceFakeMode(FakeTensorMode):
             if made is not None:
                 return made
         raises = self.raises_seen
-        fake_refusals.check_types(func, args, kwargs or {})
-        result = self._dispatch_new(func, types, args, kwargs)
+        inside = self._inside_rule
+        if not inside:
+            fake_refusals.check_types(func, args, kwargs or {})
+        self._inside_rule = inside or not _is_composite(func)
+        try:
+            result = self._dispatch_new(func, types, args, kwargs)
+        finally:
+            self._inside_rule = inside
         if not _is_composite(func):
             self.raises_seen = raises  # whatever its metadata rule has called
         if key is not None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -44,6 +46,29 @@ def compiling() -> Iterator[None]:
             if not _threads[me]:
                 del _threads[me]
                 _changed.notify_all()
+
+
+@contextlib.contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Handlers of signals run at the end. Meant for imports: one that a KeyboardInterrupt cuts off leaves parts of a
+    package behind, which the next import takes for whole (sympy then recurses without end)."""
+    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread alone
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    arrived: list[tuple[int, Any]] = []
+    deferred: dict[int, Any] = {}
+    try:
+        for number, handler in handlers.items():
+            if callable(handler):
+                deferred[number] = handler
+                signal.signal(number, lambda number, frame: arrived.append((number, frame)))
+        yield
+    finally:
+        for number, handler in deferred.items():
+            signal.signal(number, handler)
+        for number, frame in arrived:
+            deferred[number](number, frame)
 
 
 def _depth() -> tuple[int, int, bool]:

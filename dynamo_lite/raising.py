@@ -25,6 +25,7 @@ _NAMES = (
     "nonzero_static", "local_scalar_dense", "equal", "tensor_split.tensor", "quantile", "nanquantile", "multigammaln",
 )
 _HARMLESS = ("binary_cross_entropy_with_logits", "index_fill.Dimname", "embedding_dense_backward")
+_BY_MASKS = ("index.Tensor", "index_put", "index_put_")
 _COMPOSITES = frozenset({torch.nn.functional.one_hot})
 """Functions that take another way without data, where nothing shows that they may raise."""
 _DIVISIONS = ("div.Tensor_mode", "div_.Tensor_mode", "floor_divide", "fmod", "remainder", "floor_divide_", "fmod_",
@@ -40,8 +41,13 @@ def may_raise(func: Any, args: Any, kwargs: Any, value_of: Callable[[Any], Any] 
     if not isinstance(func, torch._ops.OpOverload):
         return func in _COMPOSITES
     rule = _rule_of(func)
+    if rule == "masks" and len(args) > 1:
+        # A mask has no element out of bounds; how many it picks matters to values that are not one alone.
+        masks = [value_of(index) for index in args[1] if index is not None]
+        picked = len(args) < 3 or getattr(value_of(args[2]), "numel", lambda: 0)() == 1
+        return not (picked and all(isinstance(m, torch.Tensor) and m.dtype is torch.bool for m in masks))
     if rule != "division":
-        return rule == "always"
+        return rule != "never"
     operands = [value_of(argument) for argument in (*args, *kwargs.values())][:2]
     if any(isinstance(x, float) or isinstance(x, torch.Tensor) and not _is_whole(x) for x in operands):
         return False
@@ -60,6 +66,8 @@ def _rule_of(func: Any) -> str:
     name = str(func).removeprefix(f"{func.namespace}.").removesuffix(".default")
     if name.startswith(_DIVISIONS):
         return "division"
+    if name in _BY_MASKS:
+        return "masks"
     name = name.lstrip("_")
     return "always" if name.startswith(_NAMES) and not name.startswith(_HARMLESS) else "never"
 

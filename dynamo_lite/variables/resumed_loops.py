@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import foreign
 from ..source import ComputedSource, SequenceItemSource, Source
-from .base import VariableTracker, realized
+from .base import VariableTracker
 from .objects import ObjectVariable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LoopIteratorVariable(ObjectVariable):
         effects.mutate(self, [])
         if not found:
             return None
-        return realized(tx, tx.wrap_at(found[0], SequenceItemSource(peeked, 0, False)))
+        return tx.wrap_at(found[0], SequenceItemSource(peeked, 0, False))
 
     def check_replay(self, effects: Any) -> None:
         """Nothing that was looked at before the graph can have changed."""

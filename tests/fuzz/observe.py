@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 import types
+import weakref
 from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from typing import Any
 
@@ -39,6 +40,8 @@ class Observer:
     def see(self, value: Any) -> Any:
         if type(value) is str:
             return ("str", plain_text(value))
+        if type(value) in weakref.ProxyTypes:  # asking it for its class asks what it stands for, which may be gone
+            return (type(value).__name__,)
         if isinstance(value, PLAIN):
             return (type(value).__name__, repr(value) if value != value else value)
         if type(value) is tuple and all(isinstance(v, PLAIN) for v in value):

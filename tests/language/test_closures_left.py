@@ -738,7 +738,7 @@ def reg_call_in(x, r):
     return o, r.cb[0](x)
 
 
-@case(lambda r: [r(), r()], graphs=1, breaks=True)
+@case(lambda r: [r(), r()], graphs=3, breaks=True)  # behind the break: for each n that bump() is at, and the end
 def with_break_loop(x):
     n = 0
 
