@@ -204,7 +204,20 @@ class Analysis:
         return surely, perhaps
 
     def can_leave(self, index: int) -> bool:
-        """Whether code could be entered again before an instruction, given what lies on the stack and in the locals.
+        """Whether code can be left before an instruction and entered again behind it, wherever it goes on."""
+        instruction = self.instructions[index]
+        places = [index]
+        if not instruction.roles & NO_FALL_THROUGH:
+            places.append(index + 1)
+        if instruction.target is not None:
+            passed_over = loop_landing(self.instructions, instruction) if instruction.roles & LOOP_HEAD else ()
+            places.append(instruction.target + len(passed_over))
+        if instruction.handler is not None:
+            places.append(instruction.handler.target)
+        return all(map(self._can_enter, places))
+
+    def _can_enter(self, index: int) -> bool:
+        """Whether what lies on the stack and in the locals before an instruction can be brought there.
 
         Not at what a loop passes over when it ends, where nobody ever stands; not where an inlined comprehension keeps
         a plain value in the slot of a cell, nor in code that has two variables of one name, as such a comprehension may
