@@ -40,7 +40,8 @@ class M(torch.nn.Module):
 
 m = M().eval()
 f = dynamo_lite.compile(m)
-assert torch.allclose(f(torch.ones(2, 4)), m(torch.ones(2, 4)))
+# layer_norm makes the rounding of nearly equal numbers 300 times as large.
+assert torch.allclose(f(torch.ones(2, 4)), m(torch.ones(2, 4)), atol=1e-4)
 dynamo_lite.explain(m)(torch.ones(2, 4))
 print("LOADED", [n for n in sys.modules if n.startswith(("torch._dynamo", "torch._inductor", "functorch.compile"))])
 """)
