@@ -151,6 +151,8 @@ class DictVariable(VariableTracker):
         tx.output.effects.mutate(self, old[1:] if old is not None else ())
         if old is None:
             self._moved()
+            if _mark(hashed) in self._before:
+                _ = self.items  # deleted and stored again: the other keys decide whether that moves it
         self._entries[hashed] = (old[0] if old is not None else key, value)
 
     def _moved(self) -> None:

@@ -1001,3 +1001,16 @@ def test_an_own_dict_that_is_written_needs_no_guard_on_its_other_keys():
         assert torch.equal(compiled(torch.ones(2), thing), torch.full((2,), 2.0))
         assert list(vars(thing))[-1] == "seen"
     assert len(graphs) == 1
+
+
+def test_a_key_that_is_deleted_and_stored_again_moves_behind_keys_that_came_later():
+    def function(x, d):
+        d.pop("s", None)
+        return d.setdefault("s", 1) * x
+
+    compiled = dynamo_lite.compile(function, backend="eager")
+    for d in ({"a": 1, "s": 1}, {"a": 1, "s": 1, "z": 3}, {"s": 1, "a": 1}):
+        mine = dict(d)
+        compiled(torch.ones(1), d)
+        function(torch.ones(1), mine)
+        assert list(d.items()) == list(mine.items())
