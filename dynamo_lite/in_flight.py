@@ -55,7 +55,7 @@ def signals_deferred() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread alone
         yield
         return
-    handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    handlers = {int(number): signal.getsignal(number) for number in signal.valid_signals()}
     arrived: list[tuple[int, Any]] = []
     deferred: dict[int, Any] = {}
     try:
