@@ -27,7 +27,7 @@ install: $(STAMP)
 
 # torch comes first and exactly: the project's own range would fetch the newest build, with CUDA, several GB.
 # A change of the C sources makes the stamp old, and the extensions are built again.
-$(STAMP): pyproject.toml setup.py $(wildcard dynamo_lite/*.[ch] backends/*/*.[ch])
+$(STAMP): pyproject.toml setup.py $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.[ch] dynamo_lite/csrc/*/*.[ch] backends/*/*.c)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet -e ".[test,bench,dev]"

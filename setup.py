@@ -19,6 +19,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, PlatformError
 
 ROOT = Path(__file__).resolve().parent
+GUARD_PARTS = ("module", "steps", "eval", "lines", "tensor", "state", "set_tables")
 C_FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 
 
@@ -35,7 +36,7 @@ def sources(*stems: str) -> list[str]:
 
 
 def headers() -> list[str]:
-    return sorted(f"dynamo_lite/{path.name}" for path in (ROOT / "dynamo_lite").glob("*.h"))
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "dynamo_lite" / "csrc").rglob("*.h"))
 
 
 def extension(name: str, *stems: str) -> Extension:
@@ -110,7 +111,8 @@ setup(
     package_dir={"dynamo_lite.backends": "backends"},
     package_data={"": ["*.pyi", "py.typed", "*.h", "*.cpp"]},
     ext_modules=[
-        extension("_eval_frame", "_eval_frame", "_threads", "_frame_cache", "_compiled_function", "_compiled_graph"),
+        extension("_eval_frame", "_eval_frame", "csrc/threads", "csrc/frame_cache", "csrc/compiled_function",
+                  "csrc/compiled_graph"),
         Extension(
             "dynamo_lite.backends.inductor._runtime",
             ["backends/inductor/_runtime.c"],
@@ -123,8 +125,7 @@ setup(
             ["backends/inductor/_random.c"],
             extra_compile_args=C_FLAGS,
         ),
-        extension("_guards", "_guards", "_guard_steps", "_guard_eval", "_guard_lines", "_guard_tensor", "_guard_state",
-                  "_set_tables"),
+        extension("_guards", *(f"csrc/guards/{part}" for part in GUARD_PARTS)),
     ],
     cmdclass={"build_ext": BuildExtensions},
 )

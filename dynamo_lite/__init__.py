@@ -4,16 +4,15 @@
 """
 import torch as _torch
 
-from .collector import importing as _importing
+from .runtime.collector import importing as _importing
 
 with _importing():
     from . import _guards, config, exc
     from .backends import list_backends, lookup_backend, register_backend
     from .backends.metrics import metrics, reset_metrics
     from .debug import ExplainOutput, ExportResult, explain, export, generated_code
-    from .eval_frame import compile, reset
-    from .log import set_logs
-    from .marks import (
+    from .frame.eval_frame import compile, reset
+    from .frame.marks import (
         allow_in_graph,
         assume_constant_result,
         disable,
@@ -25,9 +24,10 @@ with _importing():
         maybe_mark_dynamic,
         run,
     )
-    from .rules import RuleError
-    from .stance import set_stance
-    from .user_rules import register_rule, remove_rule, rule
+    from .frame.stance import set_stance
+    from .log import set_logs
+    from .rules.table import RuleError
+    from .rules.user import register_rule, remove_rule, rule
 
 _guards.init_torch(_torch)
 

@@ -4,9 +4,9 @@
  * function made from the guarded code; a miss asks the hook's Python callback. The evaluation function is installed only
  * while some thread has an active hook, since it makes every Python call slower. No policy lives here.
  */
-#include "_eval_frame.h"
+#include "csrc/eval_frame.h"
 
-#include "_profile.h"
+#include "csrc/profile.h"
 
 /* Nested Python calls that a compile may need; they are not the program's, whose depth must not matter to it. */
 #define COMPILE_DEPTH 1000

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-from dynamo_lite import resume
 from dynamo_lite._eval_frame import Continuation
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.assembler import HandlerRef, Label
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import decode
-from dynamo_lite.resume import emit_break, emit_instructions
+from dynamo_lite.continuation import resume
+from dynamo_lite.continuation.resume import emit_break, emit_instructions
 
 
 def break_points(code: CodeType) -> list[int]:

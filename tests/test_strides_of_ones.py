@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dynamo_lite.fake_mode import TraceFakeMode
+from dynamo_lite.fake.mode import TraceFakeMode
 
 OPERATIONS = {
     "where": lambda y, t: torch.where(y > 0, y, t), "of t": lambda y, t: torch.where(t > 0, y, t),

@@ -23,10 +23,10 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.backends.aot import ops, passes
-from dynamo_lite.backends.aot.finish import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import at_entry
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
+from dynamo_lite.backends.aot.output_aliasing import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.record import (
     Decompositions,
     Recorder,

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from dynamo_lite import raising
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS
 from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.runtime import raising
 
 aten = torch.ops.aten
 _UNINITIALIZED = frozenset({

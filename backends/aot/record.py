@@ -31,10 +31,10 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite.backends.aot import ops, passes
-from dynamo_lite.backends.aot.finish import finish
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.mutation import functional_form
+from dynamo_lite.backends.aot.output_aliasing import finish
 
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]

@@ -14,11 +14,11 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot.double_backward import SecondRun
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.independence import Independent, given_to_kernels, independent, unwritten
 from dynamo_lite.backends.aot.joint import Interface, Result, Written
 from dynamo_lite.backends.aot.partition import Saved
-from dynamo_lite.backends.aot.twice import SecondRun
 
 Call = Callable[..., tuple[Any, ...]]
 TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward) if "

@@ -18,8 +18,8 @@
 #include <stdint.h>
 #include <structmember.h>
 
-#include "../../dynamo_lite/_dlpack.h"
-#include "../../dynamo_lite/_profile.h"
+#include "../../dynamo_lite/csrc/dlpack.h"
+#include "../../dynamo_lite/csrc/profile.h"
 
 #define MAX_ON_STACK 64
 

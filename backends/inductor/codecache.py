@@ -5,7 +5,7 @@ those the compiler (the file it is, not what it prints, so that no process is st
 that another one made of the same source and flags is as good. A file ends with a seal (``private_files``), so that one
 that is truncated, under another's name or not this user's is recognized, reported and built again. Files appear by
 ``os.replace``; builders of the same file wait for each other through a lock file, whatever process they are in. Which
-folders: ``places``.
+folders: ``folders``.
 
 Invariant: a path that ``shared_library`` returns holds exactly what a compiler made of that source, completely, for
 this user.
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dynamo_lite import config, exc, log
-from dynamo_lite.backends.inductor import places, prebuilt, private_files, toolchain
+from dynamo_lite.backends.inductor import folders, prebuilt, private_files, toolchain
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ def shared_library(source: str, simd_kind: str | None = None) -> Path:
     except exc.CompilerMissing as missing:
         return _by_another_compiler(library_key(source, (*options, *flags), ""), missing)
     key = library_key(source, (*options, *flags), identity)
-    for place in places.readable():
+    for place in folders.readable():
         path = Path(place, key[:2], key + ".so")
         if _is_kept(path):
             return path
@@ -136,7 +136,7 @@ def shared_library(source: str, simd_kind: str | None = None) -> Path:
 def _by_another_compiler(key: str, error: Exception) -> Path:
     """A library of the same source and flags; the error if there is none."""
     wanted = key.partition("-")[0]
-    for place in places.readable():
+    for place in folders.readable():
         shard = os.path.join(place, key[:2])
         with contextlib.suppress(OSError):  # nothing has been kept there
             for name in sorted(os.listdir(shard)):
@@ -180,7 +180,7 @@ def _is_kept(path: Path, again: bool = False) -> bool:
 # ---------------------------------------------------------------- building
 def _built(command: tuple[str, ...], flags: Sequence[str], source: str, key: str) -> Path:
     """The library, built in the first folder that takes it."""
-    for place in places.writable():
+    for place in folders.writable():
         path = Path(place, key[:2], key + ".so")
         try:
             private_files.folder(str(path.parent), create=True)
@@ -190,7 +190,7 @@ def _built(command: tuple[str, ...], flags: Sequence[str], source: str, key: str
                 log.count("cache_misses")
                 _build(command, flags, source, path)
         except (OSError, private_files.Untrusted) as error:
-            places.passed_over(place, error)
+            folders.passed_over(place, error)
             continue
         _useless.discard(path)
         log.artifact("cache").info("%s: built", path)
@@ -214,7 +214,7 @@ def _build(command: tuple[str, ...], flags: Sequence[str], source: str, path: Pa
             body = b""
         if not body:
             raise exc.CompilerMissing(command[0], "it has made nothing of a source, and reported nothing")
-        private_files.write(str(path), body + private_files.seal(path.name, body, places.secret()), 0o700)
+        private_files.write(str(path), body + private_files.seal(path.name, body, folders.secret()), 0o700)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -313,7 +313,7 @@ def _content(path: Path, quiet: bool = False) -> memoryview | None:
     """What was kept in a file; None if it is not there, or, and the log says so, damaged or not this user's."""
     try:
         data = private_files.read(str(path))
-        return private_files.unseal(path.name, data, places.secret())
+        return private_files.unseal(path.name, data, folders.secret())
     except FileNotFoundError:
         return None
     except private_files.Damaged:
@@ -332,7 +332,7 @@ def _content(path: Path, quiet: bool = False) -> memoryview | None:
 
 def read_entry(key: str, suffix: str) -> memoryview | None:
     """What ``write_entry`` has kept under a key; None if there is nothing whole."""
-    for place in places.readable():
+    for place in folders.readable():
         body = _content(Path(place, key[:2], key + suffix))
         if body is not None:
             return body
@@ -347,13 +347,13 @@ def write_entry(key: str, suffix: str, body: bytes) -> None:
     """
     if len(body) > private_files.LARGEST // 2:
         raise exc.CacheError(f"it is too large ({len(body)} bytes)")
-    for place in places.writable():
+    for place in folders.writable():
         path = Path(place, key[:2], key + suffix)
         try:
             private_files.folder(str(path.parent), create=True)
-            private_files.write(str(path), body + private_files.seal(path.name, body, places.secret()))
+            private_files.write(str(path), body + private_files.seal(path.name, body, folders.secret()))
         except (OSError, private_files.Untrusted) as error:
-            places.passed_over(place, error)
+            folders.passed_over(place, error)
             continue
         return
     raise exc.CacheError("there is no folder that it can be written to; set DYNAMO_LITE_CACHE_DIR")

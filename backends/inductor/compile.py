@@ -24,6 +24,7 @@ from torch.fx import GraphModule
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
+from dynamo_lite.backends.aot.double_backward import second_run
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
@@ -38,11 +39,10 @@ from dynamo_lite.backends.aot.segments import (
     segments_of,
 )
 from dynamo_lite.backends.aot.training import backward_checks, training_function
-from dynamo_lite.backends.aot.twice import second_run
 from dynamo_lite.backends.inductor import codecache, graph_cache
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
-from dynamo_lite.backends.inductor.pieces import compile_pieces, has_numbers
+from dynamo_lite.backends.inductor.scalar_split import compile_pieces, has_numbers
 
 OPTIONS = {"lowering": ("native", "library")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""

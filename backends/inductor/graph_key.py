@@ -22,7 +22,7 @@ from dynamo_lite import config
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor import _runtime, codecache
-from dynamo_lite.backends.inductor.lowerings import LOWERINGS
+from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 
 _FORMAT = 2  # raise it when what is kept changes its form
 _LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
-from .. import _eval_frame, exc, log, stance
+from .. import _eval_frame, exc, log
 from ..bytecode.code_map import CodeMap
-from ..convert_frame import Settings
-from ..eval_frame import code_of, innermost, make_hook
+from ..frame import stance
+from ..frame.convert_frame import Settings
+from ..frame.eval_frame import code_of, innermost, make_hook
 
 
 @dataclasses.dataclass

@@ -14,14 +14,15 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from .. import _eval_frame, exc, stance
+from .. import _eval_frame, exc
 from ..backends import lookup_backend
-from ..convert_frame import Settings
-from ..eval_frame import innermost, make_hook
-from ..frame_policy import Artifact
-from ..graph_calls import Draw
-from ..graph_modules import graph_module
-from ..rerun import copies, put_back, random_state, set_random_state
+from ..continuation.deoptimize import copies, put_back, random_state, set_random_state
+from ..frame import stance
+from ..frame.convert_frame import Settings
+from ..frame.eval_frame import innermost, make_hook
+from ..frame.frame_policy import Artifact
+from ..runtime.graph_calls import Draw
+from ..runtime.graph_modules import graph_module
 from ..variables.constant import is_constant_value
 
 

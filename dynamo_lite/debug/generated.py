@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import _eval_frame
-from ..eval_frame import CompiledModule, code_of
+from ..frame.eval_frame import CompiledModule, code_of
 
 
 def generated_code(compiled: Any) -> str:

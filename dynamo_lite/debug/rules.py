@@ -1,6 +1,6 @@
 """The table of calls in words: what becomes of one callable and why, or all rows.
 
-Invariant: what is shown is what :func:`dynamo_lite.rules.decide` says, by the same function that a trace asks.
+Invariant: what is shown is what :func:`dynamo_lite.rules.table.decide` says, by the same function that a trace asks.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from ..break_kinds import BREAK_KINDS
-from ..rules import Decision, Level, Rule, all_rows, decide, decide_module, describe
+from ..rules.table import Decision, Level, Rule, all_rows, decide, decide_module, describe
 
 _LEVELS = {
     Level.USER: "what the user has said", Level.CALLABLE: "a row of its own", Level.METHOD: "the row of the method",

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..source import DictItemSource, PathKey, SequenceItemSource, Source
 from .guard import Guard
+from .source import DictItemSource, PathKey, SequenceItemSource, Source
 
 # Checks that involve a second source.
 PAIR_KINDS = frozenset({"tensor_same", "not_same", "all_distinct", "apart", "disjoint", "memory_offset"})

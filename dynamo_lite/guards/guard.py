@@ -1,6 +1,6 @@
 """What a guard is, the kinds there are, and the set that a trace collects.
 
-Each kind names an instruction of the guard program (``_guards.c``), its cost rank (cheap and likely to fail first),
+Each kind names an instruction of the guard program (``csrc/guards``), its cost rank (cheap and likely to fail first),
 and how the expectation reads in words. Invariant: a (source, kind, expectation) occurs once in a set.
 """
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from ..source import ConstSource, PathKey, Source
+from .source import ConstSource, PathKey, Source
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ..source import Source
 from .guard import GuardSet
+from .source import Source
 
 Input = tuple[Source, torch.Tensor]
 

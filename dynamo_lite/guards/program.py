@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from .._guards import GuardProgram
-from ..source import PathKey, Source
 from .blocks import PAIR_KINDS, split_blocks
 from .guard import KINDS, Guard
+from .source import PathKey, Source
 
 
 class StepTexts(Sequence[str]):

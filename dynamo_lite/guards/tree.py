@@ -7,8 +7,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ..source import Source
 from .guard import KINDS, Guard
+from .source import Source
 
 
 @dataclasses.dataclass

@@ -1,7 +1,7 @@
 """Branches on a tensor of which one side only raises: ``if not valid.all(): raise ValueError(...)``, ``assert ok``.
 
 The trace goes on along the other side, and the graph checks that this is where the program goes; where it is not, the
-graph raises and the frame runs again in plain Python (``rerun``), which raises as the program says. Invariant: such a
+graph raises and the frame runs again in plain Python (``deoptimize``), which raises as the program says. Invariant: a
 check stands only in graphs after which a frame can run again.
 """
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from ..exc import Unsupported
 from ..variables.base import VariableTracker
 from ..variables.constant import ConstantVariable
-from ..variables.size_tables import ValuesNeeded
-from ..variables.tensor import TensorVariable, record
+from ..variables.tensors.size_tables import ValuesNeeded
+from ..variables.tensors.tensor import TensorVariable, record
 
 if TYPE_CHECKING:
     from .translator import Translator

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from ..source import ConstSource
-from ..trace_rules import is_library
+from ..guards.source import ConstSource
+from ..rules.trace_rules import is_library
 from ..variables.base import VariableTracker
-from ..variables.objects import ObjectVariable
-from ..variables.tensor import TensorVariable
+from ..variables.objects.objects import ObjectVariable
+from ..variables.tensors.tensor import TensorVariable
 
 
 class ClassChecks:

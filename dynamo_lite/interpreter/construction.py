@@ -18,15 +18,23 @@ import numpy as np
 import torch
 from torch.distributions.utils import _lazy_property_and_property
 
-from ..output_graph import OutputGraph
+from ..guards.source import AttrSource, ConstSource, Source
+from ..output.output_graph import OutputGraph
 from ..polyfills.optimizers import Region
-from ..rules import Decision, Rule, decide, handles
-from ..source import AttrSource, ConstSource, Source
-from ..trace_rules import is_library
-from ..variables import legacy_tensors as legacy_tensors  # for what it registers
-from ..variables.arrays import fold
+from ..rules.table import Decision, Rule, decide, handles
+from ..rules.trace_rules import is_library
 from ..variables.base import VariableTracker, realized, unsupported
-from ..variables.classes import (
+from ..variables.constant import ConstantVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import ListVariable, NamedTupleVariable, TupleVariable, is_named_tuple
+from ..variables.containers.sets import SetVariable, set_of
+from ..variables.contents import VALUE_TYPES
+from ..variables.functions.functions import FunctionVariable, MethodVariable, standing_for
+from ..variables.functions.partials import new_partial
+from ..variables.numbers.ranges import RangeVariable, SliceVariable
+from ..variables.numbers.rng import draw, is_draw
+from ..variables.numbers.scalars import ScalarVariable, call_on_scalars
+from ..variables.objects.classes import (
     ClassVariable,
     MadeClassVariable,
     NewVariable,
@@ -40,28 +48,15 @@ from ..variables.classes import (
     native_base,
     settle_protocol,
 )
-from ..variables.constant import ConstantVariable
-from ..variables.contents import VALUE_TYPES
-from ..variables.drawn import draw, is_draw
-from ..variables.functions import FunctionVariable, MethodVariable, standing_for
-from ..variables.inference import InferenceModeVariable
-from ..variables.made_classes import DESCRIPTORS, DescriptorVariable, define_class
-from ..variables.mappings import DictVariable
-from ..variables.objects import ObjectVariable, class_method
-from ..variables.overrides import DisabledOverridesVariable
-from ..variables.partials import new_partial
-from ..variables.ranges import RangeVariable, SliceVariable
-from ..variables.scalars import ScalarVariable, call_on_scalars
-from ..variables.sequences import (
-    ListVariable,
-    NamedTupleVariable,
-    TupleVariable,
-    is_named_tuple,
-)
-from ..variables.sets import SetVariable, set_of
-from ..variables.supers import SuperVariable
-from ..variables.tensor import TensorVariable
-from ..variables.weakrefs import WeakrefVariable
+from ..variables.objects.made_classes import DESCRIPTORS, DescriptorVariable, define_class
+from ..variables.objects.objects import ObjectVariable, class_method
+from ..variables.objects.supers import SuperVariable
+from ..variables.objects.weakrefs import WeakrefVariable
+from ..variables.tensors import legacy_tensors as legacy_tensors  # for what it registers
+from ..variables.tensors.arrays import fold
+from ..variables.tensors.tensor import TensorVariable
+from ..variables.torch_api.inference import InferenceModeVariable
+from ..variables.torch_api.overrides import DisabledOverridesVariable
 from .copying import deep_copied, reduced, reduced_ex
 
 Constructor = Callable[..., VariableTracker]

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from ..polyfills.iteration import Steps
-from ..rules import handles
+from ..rules.table import handles
 from ..variables.base import VariableTracker, type_name, unsupported
 from ..variables.constant import ConstantVariable
-from ..variables.deques import DequeIteratorVariable, DequeVariable
-from ..variables.iterators import (
+from ..variables.containers.deques import DequeIteratorVariable, DequeVariable
+from ..variables.containers.iterators import (
     EnumerateVariable,
     FilterVariable,
     MapVariable,
@@ -26,12 +26,12 @@ from ..variables.iterators import (
     TeeVariable,
     ZipVariable,
 )
-from ..variables.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
-from ..variables.objects import ObjectVariable
-from ..variables.ranges import RangeVariable
-from ..variables.sequences import ListVariable, ReversedVariable, SequenceVariable, TupleVariable
-from ..variables.sets import SetVariable, set_of
-from ..variables.tensor import TensorVariable
+from ..variables.containers.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
+from ..variables.containers.sequences import ListVariable, ReversedVariable, SequenceVariable, TupleVariable
+from ..variables.containers.sets import SetVariable, set_of
+from ..variables.numbers.ranges import RangeVariable
+from ..variables.objects.objects import ObjectVariable
+from ..variables.tensors.tensor import TensorVariable
 from .construction import Constructor
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from ..variables.base import MISSING, VariableTracker, unsupported
-from ..variables.classes import native_base
 from ..variables.constant import ConstantVariable
-from ..variables.deques import DequeVariable
+from ..variables.containers.deques import DequeVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import ListVariable, TupleVariable
+from ..variables.containers.sets import SetVariable
 from ..variables.identity import IdentityVariable
-from ..variables.mappings import DictVariable
-from ..variables.objects import ObjectVariable
-from ..variables.sequences import ListVariable, TupleVariable
-from ..variables.sets import SetVariable
-from ..variables.tensor import TensorVariable
+from ..variables.objects.classes import native_base
+from ..variables.objects.objects import ObjectVariable
+from ..variables.tensors.tensor import TensorVariable
 
 # Builtins whose instances hold what copyreg.__newobj__ makes them of, or what is put in afterwards.
 _FILLED = (object, list, dict, collections.OrderedDict, collections.defaultdict)

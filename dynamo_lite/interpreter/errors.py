@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..output_graph import OutputGraph
+from ..output.output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, unsupported
-from ..variables.classes import ClassVariable, derives, native_base
 from ..variables.constant import ConstantVariable
-from ..variables.functions import GeneratorVariable
-from ..variables.objects import ExceptionState, ObjectVariable
-from ..variables.sequences import TupleVariable
+from ..variables.containers.sequences import TupleVariable
+from ..variables.functions.functions import GeneratorVariable
+from ..variables.objects.classes import ClassVariable, derives, native_base
+from ..variables.objects.objects import ExceptionState, ObjectVariable
 
 _EXCEPTION_FIELDS = {"__cause__": None, "__context__": None, "__traceback__": None, "__suppress_context__": False}
 

@@ -10,14 +10,14 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..output_graph import OutputGraph
+from ..output.output_graph import OutputGraph
 from ..variables.base import IteratorVariable, ObservedException, VariableTracker, realized, type_name
 from ..variables.constant import ConstantVariable
-from ..variables.functions import GeneratorVariable
-from ..variables.iterators import ReversedObjectVariable
-from ..variables.mappings import DictVariable
-from ..variables.objects import GetItemIteratorVariable, ObjectVariable
-from ..variables.sequences import is_plain_sequence
+from ..variables.containers.iterators import ReversedObjectVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import is_plain_sequence
+from ..variables.functions.functions import GeneratorVariable
+from ..variables.objects.objects import GetItemIteratorVariable, ObjectVariable
 
 
 class Iteration:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..rules import handles
+from ..rules.table import handles
 from ..variables.base import VariableTracker, unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import NestedFunctionVariable
-from ..variables.made_classes import define_class
-from ..variables.mappings import DictVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.functions.functions import NestedFunctionVariable
+from ..variables.objects.made_classes import define_class
 from .registry import opcode
 from .translator import Translator
 

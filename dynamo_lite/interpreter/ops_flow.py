@@ -4,10 +4,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..variables.base import ObservedException, unsupported
-from ..variables.classes import ClassVariable, derives
 from ..variables.constant import ConstantVariable
-from ..variables.functions import GeneratorVariable
-from ..variables.objects import ObjectVariable
+from ..variables.functions.functions import GeneratorVariable
+from ..variables.objects.classes import ClassVariable, derives
+from ..variables.objects.objects import ObjectVariable
 from .assumptions import branch
 from .registry import opcode
 from .translator import StackMark, Translator, Yielded

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ..resume import is_resume_code
-from ..source import ConstSource
+from ..continuation.resume import is_resume_code
+from ..guards.source import ConstSource
 from ..variables.base import MISSING
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable

@@ -6,14 +6,14 @@ from typing import Any
 
 from ..variables.base import VariableTracker, type_name
 from ..variables.cells import CellVariable
-from ..variables.classes import ClassVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import NestedFunctionVariable
-from ..variables.mappings import DictVariable, given_pairs
-from ..variables.objects import ObjectVariable
-from ..variables.ranges import SliceVariable
-from ..variables.sequences import ListVariable, TupleVariable
-from ..variables.sets import SetVariable
+from ..variables.containers.mappings import DictVariable, given_pairs
+from ..variables.containers.sequences import ListVariable, TupleVariable
+from ..variables.containers.sets import SetVariable
+from ..variables.functions.functions import NestedFunctionVariable
+from ..variables.numbers.ranges import SliceVariable
+from ..variables.objects.classes import ClassVariable
+from ..variables.objects.objects import ObjectVariable
 from ..variables.texts import TensorTextVariable
 from .registry import opcode
 from .translator import NULL, Translator

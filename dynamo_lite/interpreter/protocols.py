@@ -15,27 +15,27 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported
-from ..rules import decide
-from ..source import AttrSource, ConstSource
-from ..trace_rules import is_library
+from ..guards.source import AttrSource, ConstSource
+from ..rules.table import decide
+from ..rules.trace_rules import is_library
 from ..variables.base import MISSING, ObservedException, VariableTracker, realized, type_name, unsupported
 from ..variables.bound import BINARY_METHODS, SPECIAL_METHODS, BoundMethodVariable, missing_method
-from ..variables.classes import class_attribute_source, derives, is_changing_data, is_stand_in
 from ..variables.constant import ConstantVariable, is_unique
-from ..variables.drawn import draw_by_numpy
-from ..variables.endings import SUSPENDED, frame_values, held_by
-from ..variables.functions import CallableVariable, FunctionVariable, MethodVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import ListVariable, SequenceVariable, TupleVariable
+from ..variables.containers.sets import SetVariable
+from ..variables.containers.user_keys import UserKey
+from ..variables.finalization import SUSPENDED, frame_values, held_by
+from ..variables.functions.functions import CallableVariable, FunctionVariable, MethodVariable
 from ..variables.identity import IdentityVariable, number_of
-from ..variables.mappings import DictVariable
-from ..variables.objects import ObjectVariable
-from ..variables.ranges import SliceVariable
-from ..variables.scalars import ScalarVariable
-from ..variables.sequences import ListVariable, SequenceVariable, TupleVariable
-from ..variables.sets import SetVariable
-from ..variables.size_tables import known_tensor
-from ..variables.tensor import TensorVariable
+from ..variables.numbers.ranges import SliceVariable
+from ..variables.numbers.rng import draw_by_numpy
+from ..variables.numbers.scalars import ScalarVariable
+from ..variables.objects.classes import class_attribute_source, derives, is_changing_data, is_stand_in
+from ..variables.objects.objects import ObjectVariable
+from ..variables.tensors.size_tables import known_tensor
+from ..variables.tensors.tensor import TensorVariable
 from ..variables.texts import TensorTextVariable
-from ..variables.user_keys import UserKey
 from .class_checks import ClassChecks
 from .construction import Construction
 from .errors import Errors

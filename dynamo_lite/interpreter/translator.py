@@ -24,8 +24,7 @@ import torch
 from .. import config
 from ..bytecode.instructions import Decoded, Instruction, decode
 from ..exc import Unsupported
-from ..output_graph import OutputGraph
-from ..source import (
+from ..guards.source import (
     BuiltinSource,
     ClosureCellSource,
     ConstSource,
@@ -34,13 +33,20 @@ from ..source import (
     LocalSource,
     Source,
 )
+from ..output.output_graph import OutputGraph
 from ..variables.base import MISSING, LazyVariable, ObservedException, VariableTracker, realized, unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions import GENERATOR, BaseFunctionVariable, GeneratorVariable, is_equivalent, is_inlinable
-from ..variables.mappings import DictVariable
-from ..variables.modes import DeviceScopeVariable
-from ..variables.overrides import DisabledOverridesVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.functions.functions import (
+    GENERATOR,
+    BaseFunctionVariable,
+    GeneratorVariable,
+    is_equivalent,
+    is_inlinable,
+)
+from ..variables.torch_api.modes import DeviceScopeVariable
+from ..variables.torch_api.overrides import DisabledOverridesVariable
 from .budget import Budget
 from .protocols import Protocols
 from .registry import HANDLERS, REFUSED

@@ -15,31 +15,36 @@ import torch
 from .._eval_frame import CompiledFunction
 from .._guards import clone_table
 from ..exc import Unsupported
-from ..output_graph import OutputGraph
-from ..rules import Decision, Level, Rule, decide, home, is_torch_builtin
-from ..source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
-from ..trace_rules import is_library
-from ..variables import branches as branches  # for what it registers
-from ..variables import builtin_iteration as builtin_iteration  # likewise
-from ..variables import compiled_functions as compiled_functions  # likewise
+from ..guards.source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
+from ..output.output_graph import OutputGraph
+from ..rules.table import Decision, Level, Rule, decide, home, is_torch_builtin
+from ..rules.trace_rules import is_library
 from ..variables import equality as equality  # likewise
-from ..variables import introspected as introspected  # likewise
-from ..variables import optimizers as optimizers  # likewise
-from ..variables import outer_iterators as outer_iterators  # likewise
-from ..variables import thread_locals as thread_locals  # likewise
-from ..variables import transforms as transforms  # likewise
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
-from ..variables.builtins import BuiltinVariable
-from ..variables.cached import CachedFunctionVariable
 from ..variables.cells import CellVariable, new_cell
-from ..variables.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
-from ..variables.deques import DequeVariable
-from ..variables.disabled import disabled_function
-from ..variables.functions import FunctionVariable, MethodVariable, user_function
-from ..variables.later import AskedFunctionVariable, LaterFunctionVariable
-from ..variables.mappings import DictVariable
-from ..variables.modules import (
+from ..variables.containers import builtin_iteration as builtin_iteration  # likewise
+from ..variables.containers import outer_iterators as outer_iterators  # likewise
+from ..variables.containers.deques import DequeVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import ListVariable, NamedTupleVariable, TupleVariable, is_named_tuple
+from ..variables.containers.sets import SetVariable
+from ..variables.deferred_calls import AskedFunctionVariable, LaterFunctionVariable
+from ..variables.functions import compiled_functions as compiled_functions  # likewise
+from ..variables.functions import introspected as introspected  # likewise
+from ..variables.functions.builtins import BuiltinVariable
+from ..variables.functions.cached import CachedFunctionVariable
+from ..variables.functions.disabled import disabled_function
+from ..variables.functions.functions import FunctionVariable, MethodVariable, user_function
+from ..variables.numbers.ranges import RangeVariable, SliceVariable
+from ..variables.numbers.scalars import ScalarVariable
+from ..variables.objects import thread_locals as thread_locals  # likewise
+from ..variables.objects.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
+from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
+from ..variables.torch_api import branches as branches  # for what it registers
+from ..variables.torch_api import optimizers as optimizers  # likewise
+from ..variables.torch_api import transforms as transforms  # likewise
+from ..variables.torch_api.modules import (
     ConstantCallVariable,
     FoldedFunctionVariable,
     OpaqueVariable,
@@ -47,18 +52,8 @@ from ..variables.modules import (
     SkippedFunctionVariable,
     SubstitutedFunctionVariable,
 )
-from ..variables.native_enums import NativeEnumVariable, is_native_enum
-from ..variables.ranges import RangeVariable, SliceVariable
-from ..variables.scalars import ScalarVariable
-from ..variables.sequences import (
-    ListVariable,
-    NamedTupleVariable,
-    TupleVariable,
-    is_named_tuple,
-)
-from ..variables.sets import SetVariable
-from ..variables.torch_functions import TorchFunctionVariable
-from ..variables.torch_proxies import any_overrides, call_override
+from ..variables.torch_api.torch_functions import TorchFunctionVariable
+from ..variables.torch_api.torch_proxies import any_overrides, call_override
 
 _BUILTIN_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..rules import replaces
+from ..rules.table import replaces
 from . import attention as attention  # for the rows that it registers
 from . import bisection as bisection  # likewise
 from . import distributions as distributions  # likewise

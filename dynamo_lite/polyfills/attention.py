@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.transformer import _detect_is_causal_mask, _get_seq_len
 
-from ..rules import stands_in_for
+from ..rules.table import stands_in_for
 
 _DEVICES = ("cpu", "cuda", "xpu")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import bisect
 from typing import Any
 
-from ..rules import replaces
+from ..rules.table import replaces
 
 
 @replaces(bisect.bisect_right)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.distributions import constraints
 
-from ..rules import stands_in_for
+from ..rules.table import stands_in_for
 
 
 @stands_in_for(constraints._Symmetric.check)

@@ -14,7 +14,7 @@ from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 from torch.utils import _pytree as pytree
 
-from ..rules import stands_in_for
+from ..rules.table import stands_in_for
 
 
 def both_branches(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any) -> Any:

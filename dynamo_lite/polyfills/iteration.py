@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..rules import replaces
+from ..rules.table import replaces
 
 
 class Steps:

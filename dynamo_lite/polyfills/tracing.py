@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import _symbolic_trace
 
-from ..rules import stands_in_for
+from ..rules.table import stands_in_for
 
 
 @stands_in_for(torch.jit.annotate)

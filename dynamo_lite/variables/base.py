@@ -18,11 +18,11 @@ import torch
 
 from .._guards import MISSING
 from ..exc import Unsupported
-from ..rules import Rule, decide
-from ..source import Source
+from ..guards.source import Source
+from ..rules.table import Rule, decide
 
 if TYPE_CHECKING:
-    from ..codegen import Codegen
+    from ..output.codegen import Codegen
 
 
 __all__ = ["MISSING", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker",

@@ -12,7 +12,7 @@ from .base import VariableTracker, type_name, unsupported
 from .constant import BINARY, COMPARE, ConstantVariable
 
 if TYPE_CHECKING:
-    from ..codegen import Codegen
+    from ..output.codegen import Codegen
 
 _BINARY_NAMES = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..source import CellContentsSource, LocalSource, Source
+from ..guards.source import CellContentsSource, LocalSource, Source
 from .base import MISSING, LazyVariable, VariableTracker, realized, wraps_type
 
 if TYPE_CHECKING:
-    from ..codegen import Codegen
+    from ..output.codegen import Codegen
 
 
 class CellVariable(VariableTracker):

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..source import ConstSource, DictItemSource, InstanceDictSource, Source
-from ..trace_rules import is_library
+from ..guards.source import ConstSource, DictItemSource, InstanceDictSource, Source
+from ..rules.trace_rules import is_library
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
 
 if TYPE_CHECKING:
-    from ..codegen import Codegen
+    from ..output.codegen import Codegen
 
 SCALAR_TYPES = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 TORCH_TYPES = (torch.dtype, torch.device, torch.layout, torch.memory_format)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..source import Source
+from ..guards.source import Source
 from .base import VariableTracker, unsupported
-from .classes import native_base
 from .constant import ConstantVariable, is_constant_value
-from .mappings import dict_at
-from .sequences import ListVariable, TupleVariable, lazy_items
-from .sets import given_set
+from .containers.mappings import dict_at
+from .containers.sequences import ListVariable, TupleVariable, lazy_items
+from .containers.sets import given_set
+from .objects.classes import native_base
 
 # Builtins whose instances are wholly known values.
 VALUE_TYPES: tuple[Any, ...] = (int, float, complex, str, bytes)

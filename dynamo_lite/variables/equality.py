@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from ..rules import handles
+from ..rules.table import handles
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
-from .scalars import ScalarVariable, scalar_of
-from .size_tables import known_tensor, learn_or_refuse
-from .tensor import TensorVariable
+from .numbers.scalars import ScalarVariable, scalar_of
+from .tensors.size_tables import known_tensor, learn_or_refuse
+from .tensors.tensor import TensorVariable
 
 
 class EqualityVariable(ScalarVariable):

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from ..exc import Unsupported
-from ..fake_overlap import MemoryOverlap
-from ..graph_calls import GraphCall
+from ..fake.overlap import MemoryOverlap
+from ..runtime.graph_calls import GraphCall
 
 # What torch raises of arguments that do not fit.
 _OF_ARGUMENTS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, MemoryOverlap)

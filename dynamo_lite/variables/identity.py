@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..exc import Unsupported
-from ..source import ConstSource, WeakrefSource
+from ..guards.source import ConstSource, WeakrefSource
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable, is_constant_value
-from .sequences import TupleVariable
+from .containers.sequences import TupleVariable
 
 if TYPE_CHECKING:
-    from ..codegen import Codegen
+    from ..output.codegen import Codegen
 
 
 class IdentityVariable(VariableTracker):

@@ -7,13 +7,13 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from ..source import AttrSource, ConstSource, InstanceDictSource, Source
+from ..guards.source import AttrSource, ConstSource, InstanceDictSource, Source
 from .base import VariableTracker, instance_dict, realized, unsupported
 from .bound import BINARY_METHODS, COMPARE_METHODS
 from .constant import ConstantVariable
 
 if TYPE_CHECKING:
-    from ..codegen import Codegen
+    from ..output.codegen import Codegen
 
 
 class RealObjectVariable(VariableTracker):

@@ -11,7 +11,7 @@ from ..exc import Unsupported
 from .base import VariableTracker
 
 if TYPE_CHECKING:
-    from ..codegen import Codegen
+    from ..output.codegen import Codegen
 
 
 class TensorTextVariable(VariableTracker):

@@ -11,7 +11,7 @@ import torch.fx
 
 from dynamo_lite import log
 from dynamo_lite.backends import lookup_backend
-from dynamo_lite.fake_mode import TraceFakeMode
+from dynamo_lite.fake.mode import TraceFakeMode
 
 
 def capture(fn: Callable[..., Any], inputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 if importlib.util.find_spec("torch") is not None:
-    pytest.skip("tests/test_resume.py has more", allow_module_level=True)
+    pytest.skip("tests/continuation/test_resume.py has more", allow_module_level=True)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from native_breaks import break_points, capture_at, outcome, run_broken
 from zoo import CASES
 
-from dynamo_lite import resume
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.instructions import decode
+from dynamo_lite.continuation import resume
 
 FUNCTIONS = {fn.__qualname__: [args for f, args in CASES if f is fn] for fn, _ in CASES}
 BY_NAME = {fn.__qualname__: fn for fn, _ in CASES}

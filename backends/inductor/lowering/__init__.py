@@ -32,7 +32,7 @@ from dynamo_lite.backends.inductor.lowering import (
     windows,
 )
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering, LoweredGraph
-from dynamo_lite.backends.inductor.lowerings import LOWERINGS, register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS, register_lowering
 
 __all__ = [
     "LOWERINGS",

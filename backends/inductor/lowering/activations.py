@@ -16,7 +16,7 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise
 from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

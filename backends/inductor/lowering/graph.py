@@ -38,7 +38,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     reindexed,
     shape_vars,
 )
-from dynamo_lite.backends.inductor.lowerings import LOWERINGS
+from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 
 Operation = Union[LoopNest, prog.ExternCall, prog.View, prog.CopyInto]
 

@@ -26,7 +26,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     shape_vars,
 )
 from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

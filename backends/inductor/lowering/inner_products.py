@@ -14,7 +14,7 @@ from dynamo_lite.backends.inductor.ir.ops import FLOAT
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.products import scaled_sum
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

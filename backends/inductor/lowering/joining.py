@@ -18,7 +18,7 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.scattering import written
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped, slice_, wrap
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

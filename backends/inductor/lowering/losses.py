@@ -12,7 +12,7 @@ from dynamo_lite.backends.inductor.ir.ops import FLOAT
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.indexing import place_of, prepare_source
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, reindexed, shape_vars
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 _NONE, _MEAN = 0, 1

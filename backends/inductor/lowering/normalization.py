@@ -19,7 +19,7 @@ from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.reduction import cast_to, count, divided_by, mean_of, moments
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size
 from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

@@ -31,7 +31,7 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import Operand, elementwise, result_type, to_float
 from dynamo_lite.backends.inductor.lowering.tails import Tail, either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 Make = Callable[..., Node]

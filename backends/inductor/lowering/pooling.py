@@ -14,7 +14,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.pooling_training import max_with_places
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, reindexed, shape_vars
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

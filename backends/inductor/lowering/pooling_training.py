@@ -22,7 +22,7 @@ from dynamo_lite.backends.inductor.lowering.indexing import place_of
 from dynamo_lite.backends.inductor.lowering.scattering import written
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.windows import divided_by_count, pair
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

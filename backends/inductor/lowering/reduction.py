@@ -22,7 +22,7 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size
 from dynamo_lite.backends.inductor.lowering.views import wrap
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 Dims = Any  # None, an int, or a list of them

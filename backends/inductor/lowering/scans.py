@@ -18,7 +18,7 @@ from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.reduction import cast_to
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, loop_vars, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import wrap
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

@@ -31,7 +31,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     shape_vars,
 )
 from dynamo_lite.backends.inductor.lowering.views import reshaped, wrap
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
@@ -44,7 +44,7 @@ def written(
     g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], places: Sequence[ix.Index], value: Node,
     add: bool | str,
 ) -> TensorValue:
-    """``x`` with ``value`` written to (or added to what is at, or joined with it by the operation named) ``places``,
+    """``x`` with ``value`` written to (or added to what is at, or joined with it by the operation named) ``folders``,
     for each index into ``shape`` in order."""
     stride = g.dense_stride(x.shape)
     buffer = g.new_buffer(x.shape, stride, x.dtype, x.device)

@@ -17,7 +17,7 @@ from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, 
 from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
 from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.inductor.lowerings import LOWERINGS
+from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 
 
 @dataclasses.dataclass(slots=True)

@@ -23,7 +23,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     reindexed,
     shape_vars,
 )
-from dynamo_lite.backends.inductor.lowerings import LOWERINGS, register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS, register_lowering
 
 aten = torch.ops.aten
 

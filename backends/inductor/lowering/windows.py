@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.reduction import cast_to
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import expand, flip, make_view, slice_
-from dynamo_lite.backends.inductor.lowerings import register_lowering
+from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 

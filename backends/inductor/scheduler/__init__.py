@@ -1,7 +1,7 @@
 """Scheduling: which loop nests share a kernel, in which order everything runs, how each kernel's loops are arranged.
 
-``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, ``arrange`` puts its loops in
-form.
+``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, ``loop_transforms`` puts its
+loops in form.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Union
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph
-from dynamo_lite.backends.inductor.scheduler.arrange import arrange
 from dynamo_lite.backends.inductor.scheduler.build import build_kernel
 from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contraction
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
 from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import arrange
 from dynamo_lite.backends.inductor.scheduler.scan import scan_kernel
 from dynamo_lite.backends.inductor.scheduler.update import update_kernel
 

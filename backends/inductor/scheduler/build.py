@@ -3,7 +3,7 @@
 The members' bodies are rewritten over the group's variables; a value that a member reads of another one's is passed in
 a register where both run in the same stage, computed again where that is cheaper than memory, and through a row of
 scratch memory otherwise; a buffer that nobody outside the group reads is never stored. Then the loops are arranged
-(``arrange``).
+(``loop_transforms``).
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
-from dynamo_lite.backends.inductor.scheduler.arrange import rewrite
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store, Tiles
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
 from dynamo_lite.backends.inductor.scheduler.threads import share_out
 
 

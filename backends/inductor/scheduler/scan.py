@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
-from dynamo_lite.backends.inductor.scheduler.arrange import arrange_scan
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import arrange_scan
 from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
 
 

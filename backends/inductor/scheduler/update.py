@@ -14,8 +14,8 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
-from dynamo_lite.backends.inductor.scheduler.arrange import indices_of, mergeable
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import indices_of, mergeable
 
 
 def update_kernel(builder: Builder, nest: LoopNest, buffers: dict[str, Buffer]) -> Kernel:

@@ -319,7 +319,7 @@ def test_symbolic_sizes_by_library_calls(backend_check):
     from torch._guards import Source
     from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
-    from dynamo_lite.fake_mode import TraceFakeMode
+    from dynamo_lite.fake.mode import TraceFakeMode
 
     class Named(Source):
         @property

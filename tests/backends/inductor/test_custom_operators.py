@@ -5,7 +5,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.inductor import formula, register_decomposition, register_lowering
-from dynamo_lite.backends.inductor.lowerings import LOWERINGS
+from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 
 
 @torch.library.custom_op("dynamo_lite_tests::scaled", mutates_args=())

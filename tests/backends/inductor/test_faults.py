@@ -23,7 +23,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import config, exc, log
-from dynamo_lite.backends.inductor import codecache, places, private_files, toolchain
+from dynamo_lite.backends.inductor import codecache, folders, private_files, toolchain
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes the part of other users")
 pytestmark = pytest.mark.timeout(120)
@@ -35,9 +35,9 @@ def here(tmp_path, monkeypatch):
     """A cache folder and a folder for temporary files of the test's own; nothing else can be written to."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    monkeypatch.setattr(places, "_TEMPORARY", ())
-    monkeypatch.setattr(places, "_of_this_process", {})
-    monkeypatch.setattr(places, "_without_file", [])
+    monkeypatch.setattr(folders, "_TEMPORARY", ())
+    monkeypatch.setattr(folders, "_of_this_process", {})
+    monkeypatch.setattr(folders, "_without_file", [])
     with config.patch(cache_graphs=True, cache_dir=str(tmp_path / "cache"), cache_secret=str(tmp_path / "secret")):
         yield tmp_path
 
@@ -176,7 +176,7 @@ def test_a_planted_source_is_not_compiled(here, program):
 
 @pytest.mark.parametrize("change", ["gone", "other", "short", "readable", "folder"])
 def test_the_secret_changes(here, program, caplog, monkeypatch, change):
-    monkeypatch.setattr(places, "_users_folder", lambda: str(here / "home"))
+    monkeypatch.setattr(folders, "_users_folder", lambda: str(here / "home"))
     secret = here / "home" / "secret"
     with config.patch(cache_secret=""):
         program.run()
@@ -290,7 +290,7 @@ def test_a_full_disk(here, program, caplog, monkeypatch, program_too):
     if not program_too:
         with config.patch(cache_dir=str(here / "cache"), cache_graphs=True):
             monkeypatch.setenv("TMPDIR", str(here / "temporary"))
-            monkeypatch.setattr(places, "_TEMPORARY", ())
+            monkeypatch.setattr(folders, "_TEMPORARY", ())
             assert program.run() == "found"
     assert not kept(here, ".tmp")
 

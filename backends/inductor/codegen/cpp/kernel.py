@@ -22,8 +22,8 @@ from dynamo_lite.backends.inductor.codegen.cpp.functions import DERIVED, FUNCTIO
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
-from dynamo_lite.backends.inductor.scheduler.arrange import is_transposed
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
 
 # Work that one thread should have at least, in element operations: below it, waking another costs more than it brings.
 # Less if other, larger kernels keep the threads awake; they then find in their own caches what they have written, too.

@@ -1,0 +1,239 @@
+"""When a compiled graph raises: the frame runs again from its start, in plain Python.
+
+An operation may fail although it passed on tensors without data. The program has to see the exception where its own
+line raises it, with the effects of the lines before it and not of those after, in reach of its handlers. Nothing has
+been changed when the graph, which is called first, has raised; so torch's state and random numbers are put back and
+the original code runs.
+
+Invariant: what runs again had no effect yet: inputs that the graph has changed are put back, or else the exception goes
+on as it is, with the user's lines of the operation where that is known. A tensor that requires gradients can't be put
+back, but torch counts the writes to it. An exception by which torch itself ends a computation early is no failure: it
+passes through the frame, which has left torch's modes.
+"""
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+import torch
+import torch.fx
+import torch.utils.checkpoint
+
+from .. import exc, log
+from .._eval_frame import Continuation, skip
+from ..bytecode.assembler import Label
+from ..bytecode.emit import Emitter
+from ..runtime import autocast
+from .node_lines import give_lines
+
+# Raised by a hook of torch's on what autograd saves, once a checkpoint has all that its backward pass needs.
+_ENDS_A_COMPUTATION = (torch.utils.checkpoint._StopRecomputationError,)
+
+_ERROR = ".error"
+_RANDOM = ".random"
+_SAVED = ".saved"
+_VERSIONS = ".versions"
+_AUTOCAST = ".autocast"
+
+_STATE = frozenset({autocast.enter, autocast.leave})
+
+
+def may_raise(graph: torch.fx.Graph) -> bool:
+    """Whether an operation of the graph may raise on some data: those that ``raising`` names, numbers, the user's
+    functions."""
+    return any(node.op.startswith("call_") and _is_demanding(node) for node in graph.nodes)
+
+
+def _is_demanding(node: torch.fx.Node) -> bool:
+    if node.target in _STATE:
+        return False
+    if node.meta.get("raises") or not (isinstance(node.target, str) or is_of_torch(node.target)):
+        return True
+    return any(not isinstance(argument.meta.get("example_value"), torch.Tensor) for argument in node.all_input_nodes)
+
+
+def is_of_torch(target: Any) -> bool:
+    """Whether a function is torch's or Python's own."""
+    module = getattr(target, "__module__", None) or ""
+    return module in ("_operator", "builtins") or module.split(".")[0] == "torch"
+
+
+class Rerun:
+    """The handler around the call of a graph.
+
+    Args:
+        emit: the guarded code under construction; its operand stack is empty at the call.
+        code: the code of the frame.
+        arguments: the frame's parameters, in order.
+        restore: brings back torch's state at the frame's entry.
+        random: whether the graph draws torch's random numbers.
+        casts: whether it enters autocast contexts, or leaves them.
+        changed: places among the inputs of what the graph may have changed by the time it raises, and is put back.
+        counted: places of what is not put back; the frame runs again only if torch has counted no write to it.
+        generators: of Python's random numbers that it draws, and of NumPy's.
+        graph: the graph, whose nodes know the user's lines.
+        again: whether the frame may run again at all.
+    """
+
+    def __init__(
+        self, emit: Emitter, code: types.CodeType, arguments: Sequence[str], restore: Callable[[], None], random: bool,
+        casts: bool, changed: Sequence[int] = (), counted: Sequence[int] = (), generators: tuple[Any, ...] = (),
+        graph: torch.fx.GraphModule | None = None, again: bool = True,
+    ) -> None:
+        self.emit = emit
+        self.code = code
+        self.arguments = arguments
+        self.restore = restore
+        self.random = again and (random or bool(generators))
+        self._state_of = random, generators
+        self.casts = casts
+        self.changed = tuple(changed)
+        self.counted = tuple(counted)
+        self.graph, self.again = graph, again
+        self.label: Label = emit.label()
+
+    def begin(self, inputs: str) -> None:
+        """Emits what has to be known before the call, whose inputs are in the local `inputs`."""
+        for function, places, name in ((copies, self.changed, _SAVED), (versions, self.counted, _VERSIONS)):
+            if places:
+                self.emit.load_function(function)
+                self.emit.load_fast(inputs)
+                self.emit.load_const(places)
+                self.emit.call(2)
+                self.emit.store_fast(name)
+        if self.random:
+            self.emit.load_function(random_state)
+            for argument in self._state_of:
+                self.emit.load_const(argument)
+            self.emit.call(2)
+            self.emit.store_fast(_RANDOM)
+        if self.casts:
+            self.emit.load_function(autocast.depth)
+            self.emit.call(0)
+            self.emit.store_fast(_AUTOCAST)
+
+    def finish(self) -> None:
+        """Emits the handler, at the end of the guarded code."""
+        emit, code = self.emit, self.code
+        emit.place(self.label)
+        emit.push_exc_info()
+        emit.store_fast(_ERROR)
+        emit.pop_except()
+        place = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
+        emit.load_function(functools.partial(_prepare, place, self.restore, self.graph, self.again))
+        emit.load_fast(_ERROR)
+        emit.delete_fast(_ERROR)
+        for known, name in ((self.counted, _VERSIONS), (self.changed, _SAVED), (self.random, _RANDOM),
+                            (self.casts, _AUTOCAST)):
+            if known:
+                emit.load_fast(name)
+            else:
+                emit.load_const(None)
+        emit.call(5)
+        raises = emit.label()
+        emit.dup()
+        emit.load_const(None)
+        emit.compare("is")
+        emit.jump_if_false(raises)
+        emit.pop()
+        emit.load_function(Continuation)
+        for name in code.co_freevars:
+            emit.load_closure(name)
+        if code.co_freevars:
+            emit.build_tuple(len(code.co_freevars))
+        emit.load_const(_plain_copy(code, len(self.arguments)))
+        emit.make_function(closure=bool(code.co_freevars))
+        for name in self.arguments:
+            emit.load_deref(name) if name in code.co_cellvars else emit.load_fast(name)
+        emit.call(1 + len(self.arguments))
+        emit.ret()
+        emit.place(raises)
+        emit.reraise()
+
+
+def _prepare(
+    place: str, restore: Callable[[], None], graph: torch.fx.GraphModule | None, again: bool, error: BaseException,
+    counted: Any, saved: Any, random: Any, depth: Any,
+) -> BaseException | None:
+    """What comes before the plain run, or the exception that goes on instead. Held by guarded code, so it holds neither
+    the frame's code nor the emitter."""
+    if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
+        return error
+    restore()
+    if depth is not None:
+        autocast.set_depth(depth)
+    if isinstance(error, _ENDS_A_COMPUTATION):
+        return error
+    if not again or counted is not None and _is_written(counted):
+        give_lines(error, graph)
+        return error
+    if saved is not None:
+        put_back(saved)
+    if random is not None:
+        set_random_state(random)
+    log.count("graphs_that_raised")
+    if log.first_time("fallbacks", ("raised", place)):
+        log.artifact("fallbacks").warning(
+            "a graph of %s has raised %s: %s; this call runs again in plain Python", place, type(error).__name__,
+            exc.one_line(error),
+        )
+    return None
+
+
+def _plain_copy(code: types.CodeType, n: int) -> types.CodeType:
+    """The code with `n` positional parameters, never looked up by a hook, nor what it calls."""
+    copy = code.replace(
+        co_argcount=n, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~0x0C
+    )
+    skip(copy, None, True)
+    return copy
+
+
+def versions(inputs: Sequence[Any], places: Sequence[int]) -> list[tuple[torch.Tensor, int | None]]:
+    """Tensors with how often each has been written to; None where torch doesn't count."""
+    return [(inputs[place], None if inputs[place].is_inference() else inputs[place]._version) for place in places]
+
+
+def _is_written(counted: list[tuple[torch.Tensor, int | None]]) -> bool:
+    return any(version is None or tensor._version != version for tensor, version in counted)
+
+
+Saved = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def copies(inputs: Sequence[Any], places: Sequence[int]) -> Saved:
+    """Tensors with copies of their elements."""
+    with torch.no_grad():
+        return [(inputs[place], inputs[place].clone()) for place in places]
+
+
+def put_back(saved: Saved) -> None:
+    """Gives tensors their elements back."""
+    with torch.no_grad():
+        for tensor, value in saved:
+            tensor.copy_(value)
+
+
+_State = list[tuple[Callable[[Any], Any], Any]]
+
+
+def random_state(of_torch: bool = True, generators: Iterable[Any] = ()) -> _State:
+    """Where random number generators stand, those of torch and Python's: how to set each, and to what."""
+    state: _State = [
+        (g.setstate, g.getstate()) if isinstance(g, Random) else (g.set_state, g.get_state())  # NumPy's
+        for g in generators
+    ]
+    if of_torch:
+        state.append((torch.default_generator.set_state, torch.default_generator.get_state()))
+        if torch.cuda.is_initialized():
+            state += [(generator.set_state, generator.get_state()) for generator in torch.cuda.default_generators]
+    return state
+
+
+def set_random_state(state: _State) -> None:
+    """Brings back what :func:`random_state` gave."""
+    for set_to, value in state:
+        set_to(value)

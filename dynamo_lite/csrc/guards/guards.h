@@ -1,0 +1,162 @@
+/* Shared by the translation units of `_guards`: the steps of a guard program and what evaluates them.
+ *
+ * A guard program is a straight line of steps over registers. A load puts an object into a register, a check looks at one;
+ * the first step that does not hold ends the evaluation. Invariants: every register is written by at most one step, before
+ * any step that reads it; a step owns all objects it refers to; evaluation never changes a step except for its `memo`, which
+ * only remembers version tags at which the full check has passed, and what was found then.
+ *
+ * The steps from begin_same to end_same hang on the state of one dict alone: they read what it holds, and of that only what
+ * can't change. While the dict's version is the one at which they all held, they are left out. Nothing else reads their registers.
+ */
+#ifndef DYNAMO_LITE_GUARDS_H
+#define DYNAMO_LITE_GUARDS_H
+
+#include <Python.h>
+#include <stdint.h>
+
+#include "../guards_api.h"
+
+/* op, name in the Python tuple, operands. Operands: d register written, r register read, i integer, o object, s name,
+ * t tuple, T type, b boolean; * the operation has a parser of its own for what follows. Up to one each of d; two of r, i, o. */
+#define GUARD_OPS(X)                                     \
+    X(LOAD_LOCAL, "load_local", "di")                    \
+    X(LOAD_CLOSURE, "load_closure", "di")                \
+    X(LOAD_CELL_OBJ, "load_cell_obj", "di")              \
+    X(LOAD_GLOBAL, "load_global", "ds")                  \
+    X(LOAD_BUILTIN, "load_builtin", "ds")                \
+    X(LOAD_GLOBALS_DICT, "load_globals_dict", "d")       \
+    X(LOAD_CONST, "load_const", "do")                    \
+    X(LOAD_ATTR, "load_attr", "drs")                     \
+    X(LOAD_INSTANCE_DICT, "load_instance_dict", "dr")    \
+    X(LOAD_SLOT, "load_slot", "dro")                     \
+    X(LOAD_DICT_ITEM, "load_dict_item", "dro")           \
+    X(LOAD_LIST_ITEM, "load_list_item", "dri")           \
+    X(LOAD_TUPLE_ITEM, "load_tuple_item", "dri")         \
+    X(LOAD_ITEM, "load_item", "dro")                     \
+    X(LOAD_CALL, "load_call", "dro")                     \
+    X(LOAD_TYPE, "load_type", "dr")                      \
+    X(LOAD_TYPE_ATTR, "load_type_attr", "drs")           \
+    X(LOAD_FUNC_PART, "load_func_part", "dr*")           \
+    X(LOAD_CELL_CONTENTS, "load_cell_contents", "dr")    \
+    X(LOAD_METHOD_PART, "load_method_part", "dr*")       \
+    X(LOAD_WEAKREF, "load_weakref", "dr")                \
+    X(LOAD_DICT_KEY, "load_dict_key", "dri")             \
+    X(LOAD_DICT_VALUE, "load_dict_value", "dri")         \
+    X(BEGIN_SAME, "begin_same", "r")                     \
+    X(END_SAME, "end_same", "r")                         \
+    X(TYPE_IS, "type_is", "rT")                          \
+    X(IS, "is", "ro")                                    \
+    X(IS_NOT, "is_not", "ro")                            \
+    X(CONST, "const", "ro")                              \
+    X(LEN, "len", "ri")                                  \
+    X(BOOL_LEN, "bool_len", "rb")                        \
+    X(DICT_KEYS, "dict_keys", "rt")                      \
+    X(DICT_HAS, "dict_has", "ro")                        \
+    X(DICT_LACKS, "dict_lacks", "ro")                    \
+    X(SET_ITEMS, "set_items", "ro")                      \
+    X(SET_ORDER, "set_order", "rt")                      \
+    X(SET_TABLE, "set_table", "ro")                      \
+    X(CELL_EMPTY, "cell_empty", "r")                     \
+    X(CODE_IS, "code_is", "ro")                          \
+    X(NO_HOOKS, "no_hooks", "rt")                        \
+    X(TENSOR, "tensor", "r*")                            \
+    X(TENSOR_SLOW, "tensor_slow", "r*")                  \
+    X(TENSOR_DATA, "tensor_data", "ro")                  \
+    X(TENSOR_SAME, "tensor_same", "rr")                  \
+    X(NOT_SAME, "not_same", "*")                         \
+    X(DISJOINT, "disjoint", "*")                         \
+    X(MEMORY_OFFSET, "memory_offset", "rri")             \
+    X(INT_RANGE, "int_range", "rii")                     \
+    X(INT_DIV, "int_div", "rii")                         \
+    X(FLOAT_IS_NAN, "float_is_nan", "r")                 \
+    X(HASATTR, "hasattr", "rs")                          \
+    X(LACKS_ATTR, "lacks_attr", "rs")                    \
+    X(CALLABLE_TRUE, "callable_true", "ot")              \
+    X(CALLABLE_EQ, "callable_eq", "oto")                 \
+    X(GLOBAL_STATE, "global_state", "*")                 \
+    X(TYPE_VERSION, "type_version", "rT*")               \
+    X(CLASS_VERSION, "class_version", "r*")              \
+    X(COLLECT, "collect", "r*")
+
+typedef enum {
+#define X(op, name, operands) OP_##op,
+    GUARD_OPS(X)
+#undef X
+        OP_COUNT
+} GuardOp;
+
+typedef struct {
+    uint16_t op;
+    uint16_t part;    /* which part of a function or method; the boolean of bool_len */
+    int32_t dst;      /* register written */
+    int32_t src;      /* register read */
+    int32_t src2;
+    int64_t i1, i2;
+    PyObject *obj, *obj2, *obj3; /* owned */
+    Py_hash_t hash;   /* of obj, for dict lookups; -1 when obj is not an exact str */
+    void *data;       /* owned, from PyMem: TensorSpec, registers, state, what no_hooks found */
+    uint64_t memo;    /* version tag at which the full check last passed, or the item was found; 0: none */
+    PyObject *found;  /* by load_dict_item, at that version: as long as the dict has it, the object is there */
+} Step;
+
+#define GUARD_MOST_HOOKS 8 /* containers that a no_hooks step remembers, in its data */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *steps;         /* the tuples that the program was made from */
+    Step *code;
+    Py_ssize_t n_steps;
+    Py_ssize_t n_registers;
+    Py_ssize_t n_inputs;
+    int32_t *collected;      /* per input the register that holds it */
+    struct GuardLines *lines; /* what the last evaluation read; NULL: nothing worth fetching */
+    unsigned long long evaluations, failures;
+} GuardProgram;
+
+extern PyTypeObject GuardProgram_Type;
+extern PyObject *guard_missing; /* "no such attribute" in type_version and class_version */
+
+/* steps.c */
+int guard_parse_steps(GuardProgram *self, PyObject *steps);
+void guard_free_steps(GuardProgram *self);
+int guard_traverse_steps(GuardProgram *self, visitproc visit, void *arg);
+PyObject *guard_op_names(void);
+
+/* eval.c */
+int guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step);
+int guard_const_equal(PyObject *a, PyObject *b); /* same exact type and value: 1, 0, or -1 with an exception */
+int guard_same_table(PyObject *a, PyObject *b);  /* two sets with equal members in the same slots: 1, 0, -1 */
+PyObject *set_clone_table(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *set_copy_table(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *set_same_table(PyObject *, PyObject *const *, Py_ssize_t);
+
+/* tensor.c */
+typedef struct TensorSpec TensorSpec;
+TensorSpec *guard_tensor_parse(PyObject *operands); /* a new spec from (cls, dtype_code, ...), or NULL with an exception */
+PyObject *guard_tensor_class(const TensorSpec *spec);
+int guard_tensor_check(const TensorSpec *spec, PyObject *tensor);
+int guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed);
+int guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes);
+int guard_tensor_data_is(PyObject *tensor, PyObject *bytes);
+int guard_tensor_slow_check(PyObject *operands, PyObject *tensor);
+#define GUARD_TENSOR_LINES 16
+size_t guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES]); /* addresses that a check of it reads */
+int guard_require_torch(void); /* -1 with an exception before init_torch */
+PyObject *guard_attribute_path(PyObject *root, const char *path);
+int guard_tensor_add_constants(PyObject *module);
+extern PyMethodDef guard_tensor_methods[];
+
+/* lines.c */
+typedef struct GuardLines GuardLines;
+void guard_lines_fetch(const GuardLines *lines);
+void guard_lines_remember(GuardProgram *program, PyObject *const *registers);
+void guard_lines_free(GuardLines *lines);
+
+/* state.c */
+int guard_init_state(PyObject *torch);
+int64_t *guard_state_parse(PyObject *operands, PyObject **modes);
+int guard_state_check(const int64_t *expected, PyObject *modes);
+PyObject *guard_state_fields(void);
+extern PyMethodDef guard_state_methods[];
+
+#endif

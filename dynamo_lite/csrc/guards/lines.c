@@ -1,0 +1,161 @@
+/* The lines of memory that an evaluation of a guard program will read, fetched side by side before it reads them.
+ *
+ * A large model's guards visit thousands of objects that the model's kernels have meanwhile pushed out of the caches; read one
+ * behind the other, each waits for memory. What the last evaluation visited is most probably what the next one will visit.
+ *
+ * Invariant: these addresses are hints. They are only ever prefetched, never read: what lay there may be gone.
+ */
+#include "guards.h"
+
+#include "../dict_version.h"
+
+#define LINE 64
+#define TABLE_LINES 6   /* of a dict's table: all of a module's __dict__ */
+#define OBJECT_LINES 2  /* from the header in front of an object */
+#define FEWEST 64       /* registers; smaller programs find their objects in the caches */
+
+struct GuardLines {
+    PyObject **visited; /* per register the object that `lines` was made for; borrowed, only compared */
+    uintptr_t *lines;
+    size_t n, room;
+    size_t made, wait; /* how often they were made, and how many other evaluations to let pass before the next time */
+};
+
+static int
+add(GuardLines *self, uintptr_t address, size_t n_lines)
+{
+    if (self->n + n_lines > self->room) {
+        size_t room = 2 * self->room + 256;
+        uintptr_t *lines = PyMem_Resize(self->lines, uintptr_t, room);
+        if (lines == NULL) {
+            return -1;
+        }
+        self->lines = lines;
+        self->room = room;
+    }
+    for (size_t i = 0; i < n_lines; i++) {
+        self->lines[self->n++] = address + i * LINE;
+    }
+    return 0;
+}
+
+static int
+add_object(GuardLines *self, PyObject *obj)
+{
+    size_t before = PyObject_IS_GC(obj) ? 2 * sizeof(void *) + 2 * sizeof(PyObject *) : 0;
+    if (add(self, (uintptr_t)obj - before, OBJECT_LINES) < 0) {
+        return -1;
+    }
+    if (PyDict_Check(obj)) {
+        /* where dicts have versions, tables are hardly looked at */
+        return dict_version(obj) != 0 ? 0 : add(self, (uintptr_t)((PyDictObject *)obj)->ma_keys, TABLE_LINES);
+    }
+    uintptr_t parts[GUARD_TENSOR_LINES];
+    size_t n = guard_tensor_lines(obj, parts);
+    for (size_t i = 0; i < n; i++) {
+        if (add(self, parts[i], 1) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int
+add_step(GuardLines *self, const Step *step)
+{
+    if (add(self, (uintptr_t)step, 2) < 0) {
+        return -1;
+    }
+    return step->data == NULL ? 0 : add(self, (uintptr_t)step->data, 2);
+}
+
+void
+guard_lines_fetch(const GuardLines *self)
+{
+    /* Into the second cache: together they are more than the first one holds. */
+    for (size_t i = 0; self != NULL && i < self->n; i++) {
+        __builtin_prefetch((const void *)self->lines[i], 0, 2);
+    }
+}
+
+void
+guard_lines_free(GuardLines *self)
+{
+    if (self != NULL) {
+        PyMem_Free(self->visited);
+        PyMem_Free(self->lines);
+        PyMem_Free(self);
+    }
+}
+
+static int
+compare_lines(const void *a, const void *b)
+{
+    uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Objects lie side by side and share lines: each is fetched once. */
+static void
+sort_lines(GuardLines *self)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < self->n; i++) {
+        self->lines[i] -= self->lines[i] % LINE;
+    }
+    qsort(self->lines, self->n, sizeof(uintptr_t), compare_lines);
+    for (size_t i = 0; i < self->n; i++) {
+        if (kept == 0 || self->lines[i] != self->lines[kept - 1]) {
+            self->lines[kept++] = self->lines[i];
+        }
+    }
+    self->n = kept;
+}
+
+/* Remembers what an evaluation has visited. Where objects take turns, as when equal layers share a program, that is soon
+ * done only now and then. Without memory for it nothing is remembered. */
+void
+guard_lines_remember(GuardProgram *program, PyObject *const *registers)
+{
+    GuardLines *self = program->lines;
+    size_t n = (size_t)program->n_registers;
+    if (n < FEWEST || (self != NULL && memcmp(self->visited, registers, n * sizeof(PyObject *)) == 0)) {
+        return;
+    }
+    if (self == NULL) {
+        self = program->lines = PyMem_Calloc(1, sizeof(GuardLines));
+        if (self == NULL) {
+            return;
+        }
+        self->visited = PyMem_Calloc(n, sizeof(PyObject *));
+    }
+    if (self->wait > 0) {
+        self->wait--;
+        return;
+    }
+    self->wait = self->made < 4 ? 0 : (size_t)1 << (self->made < 16 ? self->made : 16);
+    self->made++;
+    self->n = 0;
+    int ok = self->visited == NULL ? -1 : 0;
+    for (size_t i = 0; ok == 0 && i < n; i++) {
+        self->visited[i] = registers[i];
+        ok = registers[i] == NULL ? 0 : add_object(self, registers[i]);
+    }
+    for (Py_ssize_t i = 0; ok == 0 && i < program->n_steps; i++) {
+        ok = add_step(self, &program->code[i]);
+        if (program->code[i].op == OP_BEGIN_SAME && program->code[i].memo != 0) {
+            i += program->code[i].i1;
+            continue;
+        }
+        PyObject **hooks = program->code[i].op == OP_NO_HOOKS ? program->code[i].data : NULL;
+        for (int k = 0; ok == 0 && hooks != NULL && k < GUARD_MOST_HOOKS; k++) {
+            ok = hooks[k] == NULL ? 0 : add(self, (uintptr_t)hooks[k], 1);
+        }
+    }
+    if (ok < 0) {
+        guard_lines_free(self);
+        program->lines = NULL;
+        return;
+    }
+    sort_lines(self);
+}

@@ -1,0 +1,621 @@
+/* What guards ask of torch's tensors: the steps "tensor" and "tensor_slow", and the set-up of all that concerns torch.
+ *
+ * Nothing here needs torch's headers. Metadata comes through the DLPack exchange API, which reports sizes and strides as the
+ * tensor has them (it does not normalize strides). It exports a tensor with a conjugate or negative bit as if the bit were
+ * not there, so a guard that cares asks for the bit with TENSOR_CONJ or TENSOR_NEG.
+ */
+#include "guards.h"
+
+#include <structmember.h>
+
+#include "../dlpack.h"
+
+enum { CPU_DEVICE = 1 }; /* DLPack's number */
+enum { FLAG_INFERENCE = 1, FLAG_CONJ = 2, FLAG_NEG = 4, N_FLAGS = 3, FLAG_EXPECTED_SHIFT = 8 };
+
+struct TensorSpec {
+    PyTypeObject *cls; /* owned by the step */
+    int32_t device_type, device_index;
+    int32_t ndim;
+    int16_t dtype_code, dtype_bits;
+    int8_t requires_grad; /* -1: any */
+    int8_t has_strides;
+    uint16_t flags;
+    int64_t dims[]; /* ndim sizes, then ndim strides; ANY where it does not matter */
+};
+
+#define ANY INT64_MIN
+
+/* Where a tensor keeps the set of dispatch keys that tells the flags: the word at offset `word` of the object that the
+ * pointer at offset `impl` of the Python object points to. No header says so; calibrate_keys() finds out by comparing tensors
+ * that differ in one flag, and without a clear answer (impl 0) the flags are read through the methods. */
+typedef struct {
+    size_t impl, word; /* in words */
+    uint64_t mask[N_FLAGS];
+    uint64_t set[N_FLAGS]; /* of the bits in mask, those that are set in a tensor with the flag */
+} KeySet;
+
+static struct {
+    PyObject *module; /* torch */
+    PyTypeObject *tensor; /* torch.Tensor */
+    const DLPackExchangeAPI *dlpack;
+    PyGetSetDef *requires_grad;
+    PyObject *flag_methods[N_FLAGS]; /* is_inference, is_conj, is_neg */
+    KeySet keys;
+} torch;
+
+int
+guard_require_torch(void)
+{
+    if (torch.module == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "dynamo_lite._guards.init_torch(torch) has not been called");
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- tensors ---- */
+
+/* A tuple of integers and None into dims; None becomes ANY. */
+static int
+parse_dims(PyObject *tuple, int64_t *dims)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        dims[i] = item == Py_None ? ANY : PyLong_AsLongLong(item);
+        if (dims[i] == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+TensorSpec *
+guard_tensor_parse(PyObject *operands)
+{
+    PyTypeObject *cls;
+    int dtype_code, dtype_bits, device_type, device_index, flags;
+    PyObject *shape, *strides, *requires_grad;
+    if (guard_require_torch() < 0
+        || !PyArg_ParseTuple(operands, "O!iiiiO!OOi;tensor step", &PyType_Type, &cls, &dtype_code, &dtype_bits,
+                             &device_type, &device_index, &PyTuple_Type, &shape, &strides, &requires_grad, &flags)) {
+        return NULL;
+    }
+    Py_ssize_t ndim = PyTuple_GET_SIZE(shape);
+    if (strides != Py_None && !(PyTuple_Check(strides) && PyTuple_GET_SIZE(strides) == ndim)) {
+        PyErr_SetString(PyExc_ValueError, "tensor step: strides must be None or as long as the shape");
+        return NULL;
+    }
+    int requires = requires_grad == Py_None ? -1 : PyObject_IsTrue(requires_grad);
+    TensorSpec *spec = PyMem_Malloc(sizeof(TensorSpec) + (size_t)(2 * ndim) * sizeof(int64_t));
+    if (spec == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    *spec = (TensorSpec){
+        .cls = cls,
+        .device_type = device_type,
+        .device_index = device_index,
+        .ndim = (int32_t)ndim,
+        .dtype_code = (int16_t)dtype_code,
+        .dtype_bits = (int16_t)dtype_bits,
+        .requires_grad = (int8_t)requires,
+        .has_strides = strides != Py_None,
+        .flags = (uint16_t)flags,
+    };
+    if (parse_dims(shape, spec->dims) < 0 || (spec->has_strides && parse_dims(strides, spec->dims + ndim) < 0)) {
+        PyMem_Free(spec);
+        return NULL;
+    }
+    Py_INCREF(cls);
+    return spec;
+}
+
+PyObject *
+guard_tensor_class(const TensorSpec *spec)
+{
+    return (PyObject *)spec->cls;
+}
+
+static int
+truth_of(PyObject *result)
+{
+    if (result == NULL) {
+        return -1;
+    }
+    int truth = result == Py_True ? 1 : result == Py_False ? 0 : PyObject_IsTrue(result);
+    Py_DECREF(result);
+    return truth;
+}
+
+static inline uint64_t
+key_word(PyObject *tensor)
+{
+    return (*(uint64_t **)((void **)tensor + torch.keys.impl))[torch.keys.word];
+}
+
+int
+guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
+{
+    if (Py_TYPE(tensor) != spec->cls) {
+        return 0;
+    }
+    DLTensor dl;
+    if (torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+        PyErr_Clear(); /* sparse, meta, quantized: not what the spec describes */
+        return 0;
+    }
+    if (dl.dtype.code != spec->dtype_code || dl.dtype.bits != spec->dtype_bits || dl.ndim != spec->ndim
+        || dl.device.device_type != spec->device_type || dl.device.device_id != spec->device_index) {
+        return 0;
+    }
+    for (int32_t i = 0; i < dl.ndim; i++) {
+        if (spec->dims[i] != dl.shape[i] && spec->dims[i] != ANY) {
+            return 0;
+        }
+    }
+    if (spec->has_strides) {
+        const int64_t *strides = spec->dims + dl.ndim;
+        for (int32_t i = 0; i < dl.ndim; i++) {
+            if (strides[i] != dl.strides[i] && strides[i] != ANY) {
+                return 0;
+            }
+        }
+    }
+    if (spec->requires_grad >= 0) {
+        int requires = truth_of(torch.requires_grad->get(tensor, torch.requires_grad->closure));
+        if (requires != spec->requires_grad) {
+            return requires < 0 ? -1 : 0;
+        }
+    }
+    for (int bit = 0; spec->flags != 0 && bit < N_FLAGS; bit++) {
+        if (spec->flags >> bit & 1) {
+            int value = torch.keys.impl != 0 ? (key_word(tensor) & torch.keys.mask[bit]) == torch.keys.set[bit]
+                                             : truth_of(PyObject_CallOneArg(torch.flag_methods[bit], tensor));
+            if (value != (spec->flags >> (FLAG_EXPECTED_SHIFT + bit) & 1)) {
+                return value < 0 ? -1 : 0;
+            }
+        }
+    }
+    return 1;
+}
+
+#define IMPL_LINES 4     /* of a TensorImpl */
+#define IMPL_WORDS 22    /* how far to look for what it points to: its storage, what autograd keeps; it is no smaller */
+#define LINE_WORDS 8
+
+/* Which lines a check of a tensor reads: the tensor's own and those that it points to. Any word of it that could be the address
+ * of something on the heap counts, since the addresses are only fetched ahead. 0: not a tensor, or nobody knows where it is. */
+size_t
+guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES])
+{
+    if (torch.keys.impl == 0 || torch.tensor == NULL || !PyObject_TypeCheck(obj, torch.tensor)) {
+        return 0;
+    }
+    const uintptr_t *impl = ((uintptr_t **)obj)[torch.keys.impl];
+    size_t n = 0;
+    for (; impl != NULL && n < IMPL_LINES; n++) {
+        lines[n] = (uintptr_t)(impl + n * LINE_WORDS);
+    }
+    for (size_t word = 1; impl != NULL && word < IMPL_WORDS && n < GUARD_TENSOR_LINES; word++) {
+        if (impl[word] % sizeof(void *) == 0 && impl[word] >> 20 != 0 && impl[word] >> 47 == 0) {
+            lines[n++] = impl[word];
+        }
+    }
+    return n;
+}
+
+typedef struct {
+    uintptr_t low, high; /* addresses from the first element to behind the last */
+    int changed;
+} Span;
+
+/* 1: `span` is where the tensor's elements lie, 0: it has none, -1: DLPack can't say. */
+static int
+span_of(PyObject *tensor, Span *span)
+{
+    DLTensor dl;
+    if (torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+        PyErr_Clear();
+        return -1;
+    }
+    int64_t last = 0;
+    for (int32_t i = 0; i < dl.ndim; i++) {
+        if (dl.shape[i] == 0) {
+            return 0;
+        }
+        last += (dl.shape[i] - 1) * dl.strides[i];
+    }
+    span->low = (uintptr_t)dl.data + dl.byte_offset;
+    span->high = span->low + (uintptr_t)(last + 1) * (((uintptr_t)dl.dtype.bits * dl.dtype.lanes + 7) / 8);
+    return 1;
+}
+
+static int
+compare_spans(const void *a, const void *b)
+{
+    uintptr_t x = ((const Span *)a)->low, y = ((const Span *)b)->low;
+    return (x > y) - (x < y);
+}
+
+/* Whether none of the first `changed` tensors lies where another one does. Each tensor counts from its first to its last
+ * element, so two that interleave are not disjoint. */
+int
+guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed)
+{
+    Span small[32];
+    Span *spans = n <= 32 ? small : PyMem_New(Span, n);
+    if (spans == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int disjoint = 1;
+    Py_ssize_t found = 0;
+    for (Py_ssize_t i = 0; disjoint && i < n; i++) {
+        int state = span_of(registers[which[i]], &spans[found]);
+        spans[found].changed = i < changed;
+        found += state == 1;
+        disjoint = state >= 0;
+    }
+    if (disjoint && found > 1) {
+        qsort(spans, (size_t)found, sizeof(Span), compare_spans);
+        uintptr_t reached = 0, changed_until = 0;
+        for (Py_ssize_t i = 0; disjoint && i < found; i++) {
+            disjoint = spans[i].low >= (spans[i].changed ? reached : changed_until);
+            reached = spans[i].high > reached ? spans[i].high : reached;
+            if (spans[i].changed && spans[i].high > changed_until) {
+                changed_until = spans[i].high;
+            }
+        }
+    }
+    if (spans != small) {
+        PyMem_Free(spans);
+    }
+    return disjoint;
+}
+
+/* Whether `other` begins so many bytes behind `tensor`. */
+int
+guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes)
+{
+    Span a, b;
+    if (guard_require_torch() < 0) {
+        return -1;
+    }
+    return span_of(tensor, &a) == 1 && span_of(other, &b) == 1 && (int64_t)(b.low - a.low) == bytes;
+}
+
+/* Whether a tensor in the CPU's memory has these elements, the last dimension running fastest. */
+int
+guard_tensor_data_is(PyObject *tensor, PyObject *bytes)
+{
+    DLTensor dl;
+    if (guard_require_torch() < 0) {
+        return -1;
+    }
+    if (!PyBytes_Check(bytes) || torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    size_t size = (size_t)dl.dtype.bits * dl.dtype.lanes / 8;
+    Py_ssize_t elements = 1;
+    for (int32_t i = 0; i < dl.ndim; i++) {
+        elements *= dl.shape[i];
+    }
+    if (dl.device.device_type != CPU_DEVICE || elements * (Py_ssize_t)size != PyBytes_GET_SIZE(bytes)) {
+        return 0;
+    }
+    if (elements == 0) {
+        return 1;
+    }
+    /* Runs that lie in one piece are compared at once: the last dimensions, as far as they are dense. */
+    Py_ssize_t run = 1;
+    int32_t outer = dl.ndim;
+    while (outer > 0 && (dl.shape[outer - 1] == 1 || dl.strides[outer - 1] == run)) {
+        run *= dl.shape[--outer];
+    }
+    const char *data = (const char *)dl.data + dl.byte_offset, *expected = PyBytes_AS_STRING(bytes);
+    for (Py_ssize_t n = 0; n < elements / run; n++) {
+        int64_t offset = 0;
+        Py_ssize_t rest = n;
+        for (int32_t i = outer - 1; i >= 0; i--) {
+            offset += rest % dl.shape[i] * dl.strides[i];
+            rest /= dl.shape[i];
+        }
+        if (memcmp(data + offset * (int64_t)size, expected + n * run * (Py_ssize_t)size, (size_t)run * size) != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* One attribute, or the result of one method, against what is expected; sizes are compared element by element. */
+static int
+attribute_is(PyObject *tensor, const char *name, int call, PyObject *expected)
+{
+    PyObject *value = PyObject_GetAttrString(tensor, name);
+    if (value != NULL && call) {
+        Py_SETREF(value, PyObject_CallNoArgs(value));
+    }
+    if (value == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            PyErr_Clear(); /* a sparse tensor has no strides */
+            return 0;
+        }
+        return -1;
+    }
+    int equal;
+    if (PyTuple_Check(expected) && PyTuple_Check(value)) {
+        Py_ssize_t n = PyTuple_GET_SIZE(expected);
+        equal = n == PyTuple_GET_SIZE(value);
+        for (Py_ssize_t i = 0; equal == 1 && i < n; i++) {
+            PyObject *item = PyTuple_GET_ITEM(expected, i);
+            equal = item == Py_None ? 1 : PyObject_RichCompareBool(PyTuple_GET_ITEM(value, i), item, Py_EQ);
+        }
+    }
+    else {
+        equal = value == expected ? 1 : PyObject_RichCompareBool(value, expected, Py_EQ);
+    }
+    Py_DECREF(value);
+    return equal;
+}
+
+/* operands: cls, dtype, device, shape, strides or None, requires_grad or None, layout */
+int
+guard_tensor_slow_check(PyObject *operands, PyObject *tensor)
+{
+    static const struct {
+        const char *name;
+        int call;
+    } attributes[] = {{NULL, 0}, {"dtype", 0}, {"device", 0}, {"shape", 0}, {"stride", 1}, {"requires_grad", 0}, {"layout", 0}};
+    if ((PyObject *)Py_TYPE(tensor) != PyTuple_GET_ITEM(operands, 0)) {
+        return 0;
+    }
+    for (int i = 1; i < 7; i++) {
+        PyObject *expected = PyTuple_GET_ITEM(operands, i);
+        int equal = expected == Py_None ? 1 : attribute_is(tensor, attributes[i].name, attributes[i].call, expected);
+        if (equal != 1) {
+            return equal;
+        }
+    }
+    return 1;
+}
+
+/* tensor_spec(t) -> (dtype_code, dtype_bits, device_type, device_index, shape, strides) as the step "tensor" wants them. */
+static PyObject *
+tensor_spec(PyObject *Py_UNUSED(module), PyObject *tensor)
+{
+    DLTensor dl;
+    if (guard_require_torch() < 0) {
+        return NULL;
+    }
+    if (!PyObject_TypeCheck(tensor, torch.tensor)) {
+        PyErr_Format(PyExc_TypeError, "tensor_spec() takes a tensor, not %.100s", Py_TYPE(tensor)->tp_name);
+        return NULL;
+    }
+    if (torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+        return NULL;
+    }
+    PyObject *shape = PyTuple_New(dl.ndim), *strides = PyTuple_New(dl.ndim);
+    for (int32_t i = 0; shape != NULL && strides != NULL && i < dl.ndim; i++) {
+        PyObject *size = PyLong_FromLongLong(dl.shape[i]), *stride = PyLong_FromLongLong(dl.strides[i]);
+        if (size == NULL || stride == NULL) {
+            Py_XDECREF(size);
+            Py_XDECREF(stride);
+            Py_CLEAR(shape);
+            break;
+        }
+        PyTuple_SET_ITEM(shape, i, size);
+        PyTuple_SET_ITEM(strides, i, stride);
+    }
+    if (shape == NULL || strides == NULL) {
+        Py_XDECREF(shape);
+        Py_XDECREF(strides);
+        return NULL;
+    }
+    return Py_BuildValue("(iiiiNN)", dl.dtype.code, dl.dtype.bits, dl.device.device_type, dl.device.device_id, shape, strides);
+}
+
+/* ---- setting up ---- */
+
+/* root.a.b for the path "a.b"; a new reference */
+PyObject *
+guard_attribute_path(PyObject *root, const char *path)
+{
+    PyObject *parts = NULL, *value = Py_NewRef(root);
+    PyObject *text = PyUnicode_FromString(path), *dot = PyUnicode_FromString(".");
+    if (text != NULL && dot != NULL) {
+        parts = PyUnicode_Split(text, dot, -1);
+    }
+    Py_XDECREF(text);
+    Py_XDECREF(dot);
+    if (parts == NULL) {
+        Py_DECREF(value);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; value != NULL && i < PyList_GET_SIZE(parts); i++) {
+        Py_SETREF(value, PyObject_GetAttr(value, PyList_GET_ITEM(parts, i)));
+    }
+    Py_DECREF(parts);
+    return value;
+}
+
+static int
+init_tensors(PyObject *module)
+{
+    static const char *const methods[] = {"Tensor.is_inference", "Tensor.is_conj", "Tensor.is_neg"};
+    PyObject *capsule = guard_attribute_path(module, "Tensor.__dlpack_c_exchange_api__");
+    if (capsule == NULL) {
+        return -1;
+    }
+    const DLPackExchangeAPI *dlpack = PyCapsule_GetPointer(capsule, DLPACK_EXCHANGE_CAPSULE);
+    Py_DECREF(capsule);
+    if (dlpack == NULL) {
+        return -1;
+    }
+    while (dlpack != NULL && dlpack->header.major != DLPACK_MAJOR) {
+        dlpack = (const DLPackExchangeAPI *)dlpack->header.prev_api;
+    }
+    if (dlpack == NULL || dlpack->dltensor_from_py_object_no_sync == NULL) {
+        PyErr_SetString(PyExc_ImportError, "this torch offers no DLPack 1.x exchange API for tensor metadata");
+        return -1;
+    }
+    PyObject *descriptor = guard_attribute_path(module, "Tensor.requires_grad");
+    if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) {
+        Py_XDECREF(descriptor);
+        PyErr_SetString(PyExc_ImportError, "torch.Tensor.requires_grad is not a C attribute in this torch");
+        return -1;
+    }
+    torch.requires_grad = ((PyGetSetDescrObject *)descriptor)->d_getset; /* lives as long as torch does */
+    Py_DECREF(descriptor);
+    for (int i = 0; i < N_FLAGS; i++) {
+        PyObject *method = guard_attribute_path(module, methods[i]);
+        if (method == NULL) {
+            return -1;
+        }
+        Py_XSETREF(torch.flag_methods[i], method);
+    }
+    PyObject *tensor = guard_attribute_path(module, "Tensor");
+    if (tensor == NULL) {
+        return -1;
+    }
+    Py_XSETREF(torch.tensor, (PyTypeObject *)tensor);
+    torch.dlpack = dlpack;
+    return 0;
+}
+
+/* Finds the place of the key set by pairs of tensors that differ in one flag: plain[i] has it not, flagged[i] has it. */
+static void
+calibrate_keys(PyObject *const *plain, PyObject *const *flagged, const uint64_t *impls)
+{
+    KeySet keys = {0};
+    size_t n_words = (size_t)Py_TYPE(plain[0])->tp_basicsize / sizeof(void *);
+    for (size_t i = sizeof(PyObject) / sizeof(void *); i < n_words && keys.impl == 0; i++) {
+        int all = 1;
+        for (int t = 0; t < 2 * N_FLAGS; t++) {
+            all &= ((uint64_t *)(t < N_FLAGS ? plain[t] : flagged[t - N_FLAGS]))[i] == impls[t];
+        }
+        keys.impl = all ? i : 0;
+    }
+    if (keys.impl == 0) {
+        return;
+    }
+    int n_found = 0;
+    for (size_t word = 1; word < IMPL_WORDS; word++) {
+        uint64_t mask[N_FLAGS], seen = 0;
+        int fits = 1;
+        for (int f = 0; f < N_FLAGS; f++) {
+            mask[f] = ((uint64_t *)impls[f])[word] ^ ((uint64_t *)impls[N_FLAGS + f])[word];
+            /* conj and neg are one bit each, inference a few; different flags have different bits */
+            fits &= mask[f] != 0 && !(mask[f] & seen) && (f == 0 || !(mask[f] & (mask[f] - 1)));
+            seen |= mask[f];
+        }
+        if (fits) {
+            n_found++;
+            keys.word = word;
+            for (int f = 0; f < N_FLAGS; f++) {
+                keys.mask[f] = mask[f];
+                keys.set[f] = ((uint64_t *)impls[N_FLAGS + f])[word] & mask[f];
+            }
+        }
+    }
+    if (n_found == 1) {
+        torch.keys = keys;
+    }
+}
+
+static PyObject *
+one_number(PyObject *module, const char *dtype_name)
+{
+    PyObject *zeros = guard_attribute_path(module, "zeros"), *dtype = guard_attribute_path(module, dtype_name);
+    PyObject *kwargs = dtype == NULL ? NULL : Py_BuildValue("{s:s,s:O}", "device", "cpu", "dtype", dtype);
+    PyObject *args = kwargs == NULL ? NULL : Py_BuildValue("((i))", 1);
+    PyObject *result = args == NULL || zeros == NULL ? NULL : PyObject_Call(zeros, args, kwargs);
+    Py_XDECREF(zeros);
+    Py_XDECREF(dtype);
+    Py_XDECREF(kwargs);
+    Py_XDECREF(args);
+    return result;
+}
+
+static PyObject *
+one_inference_number(PyObject *module)
+{
+    PyObject *mode = guard_attribute_path(module, "inference_mode");
+    Py_XSETREF(mode, mode == NULL ? NULL : PyObject_CallNoArgs(mode));
+    PyObject *entered = mode == NULL ? NULL : PyObject_CallMethod(mode, "__enter__", NULL);
+    PyObject *result = NULL;
+    if (entered != NULL) {
+        result = one_number(module, "float32");
+        PyObject *left = PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
+        if (left == NULL) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(left);
+    }
+    Py_XDECREF(entered);
+    Py_XDECREF(mode);
+    return result;
+}
+
+static int
+init_keys(PyObject *module)
+{
+    PyObject *tensors[2 * N_FLAGS] = {
+        one_number(module, "float32"), one_number(module, "complex64"), one_number(module, "float32"),
+        one_inference_number(module),  NULL,                            NULL,
+    };
+    uint64_t impls[2 * N_FLAGS];
+    int ok = tensors[0] != NULL && tensors[1] != NULL && tensors[2] != NULL && tensors[3] != NULL;
+    if (ok) {
+        tensors[4] = PyObject_CallMethod(module, "_conj", "O", tensors[1]);
+        tensors[5] = tensors[4] == NULL ? NULL : PyObject_CallMethod(module, "_neg_view", "O", tensors[2]);
+        ok = tensors[5] != NULL;
+    }
+    for (int i = 0; ok && i < 2 * N_FLAGS; i++) {
+        PyObject *address = PyObject_GetAttrString(tensors[i], "_cdata");
+        impls[i] = address == NULL ? 0 : PyLong_AsUnsignedLongLong(address);
+        Py_XDECREF(address);
+        ok = impls[i] != 0 && !PyErr_Occurred();
+    }
+    if (ok) {
+        calibrate_keys(tensors, tensors + N_FLAGS, impls);
+    }
+    for (int i = 0; i < 2 * N_FLAGS; i++) {
+        Py_XDECREF(tensors[i]);
+    }
+    return ok ? 0 : -1;
+}
+
+static PyObject *
+init_torch(PyObject *Py_UNUSED(module), PyObject *torch_module)
+{
+    if (!PyModule_Check(torch_module)) {
+        PyErr_SetString(PyExc_TypeError, "init_torch() takes the module torch");
+        return NULL;
+    }
+    if (init_tensors(torch_module) < 0 || init_keys(torch_module) < 0 || guard_init_state(torch_module) < 0) {
+        return NULL;
+    }
+    Py_XSETREF(torch.module, Py_NewRef(torch_module));
+    Py_RETURN_NONE;
+}
+
+PyMethodDef guard_tensor_methods[] = {
+    {"init_torch", init_torch, METH_O, "init_torch(torch): look up what the tensor and state steps need"},
+    {"tensor_spec", tensor_spec, METH_O,
+     "tensor_spec(t) -> (dtype_code, dtype_bits, device_type, device_index, shape, strides), operands of the step \"tensor\""},
+    {NULL, NULL, 0, NULL},
+};
+
+int
+guard_tensor_add_constants(PyObject *module)
+{
+    if (PyModule_AddIntConstant(module, "TENSOR_INFERENCE", FLAG_INFERENCE) < 0
+        || PyModule_AddIntConstant(module, "TENSOR_CONJ", FLAG_CONJ) < 0
+        || PyModule_AddIntConstant(module, "TENSOR_NEG", FLAG_NEG) < 0
+        || PyModule_AddIntConstant(module, "TENSOR_EXPECTED_SHIFT", FLAG_EXPECTED_SHIFT) < 0) {
+        return -1;
+    }
+    return 0;
+}

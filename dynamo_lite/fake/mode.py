@@ -1,0 +1,415 @@
+"""Fake tensors for tracing: metadata without storage, and without the import of what we compete with.
+
+``torch._subclasses.FakeTensorMode`` is the library that knows every operator's output metadata. In current torch its
+constructor, its (wrapped) dispatch entry and one line of its dispatcher import ``torch._dynamo`` for a handful of
+configuration values, which costs more than a second per process. :class:`TraceFakeMode` supplies those values itself.
+
+Invariant: using this mode never imports ``torch._dynamo`` or ``torch._inductor``, and never leaves a trace in torch's
+namespace that could be taken for them.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import types
+from typing import Any, Iterator
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dynamo_lite.fake import (
+    cache as fake_results,
+)
+from dynamo_lite.fake import (
+    layers as fake_layers,
+)
+from dynamo_lite.fake import (
+    overlap as fake_overlap,
+)
+from dynamo_lite.fake import (
+    refusals as fake_refusals,
+)
+from dynamo_lite.fake import (
+    strides as fake_strides,
+)
+from dynamo_lite.fake.elements import KnownValues
+from dynamo_lite.runtime import raising
+
+__all__ = ["FakeTensor", "TraceFakeMode"]
+
+_raw_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+
+
+class _StandIn:
+    """What FakeTensorMode reads from ``torch._dynamo`` while it dispatches."""
+
+    config = types.SimpleNamespace(_custom_ops_profile=None)
+
+    def __getattr__(self, name: str) -> Any:
+        # Somebody imports the real package during a dispatch: its own modules look each other up through torch.
+        real = sys.modules.get("torch._dynamo")
+        if real is None:
+            raise AttributeError(name)
+        return getattr(real, name)
+
+
+_CONFIG_STAND_IN = _StandIn()
+
+
+class _Converter(FakeTensorConverter):
+    """Converts the tensors that a traced program makes from data (``torch.tensor(3)``); keeps their values as
+    constants."""
+
+    def from_real_tensor(  # type: ignore[override]
+        self, fake_mode: FakeTensorMode, t: torch.Tensor, make_constant: bool = False, **_: Any
+    ) -> FakeTensor:
+        with no_dispatch():
+            meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+            out = FakeTensor(fake_mode, meta, t.device, constant=t if make_constant else None)
+        if make_constant:
+            self.add_constant_storage_mapping(out)
+        return out
+
+
+class TraceFakeMode(FakeTensorMode):
+    """A FakeTensorMode with static shapes unless a ``ShapeEnv`` is given.
+
+    Args:
+        shape_env: a ``torch.fx.experimental.symbolic_shapes.ShapeEnv`` for symbolic sizes, or None.
+    """
+
+    def __init__(self, shape_env: Any = None) -> None:
+        _unwrap_reference_functions()
+        TorchDispatchMode.__init__(self)
+        self.allow_fallback_kernels = False
+        self.propagate_real_tensors = False
+        self.fake_tensor_converter = _Converter(copy_data=False, export=False)
+        self.static_shapes = shape_env is None
+        self.allow_scalar_outputs = False
+        self._allow_unsafe_data_ptr_access = False
+        self.allow_meta = True
+        self.cache_enabled = True
+        self.cache_crosscheck_enabled = False
+        self.allow_non_fake_inputs = False
+        self.in_kernel_invocation = False
+        self.enter_stack = []
+        self.shape_env = shape_env
+        self._stack_trace = None
+        self._stack = None
+        self._mode_key = torch._C._TorchDispatchModeKey.FAKE
+        self.nt_tensor_id_initial_count = 0
+        self.nt_tensor_id_counter = 0
+
+        self._inside_rule = False  # what a metadata rule calls is not what the program has called
+        # Set when an operator that changes memory or draws random numbers is dispatched; whoever asks clears it first.
+        self.effects_seen = False
+        # The storages that they write to, by address; whoever asks clears it first.
+        self.written: set[int] = set()
+        # Set when an operator is dispatched that may raise because of elements.
+        self.raises_seen = False
+        # The same as the first, for random numbers alone.
+        self.random_seen = False
+        self.known = KnownValues()
+        self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+        self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
+
+    def from_tensor(self, tensor: torch.Tensor, **_: Any) -> FakeTensor:  # type: ignore[override]
+        """The fake twin of a strided tensor: same sizes, strides, offset, dtype, device, leaf state.
+
+        Twins of tensors that share a storage share a fake storage, so that mutation through one is seen as mutation of
+        the other. The same tensor gives the same twin.
+
+        Args:
+            tensor: any dense tensor; its values are not read.
+        """
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        known = self._inputs.get(id(tensor))
+        if known is None:
+            known = self._inputs[id(tensor)] = (tensor, self._make_twin(tensor))
+        return known[1]
+
+    def forget_inputs(self) -> None:
+        """Lets go of the real tensors. To be called when the trace has ended; a graph keeps its mode."""
+        self._inputs.clear()
+        self._storages.clear()
+
+    def _make_twin(self, tensor: torch.Tensor) -> FakeTensor:
+        storage = tensor.untyped_storage()
+        elements = storage.nbytes() // tensor.itemsize
+        shared = (storage._cdata, tensor.dtype)
+        extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
+        whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
+        # Also one that is first met inside of an inference_mode of the program's.
+        mode = tensor.is_inference()
+        as_now = mode == torch.is_inference_mode_enabled()
+        inside = contextlib.nullcontext() if as_now else torch._C._InferenceMode(mode)
+        with inside, torch.no_grad():
+            if whole:
+                # Made as the mode would make it, without the dispatcher, which takes 20 times as long.
+                with no_dispatch():
+                    meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+                    twin = self._storages[shared] = FakeTensor(self, meta, tensor.device)
+            else:
+                if shared not in self._storages:
+                    with no_dispatch():
+                        meta = torch.empty(elements, dtype=tensor.dtype, device="meta")
+                        self._storages[shared] = FakeTensor(self, meta, tensor.device)
+                with self:
+                    twin = self._storages[shared].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+            with self:
+                if tensor.is_conj():
+                    twin = twin.conj()
+                if tensor.is_neg():
+                    twin = twin._neg_view()
+                if not whole or twin is not self._storages[shared]:
+                    twin = twin.detach()
+        if tensor.requires_grad:
+            with self, torch.enable_grad():
+                twin.requires_grad_()
+                if not tensor.is_leaf:
+                    twin = torch._C._functions.DelayedError("backward of a fake tensor", 1)(twin)
+        return twin
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Keeps TorchDispatchMode.__init_subclass__ from wrapping the entry below in torch._disable_dynamo.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not self.random_seen:
+            self.random_seen = _draws_random(func)
+        if not self.raises_seen:
+            self.raises_seen = raising.may_raise(func, args, kwargs or {})
+        if func in _UNDECLARED_MUTATION and args[_TRAINING_ARGUMENT]:
+            self.effects_seen = True
+            self.written |= {t.untyped_storage()._cdata for t in args[_STATISTICS] if t is not None}
+        elif not self.effects_seen and not _is_mutable(func):
+            self.effects_seen = _has_effects(func)
+        if _is_mutable(func):
+            return self._dispatch_write(func, types, args, kwargs or {})
+        func = _SAME_METADATA.get(func, func)
+        if func in _COPIES_NOTHING and not args[0].numel():
+            func, args = torch.ops.aten.clone.default, args[:1]
+        key = None
+        if self.cache_enabled and self.static_shapes and fake_results.is_remembered(func) and not self.known:
+            key = fake_results.key_of(self, func, args, kwargs or {})
+            made = fake_results.remembered(self, key) if key is not None else None
+            if made is not None:
+                return made
+        raises = self.raises_seen
+        inside = self._inside_rule
+        if not inside:
+            fake_refusals.check_types(func, args, kwargs or {})
+        self._inside_rule = inside or not _is_composite(func)
+        try:
+            result = self._dispatch_new(func, types, args, kwargs)
+        finally:
+            self._inside_rule = inside
+        if not _is_composite(func):
+            self.raises_seen = raises  # whatever its metadata rule has called
+        if key is not None:
+            fake_results.remember(key, result, args)
+        return result
+
+    def _dispatch_write(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        fake_overlap.check(func, args, kwargs)
+        fake_refusals.check(func, args, kwargs, fake_results.key_of(self, func, args, kwargs))
+        self.effects_seen = True
+        self.written |= {t.untyped_storage()._cdata for t in fake_overlap.written_by(func, args, kwargs)}
+        if kwargs and fake_strides.is_written_out(func):
+            return self._dispatch_out(func, types, args, kwargs)
+        written = fake_refusals.sizes_written(func, args, kwargs)
+        result = self._dispatch_new(func, types, args, kwargs)
+        fake_refusals.compare_sizes(func, written)
+        return result
+
+    def _dispatch_new(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        with _config_stand_in():
+            if func in _CONTIGUOUS_LIKE:
+                first = args[_CONTIGUOUS_LIKE[func]]
+                like = {"dtype": first.dtype, "device": first.device}
+                result = _raw_dispatch(self, torch.ops.aten.empty.memory_format, types, (tuple(first.shape),), like)
+            elif self.known:
+                result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
+            else:
+                result = _raw_dispatch(self, func, types, args, kwargs or {})
+            places = fake_layers.rule_of(func)
+            if places is not None:
+                several = isinstance(result, tuple)
+                parts = list(result) if several else [result]
+                parts = self._with_places(places(args, parts), types, parts)
+                result = tuple(parts) if several else parts[0]
+            rule = fake_strides.rule_of(func)
+            if rule is not None:
+                result = self._with_strides_of_eager(rule, func, types, args, kwargs or {}, result)
+            return result
+
+    def _dispatch_out(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """See ``fake.strides.is_written_out``: where ``out`` is resized, it is laid out as a new result would be."""
+        out = kwargs.get("out")
+        if not isinstance(out, FakeTensor):
+            return self._dispatch_new(func, types, args, kwargs)
+        before = out.shape
+        result = self._dispatch_new(func, types, args, kwargs)
+        if before != out.shape:
+            strides = fake_strides.resized_strides(func, args, kwargs, out)
+            if strides is not None and tuple(strides) != out.stride():
+                place = (out, tuple(out.shape), tuple(strides))
+                with _config_stand_in():
+                    _raw_dispatch(self, torch.ops.aten.as_strided_.default, types, place, {})
+        return result
+
+    def _with_places(self, places: list[fake_layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
+        """See ``fake.layers``."""
+        for at, place in enumerate(places):
+            was = parts[at]
+            if place is not None and place != (was.dtype, was.stride()):
+                like = {"dtype": place[0], "device": was.device}
+                parts[at] = _raw_dispatch(
+                    self, torch.ops.aten.empty_strided.default, types, (tuple(was.shape), place[1]), like)
+        return parts
+
+    def _with_strides_of_eager(self, rule: Any, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
+        """See ``fake.strides``. A view stays one."""
+        first = result[0] if isinstance(result, tuple) else result
+        if not isinstance(first, FakeTensor) or not fake_strides.is_concerned(func, args, first):
+            return result
+        strides = rule(func, args, kwargs, first)
+        if strides is None or tuple(strides) == first.stride():
+            return result
+        size = tuple(first.shape)
+        if func in fake_strides.VIEWS:
+            place = (args[0], size, tuple(strides), args[0].storage_offset())
+            return _raw_dispatch(self, torch.ops.aten.as_strided.default, types, place, {})
+
+        def made(part: FakeTensor) -> Any:
+            if tuple(part.shape) != size:
+                return part
+            like = {"dtype": part.dtype, "device": part.device}
+            return _raw_dispatch(self, torch.ops.aten.empty_strided.default, types, (size, tuple(strides)), like)
+
+        if isinstance(result, tuple):
+            every = func in fake_strides.EVERY_RESULT
+            return tuple(made(part) if every or part is first else part for part in result)
+        return made(first)
+
+
+@contextlib.contextmanager
+def saved_tensors_hooks_suspended() -> Iterator[None]:
+    """What autograd saves inside is nobody else's business: fake tensors must not reach the hooks of the program."""
+    autograd = torch._C._autograd
+    hooks = []
+    while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(pair)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            autograd._push_saved_tensors_default_hooks(pack, unpack)
+
+
+@functools.cache
+def _is_mutable(func: Any) -> bool:
+    return bool(func._schema.is_mutable)
+
+
+@functools.cache
+def _is_composite(func: Any) -> bool:
+    return func.namespace == "prim" or bool(
+        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+
+
+@functools.cache
+def _has_effects(func: Any) -> bool:
+    return _is_mutable(func) or _draws_random(func) or func in _CHECKS
+
+
+@functools.cache
+def _draws_random(func: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+# Operators without a metadata rule in torch, whose result is contiguous, with the shape and type of the argument at
+# this position.
+_CONTIGUOUS_LIKE = {
+    torch.ops.aten._sample_dirichlet.default: 0, torch.ops.aten.binomial.default: 0,
+    torch.ops.aten._dirichlet_grad.default: 0, torch.ops.aten.multi_margin_loss_backward.default: 1,
+    torch.ops.aten.multilabel_margin_loss_backward.default: 1,
+}
+
+# Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
+# runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
+_SAME_METADATA = {torch.ops.aten.relu.default: torch.ops.aten.neg.default}
+
+# Operators that copy a tensor without elements as it is, whatever shape their metadata rule gives it.
+_COPIES_NOTHING = frozenset({torch.ops.aten.pixel_unshuffle.default})
+
+# Operators that raise, or do nothing.
+_CHECKS = frozenset({torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg})
+
+# Operators that update running statistics without saying so in their schema, where their argument `training` is true.
+_TRAINING_ARGUMENT = 5
+_STATISTICS = slice(3, 5)
+_UNDECLARED_MUTATION = frozenset({
+    torch.ops.aten.native_batch_norm.default, torch.ops.aten.cudnn_batch_norm.default,
+    torch.ops.aten.miopen_batch_norm.default,
+})
+
+
+@contextlib.contextmanager
+def _stand_in_scope() -> Iterator[None]:
+    torch.__dict__["_dynamo"] = _CONFIG_STAND_IN
+    try:
+        yield
+    finally:
+        # A real import during the dispatch replaces the attribute; then there is nothing to take back.
+        if torch.__dict__.get("_dynamo") is _CONFIG_STAND_IN:
+            del torch.__dict__["_dynamo"]
+
+
+def _config_stand_in() -> contextlib.AbstractContextManager[None]:
+    """While the dispatcher runs, ``torch._dynamo.config`` resolves to the few values it reads."""
+    if "_dynamo" in torch.__dict__:
+        return contextlib.nullcontext()
+    return _stand_in_scope()
+
+
+@functools.cache
+def _unwrap_reference_functions() -> int:
+    """Spares torch's reference implementations their wrapper's import of ``torch._dynamo``.
+
+    ``torch._disable_dynamo`` remembers on the wrapped function what to call; until then it imports. The references are
+    only reached here from inside a fake dispatch, where there is nothing to disable, so the function itself is the
+    answer.
+
+    Returns:
+        how many functions were marked.
+    """
+    import torch._decomp
+    import torch._refs
+    import torch._refs.fft
+    import torch._refs.linalg
+    import torch._refs.nn.functional
+    import torch._refs.special
+
+    refs = torch._refs
+    modules = (refs, refs.nn.functional, refs.special, refs.linalg, refs.fft, torch._decomp.decompositions)
+    tables = (torch._decomp.decomposition_table, torch._decomp.meta_table)
+    candidates = [value for space in modules for value in vars(space).values()]
+    candidates += [value for table in tables for value in table.values()]
+    marked = 0
+    for function in candidates:
+        while isinstance(function, types.FunctionType):
+            # `__wrapped__` skips levels where wrappers copy each other's dictionaries; the closure tells the truth.
+            cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
+            inner = cells["fn"].cell_contents if "fn" in cells else None
+            if function.__code__.co_filename == torch._compile.__file__ and isinstance(inner, types.FunctionType):
+                if getattr(inner, "__dynamo_disable", None) is None:
+                    inner.__dict__["__dynamo_disable"] = inner
+                    marked += 1
+            function = inner
+    return marked

@@ -1,0 +1,223 @@
+"""Operations that write to their arguments, or meet types that kernels may lack, asked of eager before they run on fake
+tensors.
+
+Metadata rules let pass what eager's kernels refuse: a result that is larger than what it is written to (the fake tensor
+is resized, and a kernel would write past the end of the memory), or of a type that does not fit in it. So the operation
+itself runs on small stand-ins first. Only what is raised of zeros and of ones alike counts: anything else depends on
+elements.
+
+Of other operations, metadata rules let pass types for which eager has no kernel (softmax of integers). Whether it has
+one is asked once for each operation and types, unless all are float32 or all float64, which every kernel has.
+
+Invariant: an operation that passes leaves every argument that it writes, but for ``out`` and what changes sizes by its
+name, with the sizes that it had.
+"""
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import no_dispatch
+from torch.utils import _pytree as pytree
+
+from dynamo_lite import exc
+from dynamo_lite.fake import overlap as fake_overlap
+
+aten = torch.ops.aten
+# Of all stand-ins of a call: filling them takes some microseconds. Larger tensors of elementwise operations are shrunk,
+# which leaves their sizes equal and different as they were; larger ones of others are left to the metadata rules.
+_MOST_BYTES = 1 << 18
+_MOST_ENTRIES = 4096
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+Sizes = list[tuple[Any, tuple[int, ...]]]
+
+# What eager raised of a call, by what `fake.cache.key_of` tells calls apart; None if nothing.
+_answers: dict[Any, Exception | None] = {}
+# What eager raised of operations and types for which it has no kernel; None where it has one. Not many: both are few.
+_without_kernel: dict[tuple[Any, tuple[torch.dtype, ...]], Exception | None] = {}
+# What such refusals say; others may be about sizes.
+_ABOUT_TYPES = ("not implemented for", "dtype", "scalar type")
+_COMMON = frozenset({torch.float32, torch.float64})
+
+# Their rules are complete, or they take their arguments apart before anything is written.
+_NOT_ASKED = frozenset({
+    aten.zero_.default, aten.fill_.Scalar, aten.detach_.default, aten.requires_grad_.default,
+    aten.set_.source_Tensor, aten.set_.source_Storage, aten.set_.source_Storage_storage_offset, aten.resize_.default,
+})
+
+
+def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
+    """Of an operation that writes to arguments; raises what eager does.
+
+    Args:
+        key: tells this call from others; None if nothing does.
+    """
+    if func.namespace != "aten" or func in _NOT_ASKED or torch.Tag.inplace_view in func.tags:
+        return
+    if func is aten.copy_.default and args[0].shape == args[1].shape:
+        return
+    if key is not None and key in _answers:
+        raised = _answers[key]
+    else:
+        raised = _ask(func, args, kwargs)
+        if key is not None:
+            if len(_answers) >= _MOST_ENTRIES:
+                _answers.clear()
+            _answers[key] = raised
+    if raised is not None:
+        raise type(raised)(*raised.args)
+
+
+# What puts a part into a copy, and what the part is: the metadata rules broadcast it, eager does not.
+_SCATTERS = {
+    aten.select_scatter.default: aten.select.int, aten.slice_scatter.default: aten.slice.Tensor,
+    aten.diagonal_scatter.default: aten.diagonal.default, aten.as_strided_scatter.default: aten.as_strided.default,
+}
+
+
+def _check_bounds(whole: torch.Tensor, size: Sequence[int], stride: Sequence[int], start: int | None = None) -> None:
+    """The metadata rule enlarges the memory instead."""
+    first = whole.storage_offset() if start is None else start
+    held = whole.untyped_storage().nbytes()
+    if any(isinstance(n, _SYMBOLS) for n in (*size, *stride, first, held)) or not all(size):
+        return
+    needed = (first + sum((n - 1) * s for n, s in zip(size, stride)) + 1) * whole.itemsize
+    if needed > held:
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize "
+            f"{whole.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {held}")
+
+
+# Whose metadata rules let pass dimensions, empty operands, or floats that eager refuses.
+_LENIENT = frozenset({
+    getattr(getattr(aten, name), overload) for name in (
+        "sort", "argsort", "msort", "max", "min", "aminmax", "median", "nanmedian", "index_select", "bitwise_and",
+        "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "__and__", "__or__",
+        "__xor__", "__lshift__", "__rshift__", "gcd", "lcm", "_softmax", "_log_softmax", "bucketize",
+    ) for overload in getattr(aten, name).overloads() if not overload.endswith("out")
+})
+
+
+def _check_part(func: Any, whole: torch.Tensor, src: torch.Tensor, *place: Any, **named: Any) -> None:
+    with no_dispatch():
+        part = _SCATTERS[func](torch.empty(whole.shape, device="meta"), *place, **named)
+    if part.shape != src.shape:
+        raise RuntimeError("expected src to have a size equal to the slice of self. "
+                           f"src size = {list(src.shape)}, slice size = {list(part.shape)}")
+
+
+def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types, or if it is one
+    whose metadata rule lets more pass."""
+    if func in _SCATTERS and len(args) > 1 and not any(isinstance(n, _SYMBOLS) for n in args[0].shape):
+        _check_part(func, *args, **kwargs)
+    elif func is aten.as_strided.default:
+        _check_bounds(*args, **kwargs)
+    elif func in _LENIENT:
+        raised = _ask(func, args, kwargs)
+        if raised is not None:
+            raise type(raised)(*raised.args)
+    types = tuple(t.dtype for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
+    if func.namespace != "aten" or _COMMON.issuperset(types) and len(set(types)) <= 1:
+        return
+    if (func, types) not in _without_kernel:
+        raised = _ask(func, args, kwargs)
+        lacks = isinstance(raised, RuntimeError) and any(words in str(raised) for words in _ABOUT_TYPES)
+        _without_kernel[func, types] = raised if lacks else None
+    raised = _without_kernel[func, types]
+    if raised is not None:
+        raise type(raised)(*raised.args)
+
+
+def sizes_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes:
+    """The tensors that an operation writes and may not resize, with their sizes."""
+    if torch.Tag.inplace_view in func.tags:
+        return []
+    written: Sizes = []
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write or argument.is_out:
+            continue
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        if isinstance(value, torch.Tensor):
+            written.append((value, tuple(value.shape)))
+    return written
+
+
+def compare_sizes(func: Any, written: Sizes) -> None:
+    """Raises if one of the tensors has other sizes now."""
+    for value, size in written:
+        if tuple(value.shape) != size and func not in _NOT_ASKED:
+            raise exc.InternalError(f"{func} without data turned a tensor of sizes {size} into {tuple(value.shape)}")
+
+
+def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+    leaves = pytree.tree_leaves((args, kwargs))
+    fakes = [t for t in leaves if isinstance(t, torch.Tensor)]
+    if not all(_is_plain(t) for t in fakes) or any(isinstance(n, _SYMBOLS) for n in leaves):
+        return None
+    sizes: dict[int, int] | None = None
+    if sum(fake_overlap.extent(t) * t.itemsize for t in fakes) > _MOST_BYTES:
+        if not fake_overlap.is_elementwise(func):
+            return None
+        several = sorted({n for t in fakes for n in t.shape if n > 1})
+        sizes = {0: 0, 1: 1, **{n: 2 + i for i, n in enumerate(several)}}
+    with no_dispatch(), torch._C._AutoDispatchBelowAutograd(), _unnoticed(func):
+        first = _raised(func, args, kwargs, sizes, 0)
+        if first is None:
+            return None
+        second = _raised(func, args, kwargs, sizes, 1)
+    return first if type(second) is type(first) and str(second) == str(first) else None
+
+
+def _raised(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], sizes: dict[int, int] | None, content: int
+) -> Exception | None:
+    made: dict[int, torch.Tensor] = {}
+
+    def stand_in(fake: torch.Tensor) -> torch.Tensor:
+        if id(fake) not in made:
+            made[id(fake)] = _stand_in(fake, sizes, content)
+        return made[id(fake)]
+
+    real_args, real_kwargs = pytree.tree_map_only(torch.Tensor, stand_in, (tuple(args), kwargs))
+    try:
+        func(*real_args, **real_kwargs)
+    except Exception as error:
+        return error.with_traceback(None)
+    return None
+
+
+def _stand_in(fake: torch.Tensor, sizes: dict[int, int] | None, content: int) -> torch.Tensor:
+    if sizes is None:
+        flat = torch.full((fake_overlap.extent(fake),), content, dtype=fake.dtype)
+        return flat.as_strided(fake.shape, fake.stride())
+    size = [sizes[n] for n in fake.shape]
+    distinct = [1 if stride == 0 else n for n, stride in zip(size, fake.stride())]
+    return torch.full(distinct, content, dtype=fake.dtype).expand(size)
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    return value.device.type == "cpu" and value.layout is torch.strided and (
+        all(type(n) is int for n in (*value.shape, *value.stride())))
+
+
+@contextlib.contextmanager
+def _unnoticed(func: Any) -> Iterator[None]:
+    """Keeps from the program that something runs: random numbers, the warning that an `out` argument is resized."""
+    draws = torch.Tag.nondeterministic_seeded in func.tags
+    state = torch.default_generator.get_state() if draws else None
+    try:
+        if any(a.is_out for a in func._schema.arguments):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        else:
+            yield
+    finally:
+        if state is not None:
+            torch.default_generator.set_state(state)

@@ -1,0 +1,44 @@
+"""Tensors that were guarded by their elements and came back with others: which functions are not to rely on them again.
+
+Such a guard belongs to one cache entry, but the elements are read by several frames once a graph breaks there: the
+function itself, its resume functions, and the functions it called, which are then frames of their own. All of them are
+told when the guard fails, so that a program whose masks change with every call compiles once more and not in each of
+these places. Invariant: this decides about speed alone; what is forgotten or remembered too long is never a wrong
+answer.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from types import CodeType
+
+from ..bytecode.code_map import CodeMap
+
+# Told of a function of which it is not known under which name it has the tensor.
+ANY_NAME = "*"
+
+_changed: CodeMap[frozenset[str]] = CodeMap()
+_lock = threading.Lock()
+# A fork may happen while another thread, which the child does not have, holds it.
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def note(code: CodeType, name: str, readers: Iterable[CodeType]) -> None:
+    """The elements at the path `name` of a function have changed; `readers` are functions called by it that read
+    them."""
+    with _lock:
+        for reader, what in ((code, name), *((reader, ANY_NAME) for reader in readers)):
+            _changed.set(reader, (_changed.get(reader) or frozenset()) | {what})
+
+
+def has_changed(code: CodeType, name: str) -> bool:
+    """Whether the elements at a path of this function are not to be relied on."""
+    names = _changed.get(code)
+    return names is not None and (name in names or ANY_NAME in names)
+
+
+def reset() -> None:
+    """Forgets all."""
+    with _lock:
+        _changed.clear()

@@ -1,0 +1,457 @@
+"""The public entry points: compile, reset.
+
+``compile`` makes a hook from its settings (equal settings share one, so that compiling the same function twice does not
+compile its frames twice) and wraps the function or module. Invariant: a compiled module shows its original's face; the
+original is never changed.
+"""
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib
+import inspect
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+
+from .. import _eval_frame, config, exc, log
+from ..backends import lookup_backend
+from ..bytecode.code_map import CodeMap
+from ..guards.source import AttrSource, Source
+from ..rules import torch_marks, trace_rules
+from ..rules.torch_marks import disables_all, setting
+from ..runtime import collector, in_flight
+from ..variables.base import VariableTracker, realized, wraps_type
+from . import callers, changed_values, convert_frame, frame_policy, stance, torch_compiler
+
+Backend = Callable[..., Any]
+
+_hooks: dict[Any, _eval_frame.FrameHook] = {}
+_alive: weakref.WeakSet[_eval_frame.FrameHook] = weakref.WeakSet()
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """Compiles a function or module just in time, when it is called. Usable as ``@compile``, ``@compile(...)``,
+    ``compile(m)``.
+
+    Args:
+        model: the function, method, callable object or ``nn.Module``.
+        fullgraph: raise ``exc.Unsupported`` at the first thing that can't be captured, in place of a graph break.
+        dynamic: False and None compile for exact sizes, as True does so far, with a warning.
+        backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
+            ``config.default_backend``.
+        mode: torch.compile's names are known, and those besides "default" have no effect, with a warning.
+        options: passed to the backend as keyword ``options``; checked here, if it has an attribute ``check_options``.
+        disable: return `model` as it is.
+
+    Returns:
+        for a function a callable with the same signature, for a module a module that shares parameters, state and
+        attributes.
+
+    Raises:
+        exc.InvalidBackend: no backend has this name.
+        TypeError: `model` is a class or can't be called, an argument is of another type, or the backend takes no
+            options.
+        ValueError: no mode or option has this name, or both are given.
+    """
+    _check_arguments(fullgraph=(fullgraph, bool), dynamic=(dynamic, bool | None), mode=(mode, str | None),
+                     options=(options, Mapping | None), disable=(disable, bool))
+    if not disable:
+        _check_meaning(backend if backend is not None else config.default_backend, dynamic, mode, options)
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if not callable(model):
+        raise TypeError(f"compile takes a function, a callable object or an nn.Module, not a {type(model).__name__}")
+    if disable or (disables_all() and not config.disable):
+        return model
+    model = innermost(model)
+    hook = _hook_for(backend if backend is not None else config.default_backend, fullgraph, dynamic, mode, options)
+    if isinstance(model, torch.nn.Module):
+        return CompiledModule(model, hook)
+    if isinstance(model, type):
+        raise TypeError("compile a class's instances or methods, not the class itself")
+    return _wrap_callable(model, hook, fullgraph)
+
+
+def _check_arguments(**given: tuple[Any, Any]) -> None:
+    """Each argument's value and what it may be: `fullgraph="no"` would otherwise be taken for True."""
+    for name, (value, allowed) in given.items():
+        if not isinstance(value, allowed):
+            wanted = " or ".join(str(getattr(t, "__name__", t)) for t in getattr(allowed, "__args__", (allowed,)))
+            raise TypeError(f"compile's {name} is {wanted.replace('NoneType', 'None')}, not {value!r}")
+
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def _check_meaning(
+    backend: str | Backend, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
+) -> None:
+    """Refuses what is not known, and warns once of what has no effect."""
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"no mode {mode!r}; the known ones are {', '.join(_MODES)}")
+    if mode is not None and options:
+        raise ValueError("compile takes a mode or options, not both")
+    if options:
+        with in_flight.signals_deferred(), collector.importing():
+            function = lookup_backend(backend)
+        if not _takes_options(function):
+            raise TypeError(f"backend {backend!r} takes no options")
+        getattr(function, "check_options", lambda options: None)(dict(options))
+    if mode not in (None, "default"):
+        log.warn_once(f"dynamo_lite.compile: mode={mode!r} has no effect: there is one way to compile, with no graphs "
+                      "to replay and nothing to tune by trying", 4)
+    if dynamic:
+        log.warn_once("dynamo_lite.compile: dynamic=True has no effect yet: each new size is compiled anew, up to "
+                      "config.recompile_limit", 4)
+
+
+def _takes_options(function: Backend) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True  # written in C
+    return any(p.kind is p.VAR_KEYWORD or p.name == "options" for p in parameters)
+
+
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def _refusal(code: types.CodeType) -> Callable[..., Any]:
+    """What a generator function is when a whole graph was asked for."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        place = traceback.FrameSummary(code.co_filename, code.co_firstlineno, code.co_qualname, lookup_line=False)
+        raise exc.Unsupported("generator_frame", f"{code.co_qualname}()", user_stack=[place])
+
+    return refuse
+
+
+def innermost(model: Any) -> Any:
+    """What a compiled function or module was made from, by torch.compile, too, or one under ``disable``: of several the
+    outermost counts."""
+    while True:
+        if isinstance(model, CompiledModule):
+            model = model._orig_mod
+        elif isinstance(model, _eval_frame.CompiledFunction):
+            model = model.fn
+        else:
+            inner = trace_rules.below_disabled(model)
+            if inner is None:
+                inner = torch_marks.below_torch_compile(model)
+            if inner is None:
+                return model
+            model = inner
+
+
+def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool = False) -> Any:
+    code = code_of(model)
+    if hook is not None and code is not None and code.co_flags & _SUSPENDS:
+        if whole:
+            return functools.wraps(model)(_refusal(code))
+        frame_policy.note_skipped(code, "a generator or coroutine, whose frame its caller suspends and resumes")
+    original = model
+    if isinstance(model, types.MethodType):
+        model = callers.own_method(model)
+        code = code_of(model)
+    compiled = _eval_frame.CompiledFunction(model, hook)
+    if hook is not None and code is not None and hook.roots is not None:
+        hook.roots.set(code, True)
+        frame_policy.enable_code(code)
+    with contextlib.suppress(AttributeError):
+        functools.update_wrapper(compiled, original)
+    return compiled
+
+
+def code_of(model: Any) -> types.CodeType | None:
+    """The code that a call of `model` runs first, if that is Python."""
+    while isinstance(model, functools.partial):
+        model = model.func
+    model = getattr(model, "__func__", model)
+    if not isinstance(model, types.FunctionType):
+        model = getattr(type(model).__call__, "__func__", type(model).__call__)
+    return getattr(model, "__code__", None)
+
+
+# ---------------------------------------------------------------- hooks
+def _hook_for(
+    backend: str | Backend, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Mapping[str, Any] | None
+) -> _eval_frame.FrameHook:
+    """The hook of these settings, a new one only if there is none."""
+    with in_flight.signals_deferred(), collector.importing():  # the first to ask for a backend imports it
+        function = lookup_backend(backend)
+    frozen = tuple(sorted((k, repr(v)) for k, v in options.items())) if options else ()
+    key = (id(function), fullgraph, dynamic, mode, frozen)
+    known = _hooks.get(key)
+    if known is not None:
+        return known
+    name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
+    graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
+    settings = convert_frame.Settings(graphs, fullgraph, CodeMap())
+    hook = make_hook(settings)
+    hook.settings = settings
+    if isinstance(backend, str):
+        # Named backends live as long as the process; one made by the user lives with its compiled functions.
+        _hooks[key] = hook
+    return hook
+
+
+def _hook_of_call(fn: Any, hook: _eval_frame.FrameHook) -> _eval_frame.FrameHook | None:
+    """The hook of one call of a compiled function, where the stance has a say in it; None: plain Python."""
+    now = stance.current()
+    if now.backend is not None:
+        return _with_backend(hook, now.backend)
+    if now.name in stance.DELAYED and stance.is_first_call(code_of(fn)):
+        return None if now.name == "eager_then_compile" else _with_backend(hook, "aot_eager")
+    return hook
+
+
+def _with_backend(hook: _eval_frame.FrameHook, backend: str | Backend) -> _eval_frame.FrameHook:
+    """A hook like this one with another backend."""
+    settings = getattr(hook, "settings", None)  # reports have hooks of their own
+    if settings is None:
+        return hook
+    made = vars(hook).setdefault("others", {})
+    key = backend if isinstance(backend, str) else id(backend)
+    if key not in made:
+        # The default of torch.compile stands for ours.
+        function = lookup_backend(config.default_backend if backend == "inductor" else backend)
+        graphs = functools.partial(_run_backend, function, str(backend), None)
+        made[key] = make_hook(convert_frame.Settings(graphs, settings.fullgraph, hook.roots))
+    return made[key]
+
+
+stance.choose_by(_hook_of_call)
+torch_compiler.follow(lambda: reset())
+
+
+def hooks_alive() -> list[_eval_frame.FrameHook]:
+    """The hooks of all that has been compiled."""
+    return list(_alive)
+
+
+def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
+    """A hook that compiles frames with these settings."""
+    cell: list[Any] = []
+
+    def compile_frame(
+        code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
+    ) -> Any:
+        if not stance.may_compile() or not in_flight.may_begin():
+            return _eval_frame.RUN_ORIGINAL
+        decision = frame_policy.decide_disabled(func, settings.roots)
+        if decision is not None:
+            return decision
+
+        def attempt() -> Any:
+            _import_first()
+            with in_flight.compiling(), collector.paused(look_after=True), log.collect_phases() as spent:
+                made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
+            seconds.update(spent)
+            return made
+
+        def fits(made: Any) -> bool:
+            # Twice: what a guard calls (__eq__ of a key) may change what is guarded.
+            return not compiled or all(made.program.check(args, closure, globals, builtins)[0] for _ in range(2))
+
+        seconds: dict[str, float] = {}
+        try:
+            made = attempt()
+            compiled = isinstance(made, _eval_frame.GuardedCode)
+            if not fits(made):
+                # The compile itself changed something that is guarded: a module imported on first use added to a
+                # registry. By now it is there.
+                made = attempt()
+                compiled = isinstance(made, _eval_frame.GuardedCode)
+                if not fits(made):
+                    step = made.program.steps[made.program.check(args, closure, globals, builtins)[1]]
+                    raise _GuardsDoNotHold(f"the guards do not hold for the call that they were made for: {step!r}")
+            if compiled and log.enabled("perf"):
+                phases = ", ".join(f"{name} {time:.3f}" for name, time in seconds.items())
+                log.artifact("perf").info("%s compiled in %.3f s: %s", code.co_qualname, sum(seconds.values()), phases)
+            return made
+        except (exc.Unsupported, exc.BackendCompilerFailed) as error:
+            if isinstance(error, exc.BackendCompilerFailed) and setting("suppress_errors"):
+                log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)
+                return _eval_frame.SKIP
+            raise error.with_traceback(None) from error.__cause__
+        except exc.DynamoLiteError:
+            raise
+        except Exception as error:
+            # Raised out of here it would pass by the handlers of the frame, which has not begun.
+            if config.raise_internal_errors:
+                raise
+            log.count("internal_errors")
+            details = error if log.enabled("fallbacks") else None
+            log.artifact("fallbacks").warning(
+                "%s runs in plain Python, because of a fault of the compiler: %s: %s", code.co_qualname,
+                type(error).__name__, error, exc_info=details,
+            )
+            return _eval_frame.KEEP_ENTRIES if isinstance(error, _GuardsDoNotHold) else _eval_frame.RUN_ORIGINAL
+
+    hook = _eval_frame.FrameHook(compile_frame)
+    hook.roots = settings.roots
+    cell.append(weakref.ref(hook))
+    _alive.add(hook)
+    return hook
+
+
+@functools.cache
+def _import_first() -> None:
+    """Imports what torch imports at the first operation on tensors without data (0.2 s), so that none of it is young
+    when the compile ends."""
+    with in_flight.signals_deferred(), collector.importing():
+        importlib.import_module("torch.fx.experimental.symbolic_shapes")
+
+
+class _GuardsDoNotHold(Exception):
+    """An entry that does not fit the call that it was made for: a fault of ours."""
+
+
+def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, graph: Any, inputs: list[Any]) -> Any:
+    try:
+        compiled = function(graph, inputs) if options is None else function(graph, inputs, options=options)
+        if not callable(compiled):
+            raise TypeError(f"a backend returns a callable, not a {type(compiled).__name__}")
+        return compiled
+    except exc.DynamoLiteError:
+        raise
+    except Exception as error:
+        raise exc.BackendCompilerFailed(name, error) from error
+
+
+# ---------------------------------------------------------------- modules
+class CompiledModule(torch.nn.Module):
+    """An nn.Module whose call is compiled. Everything else is the original's: parameters, state, attributes,
+    train/eval.
+
+    Args:
+        module: the original.
+        hook: what compiles its frames.
+    """
+
+    def __init__(self, module: torch.nn.Module, hook: _eval_frame.FrameHook) -> None:
+        # nn.Module.__init__ would make tables of its own; this module's tables are the original's.
+        object.__setattr__(self, "_orig_mod", module)
+        caller = callers.caller_of(module)
+        if hook.roots is not None:
+            hook.roots.set(caller.__code__, True)
+        object.__setattr__(self, "_compiled_call", _eval_frame.CompiledFunction(types.MethodType(caller, module), hook))
+        object.__setattr__(self, "_hook", hook)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _own(self, "_compiled_call")(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_own(self, "_orig_mod"), name)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _OWN_NAMES:
+            return _own(self, name)
+        return getattr(_own(self, "_orig_mod"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]
+
+    def __len__(self) -> int:
+        return len(self._orig_mod)
+
+    def __iter__(self) -> Any:
+        return iter(self._orig_mod)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._orig_mod
+
+    def __dir__(self) -> list[str]:
+        return dir(self._orig_mod)
+
+    def __repr__(self) -> str:
+        return f"CompiledModule({self._orig_mod!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Compiled code stays behind: what travels is the original.
+        return (_restore_module, (self._orig_mod,))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return CompiledModule(copy.deepcopy(self._orig_mod, memo), self._hook)
+
+
+_own = object.__getattribute__
+_OWN_NAMES = frozenset({
+    "_orig_mod", "_compiled_call", "_hook", "__class__", "__reduce_ex__", "__deepcopy__", "__dict__", "__setattr__",
+    "__delattr__",
+})
+
+
+def running_module(module: CompiledModule) -> CompiledModule:
+    """The compiled module with calls that compile nothing (``run``)."""
+    made = CompiledModule(module._orig_mod, module._hook)
+    object.__setattr__(made, "_compiled_call", stance.Running()(module._compiled_call))
+    return made
+
+
+def _restore_module(module: torch.nn.Module) -> Any:
+    return compile(module)
+
+
+# Inside a captured function a compiled module is what it was made from.
+@wraps_type(CompiledModule)
+def _wrap_compiled_module(tx: Any, value: CompiledModule, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return realized(tx, tx.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
+
+
+# What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to
+# capture.
+for _function in (torch.nn.Module._wrapped_call_impl, torch.nn.Module._call_impl):
+    _eval_frame.skip(_function.__code__, None, False)
+# Where torch calls it, its function runs again in the backward pass, and has to save the same tensors both times.
+_eval_frame.skip(torch.utils.checkpoint.checkpoint.__wrapped__.__code__, None, True)  # type: ignore[attr-defined]
+# What an import runs is the business of other modules.
+_eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # type: ignore[attr-defined]
+
+
+def _note_traced() -> None:
+    log.count("traced_calls")
+    log.artifact("skipped_frames").warning(
+        "compiled functions run in plain Python while their thread has a trace function (sys.settrace: a debugger, a "
+        "coverage tool), which would not see their lines otherwise. This is said once."
+    )
+
+
+_eval_frame.tell_when_traced(_note_traced)
+_eval_frame.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
+
+
+def reset() -> None:
+    """Forgets all compiled code, counters and what has been logged once."""
+    _eval_frame.reset()
+    _eval_frame.tell_when_traced(_note_traced)
+    _hooks.clear()
+    convert_frame.reset_numbers()
+    changed_values.reset()
+    stance.reset()
+    log.reset()

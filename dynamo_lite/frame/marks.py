@@ -1,0 +1,243 @@
+"""What users say about single functions: disable, allow_in_graph, disallow_in_graph, assume_constant_result,
+graph_break, is_compiling, run, and marks on tensors' sizes.
+
+Invariant: a mark changes what becomes of calls while they are captured, never what the function does in plain Python.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import _eval_frame, log
+from ..exc import STATIC
+from ..rules import trace_rules
+from ..rules.table import Decision, Rule, handles, row
+from ..variables.base import unsupported
+from ..variables.constant import ConstantVariable
+from . import frame_policy
+from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
+from .stance import Running
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Runs a function in plain Python, and with `recursive` all that it calls.
+
+    Of several decorators the outermost counts: ``compile(disable(f))`` compiles f.
+
+    Args:
+        fn: a function, a module, a class (whose instances are made and called in plain Python); None makes a decorator.
+        recursive: False captures again what the function calls.
+        reason: shown where the graph breaks.
+
+    Returns:
+        with `recursive` a function to call in place of `fn`, else `fn` itself, marked; a module or class itself,
+        whose methods have been replaced.
+
+    Raises:
+        TypeError: `fn` can't be called.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(disable(fn.__func__, recursive, reason=reason))
+    fn = innermost(fn)
+    if not callable(fn):
+        raise TypeError(f"disable takes a function or an nn.Module, not {fn!r}")
+    if isinstance(fn, torch.nn.Module):
+        fn.forward = disable(fn.forward, recursive, reason=reason)  # type: ignore[method-assign]
+        return fn
+    if isinstance(fn, type):
+        for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):
+            method = inspect.getattr_static(fn, name, None)
+            # What object does is nothing to disable; an inherited function itself is marked for no other class.
+            if isinstance(method, types.FunctionType) and (recursive or name in vars(fn)):
+                setattr(fn, name, disable(method, recursive, reason=reason))
+        return fn
+    if not recursive:
+        _mark(fn, Decision(Rule.SKIP, "disabled_function", reason or ""))
+        code = getattr(fn, "__code__", None)
+        if code is not None:
+            frame_policy.disable_code(code)
+        return fn
+
+    @functools.wraps(fn)
+    def disabled(*args: Any, **kwargs: Any) -> Any:
+        previous = _eval_frame.set_active(None)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            _eval_frame.set_active(previous)
+
+    trace_rules.mark_disabled(disabled, fn, reason or "")
+    return disabled
+
+
+def run(fn: Any = None) -> Any:
+    """Calls a function by compiled code alone: what fits no entry runs in plain Python, and nothing is compiled.
+
+    Args:
+        fn: what ``compile`` returned, or a function that runs by what was compiled for it; None makes a decorator,
+            which is a context manager too.
+
+    Returns:
+        a function, or a module for a module.
+
+    Raises:
+        TypeError: `fn` can't be called.
+    """
+    if fn is None:
+        return Running()
+    if not callable(fn):
+        raise TypeError(f"run takes a function or an nn.Module, not {fn!r}")
+    if isinstance(fn, CompiledModule):
+        return running_module(fn)
+    if not isinstance(fn, _eval_frame.CompiledFunction):
+        code = code_of(fn)
+        hook = next((h for h in hooks_alive() if code is not None and _eval_frame.entries(code, h)), None)
+        if hook is not None:
+            fn = functools.wraps(fn)(_eval_frame.CompiledFunction(fn, hook))
+    return Running()(fn)
+
+
+def _mark(fn: Any, decision: Decision) -> None:
+    if not callable(fn):
+        raise TypeError(f"not a function: {fn!r}")
+    trace_rules.mark(getattr(fn, "__func__", fn), decision)
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Puts calls of a function into the graph as they are; it is then the user's business that it can stand there.
+
+    Args:
+        fn: the function, or a list or tuple of functions.
+
+    Returns:
+        what was given, so that it can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(f) for f in fn]
+    _mark(fn, Decision(Rule.GRAPH))
+    return fn
+
+
+def disallow_in_graph(fn: Any) -> Any:
+    """Breaks the graph at calls of a function, torch's functions included.
+
+    Args:
+        fn: the function, or a list or tuple of functions.
+
+    Returns:
+        what was given, so that it can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
+    if isinstance(fn, (list, tuple)):
+        return [disallow_in_graph(f) for f in fn]
+    _mark(fn, Decision(Rule.SKIP, "disallowed_function"))
+    return fn
+
+
+def assume_constant_result(fn: Any) -> Any:
+    """Calls a function once, while compiling, and takes its result for a constant ever after.
+
+    Tensors in the result are the very ones of that call: to write to them is to write to the constant.
+
+    Args:
+        fn: the function, whose arguments have to be known while compiling.
+
+    Returns:
+        the function, so that this can decorate.
+
+    Raises:
+        TypeError: it can't be called.
+    """
+    _mark(fn, Decision(Rule.CONSTANT))
+    return fn
+
+
+def graph_break(msg: str = "") -> None:
+    """Breaks the graph here. Does nothing in plain Python.
+
+    Args:
+        msg: shown as the break's reason.
+    """
+
+
+def is_compiling() -> bool:
+    """False in plain Python, True in a function while it is captured."""
+    return False
+
+
+@handles(graph_break)
+def _graph_break(tx: Any, msg: Any = None) -> Any:
+    unsupported("explicit_break", msg.constant() if msg is not None else "")
+
+
+@handles(is_compiling)
+def _is_compiling(tx: Any) -> Any:
+    return ConstantVariable(True)
+
+
+# ---------------------------------------------------------------- sizes
+_SIZES = "_dynamo_lite_sizes"  # on a tensor: dimension -> "dynamic", "maybe dynamic" or "static"
+
+
+def mark_dynamic(
+    t: torch.Tensor, index: int | Sequence[int], *, min: int | None = None, max: int | None = None
+) -> None:
+    """Says that dimensions of a tensor will change from call to call. It has no effect so far: sizes are static.
+
+    Args:
+        index: the dimension, or several.
+        min, max: bounds of the size.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+        TypeError: `t` is no tensor, or a dimension or a bound is no int.
+        ValueError: the tensor's size is not within the bounds.
+    """
+    for dim in _marked(t, index, "dynamic"):
+        for bound, wrong in ((min, int.__lt__), (max, int.__gt__)):
+            if bound is not None and wrong(t.shape[dim], bound):
+                raise ValueError(f"dimension {dim} has size {t.shape[dim]}, which is not within {min} to {max}")
+    log.warn_once(f"mark_dynamic: {STATIC}")
+
+
+def maybe_mark_dynamic(t: torch.Tensor, index: int | Sequence[int]) -> None:
+    """Says that dimensions of a tensor may change from call to call, as ``mark_dynamic`` does."""
+    _marked(t, index, "maybe dynamic")
+
+
+def mark_static(t: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
+    """Says that dimensions of a tensor are to be compiled for exactly; None: all. So far they always are."""
+    _marked(t, range(t.dim()) if index is None else index, "static")
+
+
+def _marked(t: torch.Tensor, index: int | Sequence[int], how: str) -> list[int]:
+    """Marks dimensions; gives them, counted from the front."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"sizes of tensors are marked, not of {t!r}")
+    dims = []
+    for dim in [index] if isinstance(index, int) else index:
+        if type(dim) is not int:
+            raise TypeError(f"a dimension is an int, not {dim!r}")
+        if not -t.dim() <= dim < t.dim():
+            raise IndexError(f"dimension {dim} of a tensor with {t.dim()}")
+        dims.append(dim % t.dim())
+    setattr(t, _SIZES, {**getattr(t, _SIZES, {}), **dict.fromkeys(dims, how)})
+    return dims
+
+
+# Their names in torch's compiler.
+row(Rule.SUBSTITUTED, "torch._dynamo.decorators:graph_break", calls=graph_break, reason="it is dynamo_lite.graph_break")
+row(Rule.SUBSTITUTED, "torch._dynamo.external_utils:is_compiling", "torch._utils:is_compiling", calls=is_compiling,
+    reason="it is dynamo_lite.is_compiling")

@@ -1,0 +1,430 @@
+"""Generated code: after the graph, rebuild the values that leave it and replay the side effects.
+
+Values from outside are not walked to again: the guard program hands them over in one tuple, graph inputs first. Code is
+generated twice, once to learn which tensors and outside values are needed, once for good.
+
+Invariant: an object that has an identity is built once, and every later use loads that one.
+"""
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..bytecode.emit import Emitter
+from ..exc import Unsupported
+from ..guards.source import ConstSource, GlobalsSource, LocalSource, Source
+from ..variables.base import MISSING, LazyVariable, VariableTracker
+from ..variables.cells import CellVariable
+from ..variables.constant import ConstantVariable
+from ..variables.containers.deques import DequeVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import ListVariable
+from ..variables.containers.set_tables import SetState, replay_set
+from ..variables.containers.sets import SetVariable
+from ..variables.containers.user_keys import check_rebuildable
+from ..variables.numbers.dynamic_values import GrowingListVariable
+from ..variables.numbers.scalars import ScalarVariable
+from ..variables.tensors.tensor import TensorVariable
+
+INPUTS = ".inputs"
+OUTPUTS = ".outputs"
+
+
+class Plan:
+    """What generated code needs from the graph and the guard program; filled by the first pass, read by the second."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, int] = {}
+        self.output_list: list[TensorVariable | ScalarVariable] = []
+        self.extras: dict[Any, int] = {}
+        self.extra_list: list[Source] = []
+
+    def output_index(self, value: TensorVariable | ScalarVariable) -> int:
+        """Which of the graph's outputs a value is; it becomes one."""
+        if id(value) not in self.outputs:
+            self.outputs[id(value)] = len(self.output_list)
+            self.output_list.append(value)
+        return self.outputs[id(value)]
+
+    def extra_index(self, source: Source) -> int:
+        """Which of the values that the guard program collects beyond the graph's inputs is at a source."""
+        if source.key not in self.extras:
+            self.extras[source.key] = len(self.extra_list)
+            self.extra_list.append(source)
+        return self.extras[source.key]
+
+
+class Codegen:
+    """Emits code that pushes trackers' values.
+
+    Args:
+        emit: where the instructions go.
+        plan: what is needed from the graph and from outside.
+        graph_inputs: how many values at the front of the inputs tuple belong to the graph; extras follow.
+        arguments: names of the frame's arguments that are plain locals in the generated code.
+        own_cells: the frame's own cells, for which the generated code has a variable.
+        cell_arguments: names of the frame's arguments that are such variables.
+    """
+
+    def __init__(
+        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: Iterable[str],
+        own_cells: Iterable[CellVariable], cell_arguments: Iterable[str],
+    ) -> None:
+        self.emit = emit
+        self.plan = plan
+        self.graph_inputs = graph_inputs
+        self.arguments = frozenset(arguments)
+        self.cell_arguments = frozenset(cell_arguments)
+        self._own_cells = {id(cell) for cell in own_cells}
+        self._built: dict[int, str] = {}
+        self._keep: list[VariableTracker | SetState] = []
+        self._making: set[int] = set()  # what is being made, and therefore has no name yet
+        self._unfilled: list[tuple[str, Callable[[], Any]]] | None = None  # while something that only refers is made
+
+    # -- values
+    def push(self, value: VariableTracker) -> None:
+        """Emits code that pushes the value."""
+        if value.holder is not None:
+            value = value.holder
+        if id(value) in self._built:
+            self.emit.load_fast(self._built[id(value)])
+        elif isinstance(value, (ConstantVariable, LazyVariable)):
+            value.reconstruct(self)
+        elif value.source is not None:
+            self.load_source(value.source)
+        else:
+            value.reconstruct(self)
+
+    def push_all(self, values: Iterable[VariableTracker]) -> None:
+        for value in values:
+            self.push(value)
+
+    def hold(self, value: VariableTracker) -> str:
+        """Emits code that computes the value now; returns the local that holds it."""
+        self.push(value)
+        name = self.emit.temporary()
+        self.emit.store_fast(name)
+        return name
+
+    def load_source(self, source: Source | None) -> None:
+        """Pushes a value that lives outside."""
+        assert source is not None
+        if isinstance(source, LocalSource) and source.local in self.arguments:
+            self.emit.load_fast(source.local)
+            return
+        if type(source) is ConstSource and type(source.value) is tuple:
+            self.emit.load_const(source.value)
+            return
+        self._subscript(INPUTS, self.graph_inputs + self.plan.extra_index(source))
+
+    def load_output(self, value: TensorVariable | ScalarVariable) -> None:
+        """Pushes a tensor or number that the graph computes, with the attributes that the program has given it."""
+        def load() -> None:
+            self._subscript(OUTPUTS, self.plan.output_index(value))
+
+        if self.attributes_of(value):
+            self.build_new(value, load, lambda: self.store_attributes(value))
+        else:
+            load()
+
+    def _subscript(self, local: str, index: int) -> None:
+        self.emit.load_fast(local)
+        self.emit.load_const(index)
+        self.emit.subscr()
+
+    def build_new(
+        self, value: VariableTracker | SetState, make: Callable[[], Any], fill: Callable[[], Any],
+        refers_only: bool = False,
+    ) -> None:
+        """Pushes an object that is made here, once: `make` pushes it empty, `fill` adds what it holds, cycles too.
+
+        Args:
+            refers_only: whether making it does no more than refer to its parts, as a function does to its cells: these
+                are then filled when it has been made, since they may hold the object itself.
+
+        Raises:
+            Unsupported: the object would have to be there before it is made.
+        """
+        name = self._built.get(id(value))
+        if name is not None:
+            self.emit.load_fast(name)
+            return
+        if id(value) in self._making:
+            raise Unsupported("unsupported_value", f"rebuilding {value.describe()}, which is needed to make itself")
+        outer = self._unfilled
+        unfilled: list[tuple[str, Callable[[], Any]]] = []
+        if not refers_only:
+            self._fill(outer)  # what is looked at is complete
+            self._unfilled = None
+        elif outer is None:
+            self._unfilled = unfilled
+        self._making.add(id(value))
+        make()
+        self._making.remove(id(value))
+        self._unfilled = outer
+        name = self.emit.temporary()
+        self.emit.dup()
+        self.emit.store_fast(name)
+        self._built[id(value)] = name
+        self._keep.append(value)
+        if outer is not None:
+            outer.append((name, fill))
+        else:
+            fill()
+            self._fill(unfilled)
+
+    def _fill(self, objects: list[tuple[str, Callable[[], Any]]] | None) -> None:
+        """Emits the contents of objects that have been made empty."""
+        outer, self._unfilled = self._unfilled, None
+        while objects:
+            name, fill = objects.pop(0)
+            self.emit.load_fast(name)
+            fill()
+            self.emit.pop()
+        self._unfilled = outer
+
+    def dict_of(self, entries: dict[str, VariableTracker]) -> DictVariable:
+        """A dict tracker from names and values."""
+        return DictVariable({name: (ConstantVariable(name), value) for name, value in entries.items()})
+
+    # -- calls
+    def call_constant(self, function: Any, arguments: Callable[[], Any], count: int = 1) -> None:
+        """Pushes ``function(*arguments)``; `arguments` pushes `count` values."""
+        self.emit.load_function(function)
+        arguments()
+        self.emit.call(count)
+
+    def call_function(self, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        """Pushes ``function(*args, **kwargs)``."""
+        self.emit.load_function(function)
+        self.push_all(args)
+        self.push_all(kwargs.values())
+        self.emit.call(len(args), tuple(kwargs))
+
+    def call_top(self, argument: Callable[[], Any]) -> None:
+        """Replaces the callable on the stack by its result for one argument."""
+        self.emit.ready_to_call()
+        argument()
+        self.emit.call(1)
+
+    def call_constant_on_top(self, function: Any, arguments: Callable[[], Any], count: int = 1) -> None:
+        """With an object on the stack, calls ``function(object, *arguments)`` for its effect; the object stays."""
+        self.emit.load_function(function)
+        self.emit.copy(3)
+        arguments()
+        self.emit.call(count + 1)
+        self.emit.pop()
+
+    def push_of_top(self, function: Any) -> None:
+        """With an object on the stack, pushes ``function(object)``; the object stays."""
+        self.emit.load_function(function)
+        self.emit.copy(3)
+        self.emit.call(1)
+
+    def load_globals(self, space: tuple[dict[str, Any], Source]) -> None:
+        """Pushes a function's globals."""
+        if isinstance(space[1], GlobalsSource):
+            self.load_source(space[1])
+        else:
+            self.emit.load_const(space[0])
+
+    # -- objects
+    def store_attributes(self, value: VariableTracker) -> None:
+        """With a new object on the stack, emits its attributes (keeps the object on the stack)."""
+        for name, attribute in self.attributes_of(value).items():
+            self.call_constant_on_top(
+                object.__setattr__, lambda n=name, a=attribute: (self.emit.load_const(n), self.push(a)), count=2
+            )
+
+    def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
+        """The attributes of an object that was made in the trace; the frame's code generation sets this."""
+        raise NotImplementedError
+
+    def load_class(self, cls: type) -> None:
+        """Pushes a class, the one of this run where the program makes it; the frame's code generation knows these."""
+        self.emit.load_const(cls)
+
+    def check_traceback(self, value: VariableTracker) -> None:
+        """Refuses to build an exception that the trace has raised; the frame's code generation sets this."""
+
+    # -- cells
+    def owns_cell(self, cell: CellVariable) -> bool:
+        """Whether a cell is one of the frame's own, which its code makes."""
+        return id(cell) in self._own_cells
+
+    def fill_cell(self, cell: CellVariable) -> None:
+        """Binds one of the frame's own cells as the program has left it."""
+        self.push(cell)
+        self.emit.pop()
+
+    def store_cell(self, cell: CellVariable, held: str) -> None:
+        """Puts what a local holds into a cell from outside."""
+        self.emit.load_fast(held)
+        self.load_source(cell.source)
+        self.emit.store_attr("cell_contents")
+
+    def delete_cell(self, cell: CellVariable) -> None:
+        """Empties a cell from outside."""
+        self.load_source(cell.source)
+        self.emit.delete_attr("cell_contents")
+
+    # -- replayed changes
+    def hold_contents(self, value: VariableTracker) -> str:
+        """Computes what a changed container holds now, as a tuple."""
+        if isinstance(value, GrowingListVariable) and value.only_grows:
+            self.push_all(value.added)
+            self.emit.build_tuple(len(value.added))
+        elif isinstance(value, ListVariable):
+            self.push_all(value.items)
+            self.emit.build_tuple(len(value.items))
+        elif isinstance(value, SetVariable):
+            value.hold_changes(self)
+        else:
+            assert isinstance(value, DictVariable)
+            changes = value.changes()
+            if changes is None:
+                check_rebuildable(value.items, "a dict")
+            removed, stored = changes if changes is not None else ([], list(value.items.values()))
+            self.push_all(removed)
+            self.emit.build_tuple(len(removed))
+            for key, item in stored:
+                self.push(key)
+                self.push(item)
+                self.emit.build_tuple(2)
+            self.emit.build_tuple(len(stored))
+            self.emit.build_tuple(2)
+        name = self.emit.temporary()
+        self.emit.store_fast(name)
+        return name
+
+    def replace_contents(self, value: VariableTracker, held: str) -> None:
+        """Gives a container from outside its new contents, past any method of a subclass."""
+        function = {ListVariable: replace_list, SetVariable: replay_set, DictVariable: replace_dict}[_kind(value)]
+        if isinstance(value, DictVariable) and value.changes() is not None:
+            function = change_dict
+        if isinstance(value, GrowingListVariable) and value.only_grows:
+            function = list.extend
+        if isinstance(value, DequeVariable):
+            function = replace_deque if value.state else set_in_deque
+
+        def arguments() -> None:
+            self.load_source(value.source)
+            self.emit.load_fast(held)
+
+        self.call_constant(function, arguments, count=2)
+        self.emit.pop()
+
+    def replay_attributes(self, value: VariableTracker, held: dict[str, Any]) -> None:
+        """Sets and deletes attributes of an object from outside, past its class's ``__setattr__``, which was traced."""
+        for name, local in held.items():
+            def arguments(name: str = name, local: Any = local) -> None:
+                self.load_source(value.source)
+                self.emit.load_const(name)
+                if local is not MISSING:
+                    self.emit.load_fast(local)
+
+            if local is MISSING:
+                self.call_constant(delete_attribute, arguments, count=2)
+            else:
+                self.call_constant(set_attribute, arguments, count=3)
+            self.emit.pop()
+
+    def replay_globals(self, space: tuple[dict[str, Any], Source], held: dict[str, Any]) -> None:
+        """Sets and deletes globals."""
+        for name, local in held.items():
+            if local is MISSING:
+                # One that the program set before it deleted it was never there.
+                self.call_constant(
+                    dict.pop,
+                    lambda n=name: (self.load_globals(space), self.emit.load_const(n), self.emit.load_const(None)),
+                    3,
+                )
+                self.emit.pop()
+            else:
+                self.emit.load_fast(local)
+                self.load_globals(space)
+                self.emit.load_const(name)
+                self.emit.store_subscr()
+
+
+def _kind(value: VariableTracker) -> type:
+    for kind in (ListVariable, SetVariable, DictVariable):
+        if isinstance(value, kind):
+            return kind
+    raise AssertionError(value)
+
+
+# ---------------------------------------------------------------- called by generated code
+def replace_list(target: list[Any], items: tuple[Any, ...]) -> None:
+    """Makes `items` the contents of a list, whatever its class overrides."""
+    list.__setitem__(target, slice(None), items)
+
+
+def replace_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None:
+    """Makes `items` the contents of a deque."""
+    collections.deque.clear(target)
+    collections.deque.extend(target, items)
+
+
+def set_in_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None:
+    """Stores other elements in the places of a deque, which its iterators do not mind."""
+    for index, item in enumerate(items):
+        if collections.deque.__getitem__(target, index) is not item:
+            collections.deque.__setitem__(target, index, item)
+
+
+_Entries = tuple[tuple[Any, Any], ...]
+
+
+def replace_dict(target: dict[Any, Any], change: tuple[tuple[Any, ...], _Entries]) -> None:
+    """Makes these the entries of a dict, in this order."""
+    base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
+    base.clear(target)
+    for key, value in change[1]:
+        base.__setitem__(target, key, value)
+
+
+def change_dict(target: dict[Any, Any], change: tuple[tuple[Any, ...], _Entries]) -> None:
+    """Deletes and stores entries of a dict."""
+    base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
+    removed, stored = change
+    for key in removed:
+        base.__delitem__(target, key)
+    for key, value in stored:
+        base.__setitem__(target, key, value)
+
+
+def set_attribute(target: Any, name: str, value: Any) -> None:
+    """Stores an attribute as the traced code decided: into the object itself."""
+    cls = type(target)  # nothing is asked of the object itself, whose class may define __getattribute__
+    if issubclass(cls, type):
+        type.__setattr__(target, name, value)
+    elif cls.__setattr__ is object.__setattr__ or not cls.__dictoffset__:
+        object.__setattr__(target, name, value)
+    else:
+        _store_past_class(target, name, value)
+
+
+def _store_past_class(target: Any, name: str, value: Any) -> None:
+    attribute = next((c.__dict__[name] for c in type(target).__mro__ if name in c.__dict__), None)
+    if attribute is not None and hasattr(type(attribute), "__set__"):
+        type(attribute).__set__(attribute, target, value)  # a slot
+    else:
+        object.__getattribute__(target, "__dict__")[name] = value
+
+
+def delete_attribute(target: Any, name: str) -> None:
+    """Deletes an attribute of the object itself; one that the program set before it deleted it was never there."""
+    own = object.__getattribute__(target, "__dict__") if type(target).__dictoffset__ else {}
+    if name in own:
+        del own[name]
+        return
+    slot = next((c.__dict__[name] for c in type(target).__mro__ if name in c.__dict__), None)
+    if hasattr(type(slot), "__delete__"):
+        with contextlib.suppress(AttributeError):
+            object.__delattr__(target, name)
+
+
+__all__ = ["INPUTS", "OUTPUTS", "Codegen", "LazyVariable", "Plan"]

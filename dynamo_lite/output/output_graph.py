@@ -1,0 +1,487 @@
+"""What a trace produces: the fx graph, its inputs, the guards and the side effects.
+
+Operations are at the level of the user's torch calls, each with its fake result and the user's stack. Invariant: a
+node that changes memory, draws random numbers or sets torch's state is never removed and never moves, and one that may
+raise because of elements (``raising``) is never removed.
+"""
+from __future__ import annotations
+
+import contextlib
+import linecache
+import logging
+import math
+import operator
+import threading
+import types
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.utils import _pytree as pytree
+
+from .. import exc, log
+from ..continuation.node_lines import stack_of
+from ..fake.mode import TraceFakeMode
+from ..guards import GuardSet
+from ..guards.memory import overlap_on_device
+from ..guards.source import DictItemSource, InstanceDictSource, Source
+from ..rules.torch_marks import asks_for_dynamic_sizes
+from ..runtime import autocast
+from ..runtime.graph_modules import graph_module
+from ..variables.base import VariableTracker, wrap_value
+from ..variables.failures import describe_failure, raised_in_eager, refused_in_eager, target_name
+from ..variables.numbers.choices import Choices
+from ..variables.numbers.dynamic_values import wrap_changing
+from ..variables.numbers.scalars import Scalars, ScalarVariable, new_number
+from ..variables.tensors import masks, size_tables
+from ..variables.tensors.tensor import TensorVariable
+from ..variables.torch_api.modes import device_of_scope
+from ..variables.torch_api.open_mode import OpenMode
+from ..variables.torch_api.overrides import Overrides
+from ..variables.torch_api.torch_functions import changes_between, set_state, state_now
+from .side_effects import SideEffects
+
+# Values that are guarded by identity or value, so that a second path to them needs no guard on sameness.
+_FREE_OF_IDENTITY = (
+    int, float, bool, complex, str, bytes, type(None), type, torch.dtype, torch.device, torch.Size, tuple, range, slice,
+    types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.CodeType,
+)
+
+
+class OutputGraph:
+    """The graph under construction of one trace.
+
+    Args:
+        changing: the paths of values that have been seen to change from call to call.
+        fits_all: whether these may not be guarded by value any more.
+    """
+
+    def __init__(self, changing: Collection[Any] = (), fits_all: bool = False) -> None:
+        self.graph = fx.Graph()
+        self.changing = changing
+        self.fits_all = fits_all
+        self.fixed_tables: frozenset[Any] = frozenset()  # the paths of tensors to guard by their elements
+        self.fixed_inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # fake and real tensors that are
+        self.may_fix = True  # whether such guards may be asked for
+        self.may_learn = True  # whether they may be added in the middle of the trace
+        self.learned: dict[Any, frozenset[types.CodeType]] = {}  # the paths where they were, and for which functions
+        self.written_storages: set[int] = set()  # of fake tensors that some node may have written to
+        self.fullgraph = False  # whether there is to be no break: tables are guarded though they have changed
+        self.may_rely_on: Callable[[Source, torch.Tensor], bool] = lambda source, value: True
+        self.fake_mode = TraceFakeMode()
+        self.guards = GuardSet()
+        self.effects = SideEffects()
+        self.scalars = Scalars()
+        self.generators: dict[int, Any] = {}  # that the graph draws Python's and NumPy's random numbers from, by id
+        self.inputs: list[TensorVariable | ScalarVariable] = []
+        self._numbers: dict[Any, ScalarVariable] = {}
+        self._tensors: dict[int, TensorVariable] = {}
+        self._placeholder_names: set[str] = set()
+        self._last_placeholder: fx.Node | None = None
+        self.state_at_entry = state_now()
+        self.autocast_depth = 0  # how much deeper in autocast contexts than at entry
+        self.changes_autocast = False
+        self.open_modes: list[OpenMode] = []
+        self.overrides = Overrides()
+        self.ids_are_keys = False  # whether an id has been a key of a dict or set
+        self.id_numbers: set[int] = set()  # ids that are known as numbers alone
+        self.choices = Choices()
+        self.rebound: list[TensorVariable] = []  # tensors whose data was set
+        self.replaced: list[torch.Tensor] = []  # their fakes before, which are known by their ids as long as they live
+        self.operations = 0
+        self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
+        self.examples = 0  # how many transforms show one example in place of a batch
+        self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
+        self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
+        # Where values were met whose trackers are those of others: a compiled function has that of what it was made of.
+        self._wrappers_at: dict[int, Source] = {}
+        self._line_texts: dict[tuple[types.CodeType, int], str] = {}
+
+    # -- values from outside
+    def wrap(self, tx: Any, value: Any, source: Source) -> VariableTracker:
+        """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
+        known = self.effects.tracker_of(value)
+        if known is not None:
+            met_at = self._wrappers_at.get(id(value), known.source)
+            if met_at is not None and met_at != source and not issubclass(type(value), _FREE_OF_IDENTITY):
+                self.guards.add(source, "tensor_same", met_at)
+            elif known.source != source and issubclass(type(value), _FREE_OF_IDENTITY):
+                return self._wrap_new(tx, value, source)
+            return known
+        tracker = tx.wrap_marked(value, source) or self._wrap_new(tx, value, source)
+        if tracker.source is not None:
+            self.effects.track(value, tracker)
+            if tracker.source != source:
+                self._wrappers_at[id(value)] = source
+            if self.effects.is_kept(value):
+                self.effects.take_over(tx, value, tracker)
+        return tracker
+
+    def _wrap_new(self, tx: Any, value: Any, source: Source) -> VariableTracker:
+        changing = wrap_changing(tx, value, source) if source.key in self.changing else None
+        return changing if changing is not None else wrap_value(tx, value, source)
+
+    def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
+        """A tensor from outside as a graph input; its guards are the caller's business."""
+        if asks_for_dynamic_sizes(value) and log.first_time("fallbacks", "mark_dynamic"):
+            log.artifact("fallbacks").warning("%s is marked by torch._dynamo.mark_dynamic: %s", source.name, exc.STATIC)
+        try:
+            fake = self.fake_mode.from_tensor(value)
+        except (RuntimeError, NotImplementedError) as error:
+            raise exc.Unsupported("unsupported_value", f"{source.name}: {error}") from error
+        with self._at_inputs():
+            node = self.graph.placeholder(self._input_name(source))
+        self._last_placeholder = node
+        node.meta["example_value"] = fake
+        # What it is at entry, whatever the program does to it.
+        node.meta["layout"] = tuple(fake.shape), fake.stride()
+        node.meta["at_entry"] = fake.requires_grad, fake.is_leaf
+        node.meta["source"] = source.name
+        node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
+        tensor = TensorVariable(node, fake, source, type(value))
+        tensor.value = value
+        if source.key in self.fixed_tables:
+            size_tables.fix(self, source, fake, value)
+        elif self.fixed_inputs:
+            size_tables.forget_alias(self, fake, value)
+        self.inputs.append(tensor)
+        return self.register_tensor(tensor)
+
+    def add_number(self, source: Source, cls: type) -> ScalarVariable:
+        """A number from outside as a graph input; its guards are the caller's business."""
+        known = self._numbers.get(source.key)
+        if known is not None:
+            return known
+        with self._at_inputs():
+            node = self.graph.placeholder(self._input_name(source))
+        self._last_placeholder = node
+        fake = new_number(self, cls, frozenset({source.key}))
+        node.meta.update(example_value=fake, source=source.name, static=False)
+        number = self._numbers[source.key] = ScalarVariable(node, cls, fake, frozenset({source.key}), source)
+        self.inputs.append(number)
+        return number
+
+    @contextlib.contextmanager
+    def _at_inputs(self) -> Iterator[None]:
+        """Placeholders stand before all else, in the order in which they are met."""
+        if self._last_placeholder is not None:
+            with self.graph.inserting_after(self._last_placeholder):
+                yield
+        else:
+            with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
+                yield
+
+    def may_fix_table(self, source: Source, value: torch.Tensor) -> bool:
+        """Whether a tensor may be guarded by its elements."""
+        if self.fits_all:
+            return False
+        return self.fullgraph or (source.key not in self.changing and self.may_rely_on(source, value))
+
+    def inputs_over(self, value: torch.Tensor) -> list[TensorVariable]:
+        """The inputs met so far that lie in the memory of a tensor."""
+        tensors = [t for t in self.inputs if isinstance(t, TensorVariable) and t.value is not None]
+        return [t for t in tensors if overlap_on_device(t.value, value)]  # type: ignore[arg-type]
+
+    def _input_name(self, source: Source) -> str:
+        name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
+        name = f"l_{name}" if not name[0].isalpha() else name
+        unique, number = name, 0
+        while unique in self._placeholder_names:
+            number += 1
+            unique = f"{name}_{number}"
+        self._placeholder_names.add(unique)
+        return unique
+
+    def tensor_of(self, fake: torch.Tensor) -> TensorVariable | None:
+        """The tracker of a fake tensor."""
+        return self._tensors.get(id(fake))
+
+    def register_tensor(self, tensor: TensorVariable) -> TensorVariable:
+        """Makes the tracker findable by its fake tensor, which it keeps alive."""
+        self._tensors[id(tensor.fake)] = tensor
+        return tensor
+
+    def replace_input(self, old: TensorVariable, new: TensorVariable) -> None:
+        """From now on another tracker stands for an input's placeholder."""
+        self.inputs = [new if tensor is old else tensor for tensor in self.inputs]
+        self.register_tensor(new)
+
+    def tensors(self) -> list[TensorVariable]:
+        """All tensors that the trace knows."""
+        return list(self._tensors.values())
+
+    def forget(self) -> None:
+        """Lets go of the program's objects. To be called when the trace has ended."""
+        self.may_rely_on = lambda source, value: False
+        self.effects.forget()
+        self.choices.forget()
+        self.rebound.clear()
+        self.replaced.clear()
+        self._wrappers_at.clear()
+        self._tensors.clear()
+        self._numbers.clear()
+        self.inputs.clear()
+        self.fixed_inputs.clear()
+
+    # -- operations
+    def run_fake(
+        self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, bool]:
+        """Runs an operation on fake tensors.
+
+        Returns:
+            the result, and whether the operation has effects beyond it.
+
+        Raises:
+            exc.Unsupported: it can't be run without data, or fails.
+        """
+        mode = self.fake_mode
+        mode.effects_seen = mode.known.needed = False
+        self.scalars.start()
+        try:
+            with mode, log.phase("fake_tensors"), _quiet_failures():
+                if op == "call_method":
+                    result = getattr(args[0], target)(*args[1:], **kwargs)
+                else:
+                    result = target(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            nodes = self._unknown_among(args, kwargs)
+            if nodes and not mode.effects_seen and size_tables.learn(tx, nodes):
+                return self.run_fake(tx, op, target, args, kwargs)
+            kind = "tensor_to_python" if isinstance(error, DataDependentOutputException) else "dynamic_output_shape"
+            unknown = exc.Unsupported(kind, f"{error.func} inside {_name(target)}")
+            raise size_tables.needed(tx, unknown, nodes) from error
+        except Exception as error:
+            self.scalars.check(_name(target))
+            known = any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
+            if not mode.effects_seen and not known and not self.examples:
+                raised = raised_in_eager(op, target, args, kwargs, error)
+                if raised is not None:
+                    tx.raise_python(raised)
+            raise describe_failure(target, error) from error
+        if self.scalars.any:
+            self.scalars.check(_name(target))
+        return result, mode.effects_seen
+
+    def _unknown_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[fx.Node]:
+        """The operands whose elements an operation may need."""
+        fakes = _tensors_in((args, kwargs))
+        unknown = [t for f in fakes if self.fake_mode.known.of(f) is None and (t := self.tensor_of(f)) is not None]
+        # An index or a count is the integer among the operands; what it is applied to does not matter.
+        return [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
+
+    def create_node(
+        self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
+    ) -> fx.Node:
+        """Adds a node with its fake value, effects and the user's stack."""
+        if target is operator.pow and isinstance(args[0], (int, float)) and math.copysign(1, args[0]) < 0:
+            target = torch.pow  # fx would write `-2 ** x`, which is -(2 ** x)
+        node = self.graph.create_node(op, target, args, kwargs)
+        for argument in node.all_input_nodes:
+            _refuse_foreign(argument)
+        node.meta["example_value"] = value
+        node.meta["impure"] = impure
+        node.meta["visit"] = tx.root_visit()
+        if impure:
+            self.written_storages |= _storages_of(node.all_input_nodes)
+        node.stack_trace = tx.stack_text()
+        self.operations += 1
+        self.effects.epoch += 1
+        node.meta["epoch"] = self.effects.epoch
+        if self.fixed_tables:
+            masks.fix(self, node)
+        return node
+
+    def item_node(self, tx: Any, node: fx.Node, index: int, value: Any) -> fx.Node:
+        """A node that takes one element of a node's result."""
+        item = self.create_node(tx, "call_function", operator.getitem, (node, index), {}, value, False)
+        self.operations -= 1
+        return item
+
+    def line_text(self, code: types.CodeType, line: int) -> str:
+        """One frame's place and source line, as tracebacks show it."""
+        text = self._line_texts.get((code, line))
+        if text is None:
+            source = linecache.getline(code.co_filename, line).strip()
+            text = f'  File "{code.co_filename}", line {line}, in {code.co_name}\n'
+            text += f"    {source}\n" if source else ""
+            self._line_texts[code, line] = text
+        return text
+
+    def state_node(self, tx: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A node that sets torch's state where the program does."""
+        self.create_node(tx, "call_function", function, args, kwargs, None, True)
+        self.operations -= 1
+
+    def change_autocast_depth(self, tx: Any, change: int) -> None:
+        """The program enters an autocast context, or leaves one."""
+        self.autocast_depth += change
+        self.changes_autocast = True
+        for function, args in autocast.steps(change):
+            function(*args)
+            self.state_node(tx, function, args, {})
+
+    def state_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """Calls that lead from torch's state at entry to its state now."""
+        return changes_between(self.state_at_entry, state_now()) + autocast.steps(self.autocast_depth)
+
+    def mode_node(self, tx: Any, function: Any, args: tuple[Any, ...]) -> fx.Node:
+        """A node that enters or leaves a mode of torch."""
+        node = self.create_node(tx, "call_function", function, args, {}, None, True)
+        self.operations -= 1
+        return node
+
+    def restore_state(self) -> None:
+        """Undoes what the trace did to torch's state in this thread."""
+        while self.open_modes:
+            self.open_modes.pop().leave()
+        set_state(self.state_at_entry)
+        for function, args in autocast.steps(-self.autocast_depth):
+            function(*args)
+        self.autocast_depth = 0
+
+    def device_for(self, target: Any) -> torch.device | None:
+        """The device that the program's contexts give to a function that makes tensors, None if there is none."""
+        return device_of_scope(self, target)
+
+    def assume(self, visit: int) -> None:
+        """Notes that from the root's n-th instruction on the graph may raise, for the frame to run again."""
+        if self.assumed_at is None:
+            self.assumed_at = visit
+
+    # -- the finished graph
+    def finish(
+        self, outputs: list[TensorVariable | ScalarVariable]
+    ) -> tuple[fx.GraphModule, list[TensorVariable | ScalarVariable]] | None:
+        """The graph module that computes `outputs`, and its inputs; None when there is nothing to run."""
+        if self.open_modes:
+            raise self.open_modes[0].refuse_break()
+        self.choices.check(self, outputs)
+        if self.assumed_at is not None and any(t.fake.requires_grad for t in self.mutated_inputs()):
+            what = "a branch that raises, in a graph that writes to inputs under autograd"
+            raise exc.Unsupported("data_dependent_branch", what, visit=self.assumed_at)
+        if self.written_storages and not self.fullgraph:
+            self._check_order_of_writes()
+        undone = changes_between(state_now(), self.state_at_entry) + autocast.steps(-self.autocast_depth)
+        for function, args in undone:
+            node = self.graph.create_node("call_function", function, args, {})
+            node.meta.update(example_value=None, impure=True)
+        for tensor in outputs:
+            _refuse_foreign(tensor.node)
+        self.graph.output(tuple(t.node for t in outputs))
+        self._remove_dead_nodes()
+        if not outputs and not any(_does_something(n) for n in self.graph.nodes):
+            return None
+        used = []
+        for tensor in self.inputs:
+            if tensor.node.users:
+                used.append(tensor)
+            else:
+                self.graph.erase_node(tensor.node)
+        output = next(iter(reversed(self.graph.nodes)))
+        output.meta["example_value"] = tuple(t.fake for t in outputs)
+        module = graph_module(self.graph)
+        module.meta["fake_mode"] = self.fake_mode
+        return module, used
+
+    def _check_order_of_writes(self) -> None:
+        """What autograd knows of an input can't be put back for the frame to run again: an operation that may raise
+        behind a write to such an input belongs to a graph of its own, which begins behind the write."""
+        kept = {t.fake.untyped_storage()._cdata for t in self.mutated_inputs() if t.fake.requires_grad}
+        written: int | None = None
+        for node in self.graph.nodes if kept else ():
+            if written is not None and node.meta.get("raises"):
+                what = f"{_name(node.target)}, behind a change of an input that requires gradients"
+                visit = min(written + 1, node.meta["visit"])
+                raise exc.Unsupported("raises_after_write", what, user_stack=stack_of(node), visit=visit)
+            if node.meta.get("impure") and _written_by(node) & kept:
+                written = node.meta["visit"]
+
+    def _remove_dead_nodes(self) -> None:
+        for node in reversed(list(self.graph.nodes)):
+            if node.op in ("placeholder", "output") or node.users or node.meta.get("impure"):
+                continue
+            if node.meta.get("raises"):
+                continue  # it may raise, though nobody wants what it gives
+            if node.meta.get("visit", -1) >= 0 and (raised := refused_in_eager(node)) is not None:
+                what = f"{type(raised).__name__} of {target_name(node.target)}: {exc.one_line(raised)}"
+                raise exc.Unsupported("python_exception_in_trace", what, visit=node.meta["visit"])
+            self.graph.erase_node(node)
+
+    def mutated_inputs(self) -> list[TensorVariable]:
+        """Inputs whose memory some node may change, directly or through views."""
+        touched: set[int] = set()
+        for node in self.graph.nodes:
+            if node.meta.get("impure"):
+                touched |= _written_by(node)
+        tensors = [t for t in self.inputs if isinstance(t, TensorVariable)]
+        return [t for t in tensors if t.fake.untyped_storage()._cdata in touched]
+
+
+class _Failures(logging.Filter, threading.local):
+    """Keeps torch's report of an operation that fails on tensors without data from the log: we have our own."""
+
+    quiet = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not self.quiet
+
+
+_failures = _Failures()
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(_failures)
+
+
+@contextlib.contextmanager
+def _quiet_failures() -> Iterator[None]:
+    outer, _failures.quiet = _failures.quiet, True
+    try:
+        yield
+    finally:
+        _failures.quiet = outer
+
+
+def _refuse_foreign(node: fx.Node) -> None:
+    """A tensor that a part of the trace made whose nodes have become a graph of their own is not to be had outside."""
+    if node._erased:
+        what = "a tensor that a function run by torch has made is used outside of it"
+        raise exc.Unsupported("autograd_in_graph", what)
+
+
+def _storages_of(nodes: Collection[fx.Node]) -> set[int]:
+    values = [node.meta.get("example_value") for node in nodes]
+    return {value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)}
+
+
+def _written_by(node: fx.Node) -> frozenset[int]:
+    """The storages that an impure node may write to."""
+    writes: frozenset[int] | None = node.meta.get("writes")
+    return writes if writes is not None else frozenset(_storages_of(node.all_input_nodes))
+
+
+def _does_something(node: fx.Node) -> bool:
+    """Whether a node is worth a call of the graph by itself; setting and restoring torch's state is not."""
+    if node.op in ("placeholder", "output"):
+        return False
+    return node.meta.get("example_value") is not None or bool(node.all_input_nodes) or "draws" in node.meta
+
+
+def _is_buffer(source: Source) -> bool:
+    return (
+        isinstance(source, DictItemSource)
+        and isinstance(source.base, DictItemSource)
+        and source.base.item in ("_buffers", "_parameters")
+        and isinstance(source.base.base, InstanceDictSource)
+    )
+
+
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors among arguments, in slices too."""
+    leaves = pytree.tree_leaves(value, is_leaf=lambda leaf: isinstance(leaf, slice))
+    parts = [p for leaf in leaves for p in ((leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,))]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))

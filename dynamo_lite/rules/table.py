@@ -1,0 +1,530 @@
+"""What becomes of a call that is traced: one table from callables and modules to rules, and the one function that reads
+it, :func:`decide`.
+
+A row is written beside what implements it, by a decorator (``handles``, ``replaces``, ``stands_in_for``,
+``looks_at``) or a call (``row``, ``module``, ``breaks``); rows that need no implementation stand in ``trace_rules``.
+The most particular row decides: what the user has said about a callable, a row of its own, the method of a class that
+it binds, its class, the longest prefix of its module's name, and at last what it is (``docs/design/calls.md``).
+
+Invariant: a callable has one row, so that a second one is an error at import; the decision depends on the callable and
+on what the user has said of it alone, so that it is the same at every call. Nothing here knows how calls are traced.
+"""
+from __future__ import annotations
+
+import dataclasses
+import enum
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeVar
+
+import torch
+
+from .. import config, log
+from ..break_kinds import BREAK_KINDS
+from . import torch_marks
+
+
+class Rule(enum.Enum):
+    """What a call becomes."""
+
+    GRAPH = "a graph node"
+    ELEMENTS = "a graph node where its tensors' elements are known, and a break elsewhere"
+    INLINE = "inlined"
+    SKIP = "called in plain Python, which breaks the graph"
+    CONSTANT = "called once, while compiling"
+    FOLD = "computed while compiling, from constants"
+    LATER = "called after the graph, if its arguments are known"
+    ASKED = "asked while compiling, and by a guard at every call"
+    HANDLED = "evaluated by a function of the compiler's"
+    DRAWN = "drawn by the graph each time it runs"
+    REPLACED = "traced as the Python equivalent of a function or class written in C"
+    STAND_IN = "a call of another function, in plain Python behind a break, too"
+    SUBSTITUTED = "traced as a call of another function"
+    BELOW = "a call of the function of torch's that it wraps"
+    COMPILED = "a call of what torch.compile was given"
+    LOOKED_AT = "what a function of the compiler's makes of it when it is looked at"
+    CONSTRUCTED = "constructed: __new__ and __init__ of the class are followed"
+    RECEIVER = "evaluated by the value whose method it is; a break, if it is no method"
+
+
+class Level(enum.IntEnum):
+    """How particular a decision is: of several that fit, the one of the lowest level counts."""
+
+    USER = 0
+    CALLABLE = 1
+    METHOD = 2
+    CLASS = 3
+    MODULE = 4
+    DEFAULT = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """A rule, and what belongs to it.
+
+    Attributes:
+        rule: what a call becomes.
+        kind: where it breaks the graph, the kind of break.
+        reason: why, in words.
+        calls: the function that evaluates the call, or is called in its place; None where the rule needs none.
+        bound: whether the row of a method holds for the method of a known object, too, such as ``random.random``.
+        level: by what the decision was found.
+        subject: the callable or code, or the name, that the row is about.
+        place: file and line where the row is written.
+    """
+
+    rule: Rule
+    kind: str = "call_skipped"
+    reason: str = ""
+    calls: Callable[..., Any] | None = None
+    bound: bool = False
+    level: Level = Level.DEFAULT
+    subject: Any = None
+    place: tuple[str, int] | None = None
+
+    def where(self) -> str:
+        """Where the row is written, as ``file:line``."""
+        return f"{self.place[0]}:{self.place[1]}" if self.place is not None else "the defaults of rules.table"
+
+
+class RuleError(ValueError):
+    """A row that can't be: a second one for a callable, or one that says what no row can say."""
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Rows by the identity of a callable or its code. A row holds its subject, so that no other object has the identity.
+_rows: dict[Any, Decision] = {}
+# Rows of all instances of a class.
+_instances: dict[type, Decision] = {}
+# Rows by the prefix of a module's name, for functions written in Python, and by the whole name for those in C.
+_modules: dict[str, Decision] = {}
+# Rows whose callable is named, as its module may not be imported: module -> name in it -> the row.
+_waiting: dict[str, dict[str, Decision]] = {}
+# What users have said: of callables, with a reference to each that does not keep it, and of modules and names.
+_of_users: dict[int, tuple[Callable[[], Any], Decision]] = {}
+_modules_of_users: dict[str, Decision] = {}
+_waiting_of_users: dict[str, dict[str, Decision]] = {}
+# What is known of modules' names.
+_by_module: dict[str, Decision] = {}
+
+_BREAKING = (Rule.SKIP, Rule.ELEMENTS)
+_CALLING = (Rule.HANDLED, Rule.DRAWN, Rule.REPLACED, Rule.STAND_IN, Rule.SUBSTITUTED, Rule.LOOKED_AT)
+_NATIVE = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+           types.ClassMethodDescriptorType)
+
+
+# ---------------------------------------------------------------- registering
+def _caller() -> tuple[str, int]:
+    """Where the function outside of this module was called that this one is at work for."""
+    frame = sys._getframe(1)
+    while frame.f_globals is globals() and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _key(subject: Any) -> Any:
+    """What a row is found by. A method written in C that binds a class is made anew each time that it is read."""
+    owner = getattr(subject, "__self__", None) if type(subject) is types.BuiltinFunctionType else None
+    return id(subject) if owner is None or isinstance(owner, types.ModuleType) else (id(owner), subject.__name__)
+
+
+def describe(subject: Any) -> str:
+    """A callable or name in words."""
+    if isinstance(subject, (str, types.CodeType)):
+        return subject if isinstance(subject, str) else f"the code of {subject.co_qualname}"
+    module = getattr(subject, "__module__", None) or getattr(getattr(subject, "__objclass__", None), "__module__", None)
+    name = getattr(subject, "__qualname__", None) or getattr(subject, "__name__", None) or repr(subject)
+    return name if module in (None, "builtins") else f"{module}.{name}"
+
+
+def _refuse_second(known: Decision, new: Decision) -> NoReturn:
+    same = (known.rule, known.kind, known.calls) == (new.rule, new.kind, new.calls)
+    what = "is registered twice" if same else (
+        f"has contradictory rules: {known.rule.name} at {known.where()}, {new.rule.name} at {new.where()}")
+    raise RuleError(f"{describe(new.subject)} {what}" + (f": at {known.where()} and {new.where()}" if same else ""))
+
+
+def _check(decision: Decision) -> None:
+    """Refuses rows that say what can't be."""
+    who = describe(decision.subject)
+    if decision.rule in _BREAKING and decision.kind not in BREAK_KINDS:
+        raise RuleError(f"{who}: there is no kind of break {decision.kind!r}; break_kinds.py lists them")
+    if (decision.calls is not None) != (decision.rule in _CALLING):
+        lacks = "needs" if decision.calls is None else "takes no"
+        raise RuleError(f"{who}: the rule {decision.rule.name} {lacks} function to call")
+
+
+def row(rule: Rule, *subjects: Any, kind: str = "call_skipped", reason: str = "",
+        calls: Callable[..., Any] | None = None, bound: bool = False) -> None:
+    """Adds a row for each of these callables: objects, code of functions that are made anew, or names
+    ``"package.module:name"``, which count once that module is imported.
+
+    Raises:
+        RuleError: one of them has a row.
+    """
+    place = _caller()
+    for subject in subjects:
+        new = Decision(rule, kind, reason, calls, bound, Level.CALLABLE, subject, place)
+        _check(new)
+        if isinstance(subject, str):
+            _wait(_waiting, subject, new)
+        else:
+            known = _rows.setdefault(_key(subject), new)
+            if known is not new:
+                _refuse_second(known, new)
+
+
+def instances(rule: Rule, *classes: type, kind: str = "call_skipped", reason: str = "") -> None:
+    """Adds a row for calls of all instances of each of these classes that have no row of their own."""
+    place = _caller()
+    for cls in classes:
+        new = Decision(rule, kind, reason, level=Level.CLASS, subject=cls, place=place)
+        _check(new)
+        known = _instances.setdefault(cls, new)
+        if known is not new:
+            _refuse_second(known, new)
+
+
+def module(rule: Rule, *prefixes: str, kind: str = "call_skipped", reason: str = "") -> None:
+    """Adds a row for the functions of each of these modules, and of the modules below it that have no row; functions
+    written in C have to be in the module itself.
+
+    Raises:
+        RuleError: one of them has a row.
+    """
+    place = _caller()
+    for prefix in prefixes:
+        new = Decision(rule, kind, reason, level=Level.MODULE, subject=prefix, place=place)
+        _check(new)
+        known = _modules.setdefault(prefix, new)
+        if known is not new:
+            _refuse_second(known, new)
+    _by_module.clear()
+
+
+def modules_break(kind: str, *rows: tuple[str, str]) -> None:
+    """Functions of these modules break the graph, for reasons of this kind; each with its reason in words."""
+    for prefix, reason in rows:
+        module(Rule.SKIP, prefix, kind=kind, reason=reason)
+
+
+def breaks(kind: str, *subjects: Any, reason: str = "") -> None:
+    """Calls of these break the graph, for a reason of this kind."""
+    row(Rule.SKIP, *subjects, kind=kind, reason=reason)
+
+
+def handles(*subjects: Any, bound: bool = False) -> Callable[[F], F]:
+    """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these functions and classes."""
+    return _calling(Rule.HANDLED, subjects, bound)
+
+
+def replaces(*subjects: Any) -> Callable[[F], F]:
+    """Registers a Python function that is traced in place of these, which are written in C."""
+    return _calling(Rule.REPLACED, subjects)
+
+
+def stands_in_for(*subjects: Any) -> Callable[[F], F]:
+    """Registers a Python function that is called in place of these, wherever they are called."""
+    return _calling(Rule.STAND_IN, subjects)
+
+
+def looks_at(*subjects: Any) -> Callable[[F], F]:
+    """Registers ``(tx, function, source) -> tracker`` for functions of this code, or these functions, when they are
+    looked at."""
+    return _calling(Rule.LOOKED_AT, subjects)
+
+
+def _calling(rule: Rule, subjects: tuple[Any, ...], bound: bool = False) -> Callable[[F], F]:
+    def register(function: F) -> F:
+        row(rule, *subjects, calls=function, bound=bound)
+        return function
+
+    return register
+
+
+def _wait(table: dict[str, dict[str, Decision]], name: str, new: Decision) -> None:
+    home, colon, path = name.partition(":")
+    if not colon or not home or not path:
+        raise RuleError(f"{name!r} names no callable: that is 'package.module:name', with a colon")
+    known = table.setdefault(home, {}).setdefault(path, new)
+    if known is not new:
+        _refuse_second(known, new)
+
+
+def _find_waiting() -> bool:
+    """Gives rows to the callables that were named, of modules that have been imported since; whether there are any."""
+    found = False
+    for table in (_waiting, _waiting_of_users):
+        for home in [name for name in table if name in sys.modules]:
+            loaded = sys.modules[home]
+            if getattr(getattr(loaded, "__spec__", None), "_initializing", False):
+                continue
+            for path, decision in table.pop(home).items():
+                found |= _give(loaded, path, decision)
+    return found
+
+
+def _give(loaded: Any, path: str, decision: Decision) -> bool:
+    subject = loaded
+    for name in path.split("."):
+        subject = getattr(subject, name, None)
+    if not callable(subject):
+        if decision.level is Level.USER:
+            log.warn_once(f"the rule for {decision.subject}: there is no such callable ({decision.where()})")
+        return False  # of ours: the module is of another version, without that function
+    if decision.level is Level.USER:
+        _say(subject, decision)
+    else:
+        new = dataclasses.replace(decision, subject=subject)
+        known = _rows.setdefault(_key(subject), new)
+        if known is not new:
+            _refuse_second(known, new)
+    return True
+
+
+# ---------------------------------------------------------------- what users say
+def mark(function: Any, decision: Decision) -> None:
+    """The user decides about one callable; the last word counts."""
+    _say(function, dataclasses.replace(decision, level=Level.USER, subject=describe(function),
+                                       place=decision.place or _caller()))
+
+
+def _say(function: Any, decision: Decision) -> None:
+    key = id(function)
+    try:
+        kept: Callable[[], Any] = weakref.ref(function, lambda _: _of_users.pop(key, None))
+    except TypeError:  # such as an instance of a class with __slots__
+        kept = lambda: function
+    _of_users[key] = kept, decision
+
+
+def say(subject: Any, decision: Decision) -> None:
+    """The user's rule for a callable, a module, or a callable by its name.
+
+    Raises:
+        RuleError: there is one already, or it can't be.
+    """
+    new = dataclasses.replace(decision, level=Level.USER, subject=describe(subject), place=_caller())
+    _check(new)
+    known: Decision | None
+    if not isinstance(subject, str):
+        known = _said(subject)
+        if known is None:
+            _say(subject, new)
+    elif ":" in subject:
+        home = subject.partition(":")[0]
+        if home in sys.modules:
+            say(_resolve(sys.modules[home], subject), decision)
+            return
+        _wait(_waiting_of_users, subject, new)
+        known = None
+    else:
+        known = _modules_of_users.setdefault(subject, new)
+        _by_module.clear()
+    if known is not None and known is not new:
+        _refuse_second(known, new)
+
+
+def unsay(subject: Any) -> None:
+    """Takes back what the user has said of a callable, a module, or a callable by its name.
+
+    Raises:
+        RuleError: the user has said nothing of it.
+    """
+    found: Any
+    if not isinstance(subject, str):
+        found = _of_users.pop(id(subject), None) if _said(subject) is not None else None
+    elif ":" in subject:
+        home, _, path = subject.partition(":")
+        found = _waiting_of_users.get(home, {}).pop(path, None)
+        if found is None and home in sys.modules:
+            unsay(_resolve(sys.modules[home], subject))
+            return
+    else:
+        found = _modules_of_users.pop(subject, None)
+        _by_module.clear()
+    if found is None:
+        raise RuleError(f"{describe(subject)} has no rule of the user's")
+
+
+def _resolve(loaded: Any, name: str) -> Any:
+    subject = loaded
+    for part in name.partition(":")[2].split("."):
+        subject = getattr(subject, part, None)
+    if not callable(subject):
+        raise RuleError(f"{name}: there is no such callable in {loaded.__name__}")
+    return subject
+
+
+def _said(function: Any) -> Decision | None:
+    if _waiting_of_users:
+        _find_waiting()
+    found = _of_users.get(id(function))
+    return found[1] if found is not None and found[0]() is function else None
+
+
+def _said_to_torch(function: Any) -> Decision | None:
+    """What the user decided about a function by torch's names."""
+    if torch_marks.is_disallowed(function):
+        return Decision(Rule.SKIP, "disallowed_function", "torch._dynamo.disallow_in_graph", level=Level.USER)
+    if torch_marks.is_allowed(function):
+        return Decision(Rule.GRAPH, reason="torch.compiler.allow_in_graph", level=Level.USER)
+    return None
+
+
+# ---------------------------------------------------------------- deciding
+_INLINE = Decision(Rule.INLINE, reason="it is written in Python")
+_TORCHS = Decision(Rule.GRAPH, reason="a function of torch's, written in C")
+_SETTER = Decision(Rule.SKIP, "torch_state", "it sets a switch of torch's")
+_CONSTRUCTED = Decision(Rule.CONSTRUCTED)
+_RECEIVER = Decision(Rule.RECEIVER, reason="it is written in C")
+
+
+def decide(function: Any) -> Decision:
+    """What a call of anything callable becomes, and why."""
+    if _of_users or _waiting_of_users:
+        said = _said(function)
+        if said is not None and not (said.rule is Rule.GRAPH and is_torch_builtin(function)):
+            return said  # that a function of torch's written in C is allowed in the graph says nothing new
+    cls = type(function)  # and not isinstance, which may run the program's code
+    native = issubclass(cls, (*_NATIVE, *_TORCH_CALLABLES))
+    if native or cls is types.FunctionType:
+        traced = torch_marks.substitute(function)
+        if traced is not None:
+            return Decision(Rule.SUBSTITUTED, reason="torch.compiler.substitute_in_graph", calls=traced,
+                            level=Level.USER)
+    if native:
+        said = _said_to_torch(function)
+        if said is not None and not (said.rule is Rule.GRAPH and is_torch_builtin(function)):
+            return said
+    found = _rows.get(id(function))
+    if found is not None:
+        return found
+    if _waiting and _find_waiting():
+        return decide(function)
+    if cls is types.FunctionType:
+        return _decide_python(function)
+    if issubclass(cls, type):
+        return _CONSTRUCTED
+    if cls is types.MethodType:
+        return decide(function.__func__)
+    if native:
+        return _decide_native(function)
+    bases = cls.__mro__ if _instances else ()
+    return next((_instances[base] for base in bases if base in _instances), _RECEIVER)
+
+
+def _decide_python(function: types.FunctionType) -> Decision:
+    found = _rows.get(id(function.__code__))
+    if found is not None:
+        return found
+    inner = torch_marks.below_own_patch(function)
+    if inner is not None:
+        return Decision(Rule.BELOW, reason="a wrapper that torch.compile puts around parts of torch", calls=inner)
+    compiled = torch_marks.below_torch_compile(function)
+    if compiled is not None:
+        return Decision(Rule.COMPILED, reason="torch.compile made it", calls=compiled)
+    disabled = torch_marks.disabled(function)
+    if disabled is not None:
+        return Decision(Rule.SKIP, "disabled_function", disabled.reason, level=Level.USER)
+    if getattr(function, torch_marks.FORBIDDEN, False):
+        return Decision(Rule.SKIP, "disallowed_function", "torch._dynamo.forbid_in_graph", level=Level.USER)
+    if getattr(function, torch_marks.CONSTANT, False):
+        return Decision(Rule.CONSTANT, reason="torch.compiler.assume_constant_result", level=Level.USER)
+    return _said_to_torch(function) or decide_module(home(function))
+
+
+def home(function: types.FunctionType) -> str:
+    """The module of a function. functools.wraps copies __module__ from the function inside; what runs is the wrapper,
+    whose globals tell where it is from."""
+    name = function.__globals__.get("__name__")
+    return name if isinstance(name, str) else ""
+
+
+def decide_module(name: str) -> Decision:
+    """What functions of a module become, those written in Python."""
+    found = _by_module.get(name)
+    if found is None:
+        prefix = name
+        while (found := _said_of_module(prefix) or _modules.get(prefix)) is None and prefix:
+            prefix = prefix.rpartition(".")[0]
+        found = _by_module[name] = found or _INLINE
+    return found
+
+
+def _said_of_module(name: str) -> Decision | None:
+    """What the user has said about a module, by itself."""
+    if name in config.extra_skip_modules:
+        return Decision(Rule.SKIP, reason="config.extra_skip_modules", level=Level.USER, subject=name)
+    if name in config.extra_inline_modules:
+        return Decision(Rule.INLINE, reason="config.extra_inline_modules", level=Level.USER, subject=name)
+    return _modules_of_users.get(name)
+
+
+for _setting in ("extra_inline_modules", "extra_skip_modules"):
+    config.watch(_setting, _by_module.clear)
+
+
+def _decide_native(function: Any) -> Decision:
+    """About a function written in C that has no row by its identity."""
+    owner: Any = getattr(function, "__self__", None)
+    in_module = isinstance(owner, types.ModuleType)
+    if owner is not None and not in_module:
+        found = _rows.get((id(owner), function.__name__))
+        if found is None and type(function) is types.BuiltinFunctionType:
+            bases = (vars(cls) for cls in type(owner).__mro__)
+            method = next((base[function.__name__] for base in bases if function.__name__ in base), None)
+            found = _rows.get(id(method))
+            found = dataclasses.replace(found, level=Level.METHOD) if found is not None and found.bound else None
+        if found is not None:
+            return found
+    if is_torch_builtin(function):
+        return _SETTER if sets_state(function) else _TORCHS
+    if in_module:
+        by_module = decide_module(owner.__name__)
+        if by_module.level is Level.USER or by_module.subject == owner.__name__:
+            return by_module
+    return _RECEIVER
+
+
+_TORCH_CALLABLES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def is_torch_builtin(value: Any) -> bool:
+    """Whether a function written in C is torch's."""
+    if isinstance(value, _TORCH_CALLABLES):
+        return True
+    if not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return False
+    module = getattr(value, "__module__", None) or ""
+    if module == "torch" or module.startswith("torch."):
+        return True
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, (torch.Tensor, torch.device, torch.dtype, torch.finfo, torch.iinfo, torch.Size)):
+        return False  # a method of a tensor or of a constant
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return type(owner).__module__.startswith("torch") or (
+            isinstance(owner, type) and owner.__module__.startswith("torch")
+        )
+    return getattr(value, "__objclass__", None) in (torch.Tensor, torch._C.TensorBase)
+
+
+def sets_state(function: Any) -> bool:
+    """Whether a function written in C sets a switch of torch's, which a trace would do once and for all."""
+    name = getattr(function, "__name__", "")
+    return (isinstance(function, types.BuiltinFunctionType) and name.startswith(("_set_", "set_"))
+            and getattr(function, "__module__", None) in ("torch._C", None) and name != "set_")
+
+
+def all_rows() -> Iterator[Decision]:
+    """Every row, the users' first."""
+    _find_waiting()
+    yield from (decision for _, decision in _of_users.values())
+    yield from _modules_of_users.values()
+    for waiting in (_waiting_of_users, _waiting):
+        yield from (decision for named in waiting.values() for decision in named.values())
+    for table in (_rows, _instances, _modules):
+        yield from table.values()  # type: ignore[attr-defined]

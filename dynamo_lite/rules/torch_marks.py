@@ -1,0 +1,193 @@
+"""What the user's program has told torch's compiler about functions, and its settings, as far as they mean the same
+here.
+
+torch's decorators leave attributes on functions (``torch.compiler.disable``, ``assume_constant_result``) or write into
+tables of ``torch._dynamo`` (``allow_in_graph``, ``disallow_in_graph``, ``substitute_in_graph``). Invariant: nothing
+here imports ``torch._dynamo``: its tables are read once the program has imported it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import sys
+import types
+from typing import Any
+
+from torch._compile import _disable_dynamo
+
+from .. import config
+
+FORBIDDEN = "_dynamo_forbidden"
+CONSTANT = "_dynamo_marked_constant"
+
+
+@dataclasses.dataclass(frozen=True)
+class Disabled:
+    """A function under ``torch.compiler.disable``.
+
+    Attributes:
+        wrapped: the function that it calls; None where the function itself is marked.
+        recursive: whether what it calls is not to be compiled either.
+        reason: the user's.
+    """
+
+    wrapped: Any
+    recursive: bool
+    reason: str
+
+
+def disabled(function: Any) -> Disabled | None:
+    """What ``torch.compiler.disable`` says about a function; None if it was not applied.
+
+    ``functools.wraps`` copies attributes, so a decorator around a disabled function has them too. torch leaves the id
+    of the function that they are about beside them.
+    """
+    if not getattr(function, "_torchdynamo_disable", False):
+        return None
+    wrapped = getattr(function, "_torchdynamo_orig_callable", None)
+    if wrapped is not None and getattr(function, "_torchdynamo_wrapper_id", id(function)) != id(function):
+        return None
+    if wrapped is None and _is_torchs(function):
+        # A class of modules without an ``__init__`` of its own was marked: that marks nn.Module's, for all modules.
+        return None
+    recursive = wrapped is not None and bool(getattr(function, "_torchdynamo_disable_recursive", True))
+    return Disabled(wrapped, recursive, getattr(function, "_torchdynamo_disable_msg", None) or "torch.compiler.disable")
+
+
+def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
+    """torch's own function below the wrapper that torch.compile, once it has run, puts around parts of torch.
+
+    It keeps torch's compiler out of places that it can't capture (optimizers' bookkeeping, for example), which says
+    nothing about this one; nor does what torch puts around its own functions before. Such a wrapper stands where its
+    function stood; a wrapper that the user made of a function of torch's, as for a class of modules, stands elsewhere.
+    """
+    if function.__code__ in _KEEPS_OUT:
+        return _torchs_inside(function, "fn")
+    if function.__module__ == "torch._dynamo.mutation_guard":
+        # Module.__init__, which it patches to count modules that were made.
+        return _torchs_inside(function, "init")
+    found = disabled(function)
+    if found is None or not _is_torchs(found.wrapped):
+        return None
+    # The second is what `torch._disable_dynamo` keeps to call, made at the first call.
+    own = _at_home(found.wrapped) is function or getattr(found.wrapped, "__dynamo_disable", None) is function
+    return found.wrapped if own else None
+
+
+# The code of the wrapper that `torch._disable_dynamo` puts around functions of torch's, when torch is imported or, as
+# for `torch.manual_seed`, `torch._dynamo`: all of its wrappers share it.
+_KEEPS_OUT = frozenset(
+    code for code in _disable_dynamo.__code__.co_consts if isinstance(code, types.CodeType))
+
+
+def _torchs_inside(wrapper: types.FunctionType, name: str) -> types.FunctionType | None:
+    """The function of torch's that a wrapper has in its closure under a name."""
+    cells = dict(zip(wrapper.__code__.co_freevars, wrapper.__closure__ or ()))
+    inner = cells[name].cell_contents if name in cells else None
+    return inner if _is_torchs(inner) else None
+
+
+def below_torch_compile(value: Any) -> Any:
+    """What torch.compile was given, if `value` is what it made; else None. A compiled function inside of a compiled one
+    is compiled with it, whoever compiled it, as with torch.compile."""
+    made = getattr(value, "__dict__", None)
+    if not isinstance(made, dict):
+        return None
+    if isinstance(value, types.FunctionType):
+        own = made.get("_is_torch_compile") is True and made.get("_torchdynamo_wrapper_id") == id(value)
+        return made.get("_torchdynamo_orig_callable") if own else None
+    return _module_below(value, "OptimizeContext")
+
+
+def _module_below(value: Any, context: str) -> Any:
+    """The module below one that torch.compile or ``torch.compiler.disable`` made, by the name of its context."""
+    made = getattr(value, "__dict__", None)
+    if not isinstance(made, dict) or type(value).__module__ != "torch._dynamo.eval_frame":
+        return None
+    return made["_modules"].get("_orig_mod") if type(made.get("dynamo_ctx")).__name__ == context else None
+
+
+def below_disabled(value: Any) -> Any:
+    """What ``torch.compiler.disable`` was given, if `value` is what it made; else None."""
+    found = disabled(value) if isinstance(value, types.FunctionType) else None
+    return found.wrapped if found is not None else _module_below(value, "DisableContext")
+
+
+def _is_torchs(function: Any) -> bool:
+    if not isinstance(function, types.FunctionType):
+        return False
+    home = function.__globals__.get("__name__")
+    return isinstance(home, str) and home.partition(".")[0] == "torch"
+
+
+def _at_home(function: types.FunctionType) -> Any:
+    """What now stands where a function was defined."""
+    place: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        place = getattr(place, name, None)
+    return place
+
+
+# ---------------------------------------------------------------- tables of torch._dynamo
+def _table(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, None)
+
+
+def is_allowed(function: Any) -> bool:
+    """Whether ``torch.compiler.allow_in_graph`` was applied."""
+    table = _table("torch._dynamo.trace_rules", "_allowed_callable_ids")
+    return table is not None and id(function) in table
+
+
+def is_disallowed(function: Any) -> bool:
+    """Whether ``torch._dynamo.disallow_in_graph`` was applied."""
+    table = _table("torch._dynamo.trace_rules", "_disallowed_callable_ids")
+    return table is not None and id(function) in table
+
+
+def substitute(function: Any) -> types.FunctionType | None:
+    """The user's function to trace in place of this one (``torch.compiler.substitute_in_graph``)."""
+    polyfill = getattr(function, "__torch_dynamo_polyfill__", None)
+    if polyfill is None:
+        polyfilled = _table("torch._dynamo.variables.functions", "PolyfilledFunctionVariable")
+        if polyfilled is None:
+            return None
+        try:
+            wrapper = polyfilled._get_polyfill_handlers().get(function)
+        except TypeError:  # not hashable
+            return None
+        polyfill = getattr(wrapper, "__torch_dynamo_polyfill__", None)
+    if not isinstance(polyfill, types.FunctionType) or _is_torchs(polyfill):
+        return None  # torch's own are for its own compiler
+    return polyfill
+
+
+# ---------------------------------------------------------------- settings
+# Settings of torch._dynamo.config that mean what ours of these names do.
+_SETTINGS = frozenset({"capture_scalar_outputs", "error_on_recompile", "recompile_limit", "suppress_errors"})
+
+
+def setting(name: str) -> Any:
+    """A setting of ours; where it has its default, what the program has set in ``torch._dynamo.config``."""
+    value, default = getattr(config, name), config.OPTIONS[name].default
+    return _set_for_torch(name, value) if name in _SETTINGS and value == default else value
+
+
+def disables_all() -> bool:
+    """Whether the program has set ``torch._dynamo.config.disable``, at which torch looks when something is compiled."""
+    return bool(_set_for_torch("disable", False))
+
+
+def _set_for_torch(name: str, otherwise: Any) -> Any:
+    """What the program has set there, if it is not the default."""
+    torchs = sys.modules.get("torch._dynamo.config")
+    value = getattr(torchs, name, otherwise)
+    default = getattr(getattr(torchs, "_config", {}).get(name), "default", value)
+    return value if type(value) is type(otherwise) and value != default else otherwise
+
+
+_SIZES = ("_dynamo_dynamic_indices", "_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
+
+
+def asks_for_dynamic_sizes(tensor: Any) -> bool:
+    """Whether ``torch._dynamo.mark_dynamic`` or ``mark_unbacked`` was applied to a tensor."""
+    return "torch._dynamo.decorators" in sys.modules and any(getattr(tensor, name, None) for name in _SIZES)

@@ -1,0 +1,272 @@
+"""``collections.deque``.
+
+Invariant: `items` is what the deque would hold at this point of the program, never more than `maxlen`.
+"""
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...guards.source import ItemSource, Source
+from ..base import IteratorVariable, LazyVariable, VariableTracker, type_name, unsupported, wraps_type
+from ..constant import COMPARE, ConstantVariable
+from .sequences import MAX_LENGTH, ListVariable, TupleVariable, started_iterator
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+class DequeVariable(ListVariable):
+    """A deque."""
+
+    base_type: type = collections.deque
+
+    def __init__(self, items: list[VariableTracker], maxlen: int | None, source: Source | None = None) -> None:
+        super().__init__(items, source, collections.deque)
+        self.maxlen = maxlen
+        self.state = 0  # counts changes of what its iterators rely on
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        return DequeVariable(_last(items, self.maxlen), self.maxlen)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return ConstantVariable(self.maxlen) if name == "maxlen" else super().getattr(tx, name)
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return DequeIteratorVariable(self)
+
+    def iterate(self, tx: Any) -> Iterable[VariableTracker]:
+        return tx.steps(self.iterator(tx))  # type: ignore[no-any-return]
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return self._position(tx, item, range(len(self.items)), RuntimeError, _MUTATED) is not None
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        """Objects are asked in the order of both iterators, which see changes."""
+        if not isinstance(other, DequeVariable):
+            return None
+        if op in ("==", "!=") and len(self.items) != len(other.items):
+            return ConstantVariable(op == "!=")
+        first, second = self.iterator(tx), other.iterator(tx)
+        while True:
+            mine, theirs = first.next(tx), second.next(tx)
+            if mine is None or theirs is None:
+                break
+            if not tx.same_or_equal(mine, theirs):
+                return tx.compare(op, mine, theirs)  # type: ignore[no-any-return]
+        return ConstantVariable(COMPARE[op](mine is not None, theirs is not None))
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        self._check_index(tx, key)
+        return super().getitem(tx, key)
+
+    def _check_index(self, tx: Any, key: VariableTracker) -> int:
+        """The index, in range."""
+        cls = key.python_type()
+        if not hasattr(cls, "__index__") and tx.class_lookup(cls, "__index__") is None:
+            tx.raise_error(TypeError, f"sequence index must be integer, not {type_name(cls)!r}")
+        index: int = tx.as_index(key)
+        if not -len(self.items) <= index < len(self.items):
+            tx.raise_error(IndexError, "deque index out of range")
+        return index
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        index = self._check_index(tx, key)
+        tx.output.effects.mutate(self)
+        self.items[index] = value
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        index = self._check_index(tx, key)
+        self._change(tx)
+        del self.items[index]
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "+" and not isinstance(other, DequeVariable) and not reflected:
+            tx.raise_error(TypeError, f'can only concatenate deque (not "{type_name(other.python_type())}") to deque')
+        return super().binary(tx, op, other, reflected)
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op == "+":
+            self._extend_right(tx, other)
+            return self
+        if op == "*" and other.is_constant() and isinstance(other.constant(), int):
+            times = min(other.constant(), self.maxlen) if self.maxlen is not None else other.constant()
+            if times * len(self.items) > MAX_LENGTH:
+                unsupported("unsupported_operator", f"{self.describe()} *= {times} is too large to follow")
+            if self.items and times != 1:
+                self._change(tx)
+                self.items[:] = _last(self.items * times, self.maxlen)
+            return self
+        return None
+
+    def _change(self, tx: Any) -> None:
+        tx.output.effects.mutate(self)
+        self.state += 1
+
+    def _append_right(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        self._change(tx)
+        self.items[:] = _last([*self.items, item], self.maxlen)
+        return ConstantVariable(None)
+
+    def _append_left(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        self._change(tx)
+        items = [item, *self.items]
+        self.items[:] = items if self.maxlen is None else items[: self.maxlen]
+        return ConstantVariable(None)
+
+    def _extend_right(self, tx: Any, items: VariableTracker) -> VariableTracker:
+        self._extend_by(tx, items, self._append_right)
+        return ConstantVariable(None)
+
+    def _extend_left(self, tx: Any, items: VariableTracker) -> VariableTracker:
+        self._extend_by(tx, items, self._append_left)
+        return ConstantVariable(None)
+
+    def _extend_by(self, tx: Any, items: VariableTracker, append: Any) -> None:
+        """Stores each element as it comes, so that what gives them sees it; of itself the deque takes a copy."""
+        given: Iterable[VariableTracker] = list(self.iterate(tx)) if items is self else tx.steps(tx.get_iter(items))
+        for item in given:
+            if self.maxlen != 0:
+                append(tx, item)
+
+    def _pop_right(self, tx: Any) -> VariableTracker:
+        if not self.items:
+            tx.raise_error(IndexError, "pop from an empty deque")
+        value = self.item(tx, len(self.items) - 1)
+        self._change(tx)
+        del self.items[-1]
+        return value
+
+    def _pop_left(self, tx: Any) -> VariableTracker:
+        if not self.items:
+            tx.raise_error(IndexError, "pop from an empty deque")
+        value = self.item(tx, 0)
+        self._change(tx)
+        del self.items[0]
+        return value
+
+    def _rotate(self, tx: Any, steps: VariableTracker | None = None) -> VariableTracker:
+        n = 1 if steps is None else tx.as_index(steps)
+        if len(self.items) > 1:
+            self._change(tx)
+            n %= len(self.items)
+            self.items[:] = self.items[-n:] + self.items[:-n] if n else self.items
+        return ConstantVariable(None)
+
+    def _copied(self, tx: Any) -> VariableTracker:
+        return DequeVariable(list(self.items), self.maxlen)
+
+    def _insert_at(self, tx: Any, index: VariableTracker, item: VariableTracker) -> VariableTracker:
+        position = tx.as_index(index)
+        if self.maxlen is not None and len(self.items) >= self.maxlen:
+            tx.raise_error(IndexError, "deque already at its maximum size")
+        self._change(tx)
+        self.items.insert(position, item)
+        return ConstantVariable(None)
+
+    def _clear_all(self, tx: Any) -> VariableTracker:
+        if self.items:
+            self._change(tx)
+            self.items.clear()
+        return ConstantVariable(None)
+
+    def _position(self, tx: Any, item: VariableTracker, where: range, error: type, said: str) -> int | None:
+        """Where an equal element stands; comparing must not change the deque."""
+        state = self.state
+        for position in where:
+            found = tx.same_or_equal(self.item(tx, position), item)
+            if self.state != state:
+                tx.raise_error(error, said)
+            if found:
+                return position
+        return None
+
+    def _remove_first(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        position = self._position(tx, item, range(len(self.items)), IndexError, _MUTATED)
+        if position is None:
+            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in deque")
+        self._change(tx)
+        del self.items[position]
+        return ConstantVariable(None)
+
+    def _index_of(self, tx: Any, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
+        bounds = slice(tx.as_plain(start) if start else None, tx.as_plain(stop) if stop else None)
+        where = range(*bounds.indices(len(self.items)))
+        position = self._position(tx, item, where, RuntimeError, _MUTATED)
+        if position is None:
+            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in deque")
+        return ConstantVariable(position)
+
+    def _count_of(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        state, number = self.state, 0
+        for position in range(len(self.items)):
+            number += tx.same_or_equal(self.item(tx, position), item)
+            if self.state != state:
+                tx.raise_error(RuntimeError, _MUTATED)
+        return ConstantVariable(number)
+
+    methods = {
+        "append": _append_right, "appendleft": _append_left, "extend": _extend_right, "extendleft": _extend_left,
+        "pop": _pop_right, "popleft": _pop_left, "rotate": _rotate, "copy": _copied, "insert": _insert_at,
+        "remove": _remove_first, "clear": _clear_all, "reverse": ListVariable._reverse, "index": _index_of,
+        "count": _count_of,
+    }
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.call_function(collections.deque, [], {"maxlen": ConstantVariable(self.maxlen)})
+
+        cg.build_new(
+            self, make,
+            lambda: cg.call_constant_on_top(collections.deque.extend, lambda: cg.push(TupleVariable(self.items))),
+        )
+
+
+class DequeIteratorVariable(IteratorVariable):
+    """An iterator of a deque, from either end; it raises once the deque has changed."""
+
+    def __init__(self, owner: DequeVariable, backwards: bool = False) -> None:
+        super().__init__()
+        self.owner = owner
+        self.backwards = backwards
+        self.state = owner.state
+        self.size = self.left = len(owner.items)
+
+    def python_type(self) -> type:
+        deque: collections.deque[int] = collections.deque()
+        return type(reversed(deque)) if self.backwards else type(iter(deque))
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.backwards and not self.left:
+            return None
+        if self.owner.state != self.state:
+            self.left = 0
+            tx.raise_error(RuntimeError, _MUTATED)
+        if not self.left:
+            return None
+        self.left -= 1
+        return self.owner.item(tx, self.left if self.backwards else self.size - self.left - 1)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.owner.state != self.state:
+            unsupported("unsupported_iteration", "a deque that changes while it is iterated")
+        steps = [self.owner, ConstantVariable(self.size - self.left), ConstantVariable(self.backwards)]
+        cg.build_new(self, lambda: cg.call_function(started_iterator, steps, {}), lambda: None)
+
+
+_MUTATED = "deque mutated during iteration"
+
+
+def _last(items: list[VariableTracker], maxlen: int | None) -> list[VariableTracker]:
+    return items if maxlen is None or len(items) <= maxlen else items[len(items) - maxlen :]
+
+
+@wraps_type(collections.deque)
+def _wrap_deque(tx: Any, value: collections.deque[Any], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", collections.deque)
+    tx.guard(source, "len", len(value))
+    items: list[VariableTracker] = [LazyVariable(item, ItemSource(source, i)) for i, item in enumerate(value)]
+    maxlen = tx.wrap_slot(source, collections.deque, value, "maxlen")
+    return DequeVariable(items, maxlen.constant(), source)

@@ -1,0 +1,315 @@
+"""The lazy iterators of the builtins, enumerate, zip, map, filter, iter(callable, sentinel), and itertools.tee.
+
+Invariant: each holds iterators that stand where the real one's would, so that it is rebuilt by making a new one over
+them.
+"""
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...polyfills.iteration import Steps
+from ..base import IteratorVariable, VariableTracker
+from ..constant import ConstantVariable
+from ..functions.functions import check_asked_again
+from .sequences import TupleVariable
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+class IteratorAdapterVariable(IteratorVariable):
+    """The base of iterators over what other iterators, or a function, give."""
+
+    cls: type = object
+
+    def python_type(self) -> type:
+        return self.cls
+
+
+class CallingIteratorVariable(IteratorAdapterVariable):
+    """The base of iterators that call a function for each element: a StopIteration that it raises is their end, for
+    who asks then."""
+
+    stopped: Any = None  # the StopIteration of the last step
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        self.stopped = None
+        try:
+            return self.step(tx)
+        except tx.observed as error:
+            if not issubclass(error.value.python_type(), StopIteration):
+                raise
+            self.stopped = error
+            return None
+
+    def step(self, tx: Any) -> VariableTracker | None:
+        """The next element, None at the end."""
+        raise NotImplementedError
+
+
+class EnumerateVariable(IteratorAdapterVariable):
+    """enumerate(iterator, count)."""
+
+    cls = enumerate
+
+    def __init__(self, inner: VariableTracker, count: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.count = count
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        value = self.inner.next(tx)
+        if value is None:
+            return None
+        self.count += 1
+        return TupleVariable([ConstantVariable(self.count - 1), value])
+
+    def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(self.inner)
+        cg.build_new(
+            self, lambda: cg.call_function(enumerate, [self.inner, ConstantVariable(self.count)], {}), lambda: None
+        )
+
+
+class ZipVariable(IteratorAdapterVariable):
+    """zip(*iterators, strict)."""
+
+    cls = zip
+
+    def __init__(self, inner: list[VariableTracker], strict: bool) -> None:
+        super().__init__()
+        self.inner = inner
+        self.strict = strict
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if not self.inner:
+            return None
+        items: list[VariableTracker] = []
+        for position, iterator in enumerate(self.inner):
+            value = iterator.next(tx)
+            if value is None:
+                if self.strict:
+                    self._check_strict(tx, position)
+                return None
+            items.append(value)
+        return TupleVariable(items)
+
+    def _check_strict(self, tx: Any, position: int) -> None:
+        if position:
+            plural = " " if position == 1 else "s 1-"
+            tx.raise_error(ValueError, f"zip() argument {position + 1} is shorter than argument{plural}{position}")
+        for later, iterator in enumerate(self.inner[1:], 1):
+            if iterator.next(tx) is not None:
+                plural = " " if later == 1 else "s 1-"
+                tx.raise_error(ValueError, f"zip() argument {later + 1} is longer than argument{plural}{later}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(*self.inner)
+        kwargs: dict[str, VariableTracker] = {"strict": ConstantVariable(True)} if self.strict else {}
+        cg.build_new(self, lambda: cg.call_function(zip, self.inner, kwargs), lambda: None)
+
+
+class MapVariable(CallingIteratorVariable):
+    """map(function, *iterators)."""
+
+    cls = map
+
+    def __init__(self, function: VariableTracker, inner: list[VariableTracker]) -> None:
+        super().__init__()
+        self.function = function
+        self.inner = inner
+
+    def step(self, tx: Any) -> VariableTracker | None:
+        items: list[VariableTracker] = []
+        for iterator in self.inner:
+            value = iterator.next(tx)
+            if value is None:
+                return None
+            items.append(value)
+        return tx.call(self.function, items, {})
+
+    def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(*self.inner)
+        cg.build_new(self, lambda: cg.call_function(map, [self.function, *self.inner], {}), lambda: None)
+
+
+class FilterVariable(CallingIteratorVariable):
+    """filter(function, iterator)."""
+
+    cls = filter
+
+    def __init__(self, function: VariableTracker, inner: VariableTracker) -> None:
+        super().__init__()
+        self.function = function
+        self.inner = inner
+
+    def step(self, tx: Any) -> VariableTracker | None:
+        keep_true = self.function.is_constant() and self.function.constant() in (None, bool)
+        while (value := self.inner.next(tx)) is not None:
+            if tx.truth(value if keep_true else tx.call(self.function, [value], {})):
+                return value
+        return None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(self.inner)
+        cg.build_new(self, lambda: cg.call_function(filter, [self.function, self.inner], {}), lambda: None)
+
+
+class CallIteratorVariable(IteratorAdapterVariable):
+    """iter(function, sentinel)."""
+
+    cls = type(iter(int, 1))
+
+    def __init__(self, function: VariableTracker, sentinel: VariableTracker) -> None:
+        super().__init__()
+        self.function = function
+        self.sentinel = sentinel
+        self.done = False
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.done:
+            return None
+        try:
+            value = tx.call(self.function, [], {})
+            if not self.done and not tx.same_or_equal(self.sentinel, value):
+                return value
+        except tx.observed as error:
+            if not issubclass(error.value.python_type(), StopIteration):
+                raise
+        self.done = True
+        return None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.done:
+            cg.build_new(self, lambda: cg.call_constant(finished_call_iterator, lambda: None, count=0), lambda: None)
+        else:
+            cg.build_new(self, lambda: cg.call_function(iter, [self.function, self.sentinel], {}), lambda: None)
+
+
+class ReversedObjectVariable(IteratorAdapterVariable):
+    """reversed() of an object with ``__len__`` and ``__getitem__`` (Objects/enumobject.c)."""
+
+    cls = reversed
+
+    def __init__(self, owner: VariableTracker, index: int) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = index  # of the next element, negative when exhausted
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.index < 0:
+            return None
+        try:
+            value: VariableTracker = self.owner.getitem(tx, ConstantVariable(self.index))
+        except tx.observed as error:
+            self.index = -1
+            if not issubclass(error.value.python_type(), (IndexError, StopIteration)):
+                raise
+            return None
+        self.index -= 1
+        return value
+
+    def remaining(self, tx: Any) -> VariableTracker:
+        """What ``__length_hint__`` gives."""
+        if self.index < 0:
+            return ConstantVariable(0)
+        return ConstantVariable(self.index + 1 if tx.as_index(self.owner.length(tx)) > self.index else 0)
+
+
+class StepsVariable(IteratorAdapterVariable):
+    """What an iterator of the program's still gives, for an equivalent of ours that has asked it for its iterator."""
+
+    cls = Steps
+
+    def __init__(self, inner: VariableTracker) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        return self.inner.next(tx)
+
+
+class TeeSourceVariable(VariableTracker):
+    """What the iterators of one itertools.tee() share: an iterator, and what has been taken from it so far."""
+
+    has_identity = True
+
+    def __init__(self, inner: VariableTracker) -> None:
+        super().__init__()
+        self.inner = inner
+        self.taken: list[VariableTracker] = []
+
+    def reconstruct(self, cg: Codegen) -> None:
+        check_asked_again(self.inner)
+        cg.build_new(self, lambda: cg.call_function(tee_source, [self.inner, TupleVariable(self.taken)], {}),
+                     lambda: None)
+
+
+class TeeVariable(IteratorAdapterVariable):
+    """One of the iterators that itertools.tee() gives."""
+
+    cls = itertools._tee  # type: ignore[attr-defined]
+
+    def __init__(self, shared: TeeSourceVariable, position: int = 0) -> None:
+        super().__init__()
+        self.shared = shared
+        self.position = position
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        taken = self.shared.taken
+        if self.position == len(taken):
+            tx.output.effects.advance(self.shared)
+            value = self.shared.inner.next(tx)
+            if value is None:
+                return None
+            taken.append(value)
+        self.position += 1
+        return taken[self.position - 1]
+
+    def copied(self) -> TeeVariable:
+        """copy.copy(self)"""
+        return TeeVariable(self.shared, self.position)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name) if name == "__copy__" else super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "__copy__" and not args:
+            return self.copied()
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(
+            self, lambda: cg.call_function(tee_at, [self.shared, ConstantVariable(self.position)], {}), lambda: None)
+
+
+def tee_source(inner: Iterator[Any], taken: tuple[Any, ...]) -> Any:
+    """An iterator of tee() at its beginning, of which others are copies."""
+    return itertools.tee(itertools.chain(taken, inner) if taken else inner, 1)[0]
+
+
+def tee_at(first: Any, position: int) -> Any:
+    """An iterator of tee(), some steps further than another."""
+    made = copy.copy(first)
+    for _ in range(position):
+        next(made)
+    return made
+
+
+def finished_call_iterator() -> Any:
+    """An iterator of two-argument iter() that has come to its end."""
+    iterator = iter(int, 0)
+    next(iterator, None)
+    return iterator
+

@@ -1,0 +1,697 @@
+"""Dicts, ordered dicts, default dicts and their views.
+
+Keys are compared as Python compares them: a constant by value, an object by identity, through ``hash_key()``. Values
+may be lazy; the keys of a dict that came in from outside are guarded together. Invariant: `items` holds the entries in
+insertion order as the real dict would at this point of the program.
+"""
+from __future__ import annotations
+
+import collections
+import gc
+import types
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ...guards.source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
+from ...polyfills import update_ordered
+from ..base import (
+    IteratorVariable,
+    LazyVariable,
+    VariableTracker,
+    realized,
+    type_name,
+    unsupported,
+    wraps_if,
+    wraps_type,
+)
+from ..bound import BINARY_METHODS, COMPARE_METHODS, BoundMethodVariable
+from ..constant import ConstantVariable, is_constant_value
+from ..identity import as_key
+from .sequences import TupleVariable, started_iterator
+from .sets import SetVariable, constant_part, set_of
+from .user_keys import UserKey, check_rebuildable, check_unchanged
+from .view_sets import is_disjoint, view_binary, view_compare
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+Entry = tuple[VariableTracker, VariableTracker]  # key and value
+Entries = dict[Any, Entry]
+
+
+class DictVariable(VariableTracker):
+    """A dict or one of its standard subclasses.
+
+    Args:
+        items: hash key -> (key, value).
+        cls: dict, OrderedDict, defaultdict, Counter or MappingProxyType.
+        default_factory: of a defaultdict.
+        guard_keys: guards the keys of a dict from outside. While it has not been called, what is known of the dict is
+        what
+            lookups of single keys have guarded.
+    """
+
+    has_identity = True
+
+    def __init__(
+        self,
+        items: Entries,
+        source: Source | None = None,
+        cls: type = dict,
+        default_factory: VariableTracker | None = None,
+        guard_keys: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(source)
+        self._entries = items
+        self.structure = 0  # counts changes of which keys there are
+        self.moves = 0  # the same but for clear(), which an OrderedDict's iterators tell apart
+        self._initial = {h: key for h, (key, _) in items.items()} if source is not None else {}
+        # What the real dict has, looked at or not, by what tells its keys apart.
+        self._before = {_mark(h): value for h, (_, value) in items.items()} if source is not None else {}
+        self._guard_keys = guard_keys
+        self._decided: set[Any] = set()  # keys that have been guarded or written while all of them are not
+        self.cls = cls
+        self.default_factory = default_factory
+
+    @property
+    def items(self) -> Entries:
+        """All entries. Whoever looks at them relies on which keys there are and on their order."""
+        if self._guard_keys is not None:
+            guard, self._guard_keys = self._guard_keys, None
+            guard()
+        return self._entries
+
+    def changes(self) -> tuple[list[VariableTracker], list[tuple[VariableTracker, VariableTracker]]] | None:
+        """The keys to delete from the real dict and the entries to store in it, so that it becomes this one.
+
+        None where that would not give the order of its keys. No other key is hashed again.
+        """
+        now = {_mark(hashed): entry for hashed, entry in self._entries.items()}
+        before = {_mark(hashed): key for hashed, key in self._initial.items()}
+        kept = [mark for mark in before if mark in now]
+        if list(now)[: len(kept)] != kept:
+            return None
+        check_unchanged(hashed for hashed in self._entries if _mark(hashed) not in before)
+        stored = [(key, value) for mark, (key, value) in now.items() if self._before.get(mark) is not value]
+        return [key for mark, key in before.items() if mark not in now], stored
+
+    def is_as_before(self, key: Any) -> bool:
+        """Whether the trace has left alone what the real dict has under a constant key."""
+        entry = self._entries.get(key)
+        return self._before.get(key) is (entry and entry[1])
+
+    def _entry(self, tx: Any, key: VariableTracker) -> tuple[Any, Entry | None]:
+        """The hash key and the entry under a key; relies on this key alone where that is possible."""
+        hashed = self.key_of(tx, key)
+        if self._guard_keys is None or not (key.is_constant() and is_constant_value(key.constant())):
+            found = self.items.get(hashed)
+            # The container's own key, so that what follows does not ask the user's __eq__ once more.
+            return hashed.met if found is not None and isinstance(hashed, UserKey) else hashed, found
+        entry = self._entries.get(hashed)
+        if hashed not in self._decided:
+            self._decided.add(hashed)
+            tx.guard(self.source, "dict_lacks" if entry is None else "dict_has", key.constant())
+        return hashed, entry
+
+    def _look_at(self, tx: Any, hashed: Any) -> VariableTracker:
+        """The value under a key that is there, looked at."""
+        key, value = self._entries[hashed]
+        found = realized(tx, value)
+        if found is not value:
+            mark = _mark(hashed)
+            if self._before.get(mark) is value:
+                self._before[mark] = found
+            self._entries[hashed] = (key, found)
+        return found
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"{self.cls.__name__}{name} of {len(self._entries)}"
+
+    def key_of(self, tx: Any, key: VariableTracker) -> Any:
+        """The hash key of a tracker, TypeError if it is unhashable."""
+        return tx.hash_key(as_key(tx, key, self._entries))
+
+    def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
+        """The value under a key, looked at; None if there is none."""
+        hashed, entry = self._entry(tx, key)
+        return None if entry is None else self._look_at(tx, hashed)
+
+    def store(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        """self[key] = value, keeping the key that is there."""
+        hashed, old = self._entry(tx, key)
+        self._store_at(tx, hashed, old, key, value)
+
+    def _store_at(self, tx: Any, hashed: Any, old: Entry | None, key: VariableTracker, value: VariableTracker) -> None:
+        tx.output.effects.mutate(self, old[1:] if old is not None else ())
+        if old is None:
+            self._moved()
+            if _mark(hashed) in self._before:
+                _ = self.items  # deleted and stored again: the other keys decide whether that moves it
+        self._entries[hashed] = (old[0] if old is not None else key, value)
+
+    def _moved(self) -> None:
+        self.structure += 1
+        self.moves += 1
+
+    def _remove(self, tx: Any, hashed: Any) -> tuple[VariableTracker, VariableTracker]:
+        tx.output.effects.mutate(self, self._entries[hashed][1:])
+        self._moved()
+        return self._entries.pop(hashed)
+
+    def keys(self) -> list[VariableTracker]:
+        return [key for key, _ in self.items.values()]
+
+    def values(self, tx: Any) -> list[VariableTracker]:
+        return [self._look_at(tx, hashed) for hashed in list(self.items)]
+
+    def is_constant(self) -> bool:
+        return False
+
+    def as_argument(self, tx: Any) -> Any:
+        values = self.values(tx)
+        return {key.constant(): value.as_argument(tx) for key, value in zip(self.keys(), values)}
+
+    def contains_tensor(self) -> bool:
+        return any(value.contains_tensor() for _, value in self._entries.values())
+
+    def hash_key(self) -> Any:
+        raise TypeError(f"unhashable type: {type_name(self.cls)!r}")
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self.items)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(len(self.items))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return DictIteratorVariable(self, "keys")
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        value = self.lookup(tx, key)
+        if value is not None:
+            return value
+        if self.cls is collections.Counter:
+            return ConstantVariable(0)
+        if self.default_factory is not None and not self.default_factory.is_none():
+            made = tx.call(self.default_factory, [], {})
+            self.store(tx, key, made)
+            return made
+        tx.raise_value(KeyError, [key])
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        if self.cls is MappingProxyType:
+            tx.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
+        self.store(tx, key, value)
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        if self.cls is MappingProxyType:
+            tx.raise_error(TypeError, "'mappingproxy' object does not support item deletion")
+        if self.cls is collections.Counter and not self.contains(tx, key):
+            return
+        hashed, entry = self._entry(tx, key)
+        if entry is None:
+            tx.raise_value(KeyError, [key])
+        self._remove(tx, hashed)
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return self._entry(tx, item)[1] is not None
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if self.cls is collections.Counter:
+            return self._in_python(tx, COMPARE_METHODS[op], other)
+        if op not in ("==", "!=") or not isinstance(other, DictVariable):
+            return None
+        equal = len(self.items) == len(other.items) and self._holds_equal(tx, other)
+        if equal and self.cls is collections.OrderedDict is other.cls:
+            equal = list(self.items) == list(other.items)
+        return ConstantVariable(equal == (op == "=="))
+
+    def _holds_equal(self, tx: Any, other: DictVariable) -> bool:
+        """Whether each entry has an equal one in another dict (Objects/dictobject.c, dict_equal)."""
+        structure = self.structure
+        for hashed in list(self.items):
+            if self.structure != structure:
+                unsupported("unsupported_iteration", "a dict whose keys change while it is compared")
+            mine = self._look_at(tx, hashed)
+            theirs = other._look_at(tx, hashed) if hashed in other.items else None
+            if theirs is None or not tx.same_or_equal(mine, theirs):
+                return False
+        return True
+
+    def _in_python(self, tx: Any, name: str, *args: VariableTracker) -> VariableTracker | None:
+        """What a method of Counter, written in Python, gives; None for NotImplemented."""
+        method = tx.class_lookup(self.cls, name)
+        if not isinstance(method, types.FunctionType):
+            return None
+        result: VariableTracker = tx.call_class_attribute(self, self.cls, name, method, list(args), {})
+        return None if result.is_constant() and result.constant() is NotImplemented else result
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        names = {"-": "__neg__", "+": "__pos__"}
+        found = self._in_python(tx, names[op]) if self.cls is collections.Counter and op in names else None
+        return found if found is not None else super().unary(tx, op)
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if self.cls is collections.Counter:
+            return self._in_python(tx, BINARY_METHODS[op][reflected], other)
+        if op != "|" or not isinstance(other, DictVariable):
+            return None
+        first, second = (other, self) if reflected else (self, other)
+        result = first.like(dict(first.items))
+        for hashed, (key, value) in second.items.items():
+            result.items[hashed] = (result.items.get(hashed, (key, None))[0], value)
+        return result
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if self.cls is collections.Counter:
+            return self._in_python(tx, "__i" + BINARY_METHODS[op][0][2:], other)
+        if op != "|" or self.cls is MappingProxyType:
+            return None
+        DictVariable._update(self, tx, other)
+        return self
+
+    def like(self, items: Entries) -> DictVariable:
+        cls = dict if self.cls is MappingProxyType else self.cls
+        return DictVariable(items, cls=cls, default_factory=self.default_factory)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        written = tx.output.effects.attributes_of(self)
+        if name in written:
+            return tx.output.effects.load_attr(self, name)
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.default_factory or ConstantVariable(None)
+        if name == "__class__":
+            return tx.from_result(self.cls, "class")
+        if name in self.methods and hasattr(self.cls, name):
+            return BoundMethodVariable(self, name)
+        return tx.class_getattr(self, self.cls, name)
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if self.cls is not collections.OrderedDict or self.source is not None:
+            super().setattr(tx, name, value)
+        tx.output.effects.store_attr(self, name, value)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        method = self.methods.get(name) if hasattr(self.cls, name) else None
+        if method is not None and not (name == "update" and self.cls is collections.Counter):
+            return tx.checked_call(method, self, tx, *args, **kwargs)
+        if self.cls is collections.Counter and (inlined := tx.class_lookup(self.cls, name)) is not None:
+            return tx.call_class_attribute(self, self.cls, name, inlined, args, kwargs)
+        return super().call_method(tx, name, args, kwargs)
+
+    # -- methods
+    def _get(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+        value = self.lookup(tx, key)
+        return value if value is not None else default or ConstantVariable(None)
+
+    def _setdefault(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+        hashed, entry = self._entry(tx, key)
+        if entry is None:
+            value = default or ConstantVariable(None)
+            self._store_at(tx, hashed, None, key, value)
+            return value
+        return self._look_at(tx, hashed)
+
+    def _pop(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+        hashed, entry = self._entry(tx, key)
+        if entry is None:
+            if default is None:
+                tx.raise_value(KeyError, [key])
+            return default
+        value = self._look_at(tx, hashed)
+        self._remove(tx, hashed)
+        return value
+
+    def _popitem(self, tx: Any, last: VariableTracker | None = None) -> VariableTracker:
+        if not self.items:
+            ordered = self.cls is collections.OrderedDict
+            tx.raise_error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
+        hashed = list(self.items)[-1 if last is None or tx.truth(last) else 0]
+        return TupleVariable(list(self._remove(tx, hashed)))
+
+    def _update(self, tx: Any, /, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
+        """Stores each entry as it comes, so that what gives them sees it (Objects/dictobject.c, dict_update)."""
+        if len(others) > 1:
+            tx.raise_error(TypeError, f"update expected at most 1 argument, got {len(others)}")
+        for other in others:
+            direct = tx.dict_content(other)
+            if self.cls is collections.OrderedDict and (direct is None or self.holder is not None):
+                tx.call(tx.library_function(update_ordered), [self.holder or self, *others], {})
+            elif direct is not None:
+                self._merge(tx, direct)
+            else:
+                for key, value in given_pairs(tx, other):
+                    self.store(tx, key, value)
+        for name, value in named.items():
+            self.store(tx, ConstantVariable(name), value)
+        return ConstantVariable(None)
+
+    def _merge(self, tx: Any, other: DictVariable) -> None:
+        """Takes the entries of another dict without hashing its keys again."""
+        if other is self:
+            return
+        other.values(tx)
+        size = len(other.items)
+        for hashed, (key, value) in list(other.items.items()):
+            if isinstance(hashed, UserKey):
+                self._store_at(tx, hashed, self.items.get(hashed), key, value)
+            else:
+                self.store(tx, key, value)
+            if len(other.items) != size:
+                tx.raise_error(RuntimeError, "dict mutated during update")
+
+    def _clear(self, tx: Any) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        self.structure += 1
+        self.items.clear()
+        return ConstantVariable(None)
+
+    def _copy(self, tx: Any) -> VariableTracker:
+        return self.like(dict(self.items))
+
+    def _keys(self, tx: Any) -> VariableTracker:
+        return DictViewVariable(self, "keys")
+
+    def _values(self, tx: Any) -> VariableTracker:
+        return DictViewVariable(self, "values")
+
+    def _items(self, tx: Any) -> VariableTracker:
+        return DictViewVariable(self, "items")
+
+    def _move_to_end(self, tx: Any, key: VariableTracker, last: VariableTracker | None = None) -> VariableTracker:
+        hashed = self.key_of(tx, key)
+        if hashed not in self.items:
+            tx.raise_value(KeyError, [key])
+        entry = self._remove(tx, hashed)
+        if last is None or tx.truth(last):
+            self.items[hashed] = entry
+        else:
+            rest = dict(self.items)
+            self.items.clear()
+            self.items[hashed] = entry
+            self.items.update(rest)
+        return ConstantVariable(None)
+
+    methods: dict[str, Callable[..., VariableTracker]] = {
+        "get": _get, "setdefault": _setdefault, "pop": _pop, "popitem": _popitem, "update": _update, "clear": _clear,
+        "copy": _copy, "keys": _keys, "values": _values, "items": _items, "move_to_end": _move_to_end,
+    }
+
+    # -- generated code
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.cls is dict:
+            cg.build_new(self, lambda: cg.emit.build_map(0), lambda: self.fill(cg))
+        elif self.cls is collections.defaultdict:
+            cg.build_new(
+                self,
+                lambda: cg.call_constant(self.cls, lambda: cg.push(self.default_factory or ConstantVariable(None))),
+                lambda: self.fill(cg),
+            )
+        else:
+            cg.build_new(
+                self, lambda: cg.call_constant(self.cls, lambda: None, count=0),
+                lambda: (self.fill(cg), cg.store_attributes(self)),
+            )
+
+    def fill(self, cg: Codegen) -> None:
+        """With the empty dict on the stack, emits what puts the entries in (keeps the dict on the stack)."""
+        check_rebuildable(self.items, "a dict")
+        for key, value in self.items.values():
+            cg.emit.dup()
+            cg.push(value)
+            cg.emit.swap(2)
+            cg.push(key)
+            cg.emit.store_subscr()
+
+
+def _mark(hashed: Any) -> Any:
+    """What tells keys apart without asking the user's code."""
+    return ("user's", id(hashed)) if isinstance(hashed, UserKey) else hashed
+
+
+class MappingProxyVariable(DictVariable):
+    """A read-only view of a mapping made in the trace: its entries are the mapping's own."""
+
+    def __init__(self, mapping: VariableTracker, behind: DictVariable) -> None:
+        super().__init__(behind.items, cls=MappingProxyType)
+        self.mapping = mapping
+        self.behind = behind
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self.behind.iterator(tx)
+
+    methods = {
+        **DictVariable.methods,
+        "keys": lambda self, tx: DictViewVariable(self.behind, "keys"),
+        "values": lambda self, tx: DictViewVariable(self.behind, "values"),
+        "items": lambda self, tx: DictViewVariable(self.behind, "items"),
+    }
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
+
+
+def given_pairs(tx: Any, value: VariableTracker) -> Iterator[tuple[VariableTracker, VariableTracker]]:
+    """The (key, value) pairs that dict(value) and update(value) see where the value is no dict, one by one."""
+    if tx.has_attribute(value, "keys"):
+        keys = tx.call_method(value, "keys", [])
+        owner, kind = value.python_type().__name__, type_name(keys.python_type())
+        iterator = tx.iterator_or(keys, f"{owner}.keys() returned a non-iterable (type {kind})")
+        for key in tx.listed(iterator):
+            yield key, value.getitem(tx, key)
+        return
+    for number, element in enumerate(tx.steps(tx.get_iter(value))):
+        try:
+            pair = tx.fast_sequence(element, "")
+        except tx.observed as error:
+            if issubclass(error.value.python_type(), TypeError):
+                said = f"cannot convert dictionary update sequence element #{number} to a sequence"
+                tx.raise_error(TypeError, said)
+            raise
+        if len(pair) != 2:
+            said = f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required"
+            tx.raise_error(ValueError, said)
+        yield pair[0], pair[1]
+
+
+class DictIteratorVariable(IteratorVariable):
+    """An iterator over a dict's keys, values or items."""
+
+    def __init__(self, owner: DictVariable, what: str, backwards: bool = False) -> None:
+        super().__init__()
+        self.owner = owner
+        self.what = what
+        self.backwards = backwards
+        self.rest: list[Any] | None = list(owner.items)[:: -1 if backwards else 1]  # None: at its end for good
+        self.size = len(owner.items)
+        self.structure = owner.structure
+        self.moves = owner.moves
+
+    def python_type(self) -> type:
+        made: Any = (collections.OrderedDict if self._is_ordered() else dict)()
+        view = getattr(made, self.what)()
+        return type(reversed(view) if self.backwards else iter(view))
+
+    def _is_ordered(self) -> bool:
+        return issubclass(self.owner.cls, collections.OrderedDict)
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.rest is None:
+            return None
+        if self._is_ordered():
+            self._check_ordered(tx)
+        else:
+            self._check(tx)
+        if not self.rest:
+            self.rest = None
+            return None
+        hashed = self.rest.pop(0)
+        key = self.owner.items[hashed][0]
+        if self.what == "keys":
+            return key
+        value = self.owner._look_at(tx, hashed)
+        return value if self.what == "values" else TupleVariable([key, value])
+
+    def _check(self, tx: Any) -> None:
+        """Objects/dictobject.c, dictiter_iternextkey"""
+        if len(self.owner.items) != self.size:
+            self.size = -1  # it raises from now on
+            tx.raise_error(RuntimeError, "dictionary changed size during iteration")
+        if self.owner.structure != self.structure:
+            unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
+
+    def _check_ordered(self, tx: Any) -> None:
+        """Objects/odictobject.c, odictiter_nextkey"""
+        if not self.rest:
+            return
+        if self.owner.moves != self.moves:
+            self.rest = None
+            tx.raise_error(RuntimeError, "OrderedDict mutated during iteration")
+        if len(self.owner.items) != self.size:
+            tx.raise_error(RuntimeError, "OrderedDict changed size during iteration")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        view = DictViewVariable(self.owner, self.what)
+        steps = None
+        if self.rest is not None:
+            if not self.backwards and self.size == len(self.rest) and list(self.owner.items) == self.rest:
+                cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.push(view)), lambda: None)
+                return
+            if self.owner.structure != self.structure:
+                unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
+            steps = self.size - len(self.rest)
+        arguments = [view, ConstantVariable(steps), ConstantVariable(self.backwards)]
+        cg.build_new(self, lambda: cg.call_function(started_iterator, arguments, {}), lambda: None)
+
+
+class DictViewVariable(VariableTracker):
+    """keys(), values() or items() of a dict."""
+
+    def __init__(self, owner: DictVariable, what: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.what = what
+
+    def python_type(self) -> type:
+        made: Any = (collections.OrderedDict if issubclass(self.owner.cls, collections.OrderedDict) else dict)()
+        return type(getattr(made, self.what)())
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(len(self.owner.items))
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self.owner.items)
+
+    def contains_tensor(self) -> bool:
+        return self.what != "keys" and self.owner.contains_tensor()
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return DictIteratorVariable(self.owner, self.what)
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        if self.what == "keys":
+            return self.owner.contains(tx, item)
+        if self.what == "values":
+            return super().contains(tx, item)
+        if not issubclass(item.python_type(), tuple) or tx.as_index(item.length(tx)) != 2:
+            return False
+        key, value = item.iterate(tx)
+        found = self.owner.lookup(tx, key)
+        return found is not None and tx.same_or_equal(found, value)
+
+    def as_set(self, tx: Any) -> SetVariable:
+        return set_of(tx, self)
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        return view_binary(tx, self, op, other, reflected)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        return view_compare(tx, self, op, other)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "isdisjoint" and self.what != "values" and len(args) == 1 and not kwargs:
+            return is_disjoint(tx, self, args[0])
+        return super().call_method(tx, name, args, kwargs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "isdisjoint" and self.what != "values":
+            return BoundMethodVariable(self, name)
+        if name == "mapping":
+            return MappingProxyVariable(self.owner, self.owner)
+        return super().getattr(tx, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.push(self.owner)
+            cg.emit.load_attr(self.what)
+            cg.emit.ready_to_call()
+            cg.emit.call(0)
+
+        cg.build_new(self, make, lambda: None)
+
+
+# ---------------------------------------------------------------- wrapping
+
+
+def lazy_entries(tx: Any, value: dict[Any, Any], source: Source) -> Entries:
+    """The entries of a dict at `source`; its keys are guarded, its values not looked at."""
+    return dict_at(tx, value, source, dict).items
+
+
+def dict_at(
+    tx: Any, value: dict[Any, Any], source: Source, cls: type, default_factory: VariableTracker | None = None
+) -> DictVariable:
+    """The tracker of a dict from outside; keys that are constants are guarded when they are needed."""
+    # An OrderedDict has an order of its own, apart from its table's.
+    base: Any = collections.OrderedDict if issubclass(type(value), collections.OrderedDict) else dict
+    if all(is_constant_value(key) for key in base.keys(value)):
+        entries: Entries = {
+            key: (constant_part(tx, key), LazyVariable(dict.__getitem__(value, key), DictItemSource(source, key)))
+            for key in base.keys(value)
+        }
+        keys = tuple(entries)
+        return DictVariable(entries, source, cls, default_factory, lambda: tx.guard(source, "dict_keys", keys))
+    tx.guard(source, "len", dict.__len__(value))
+    entries = {}
+    for index, key in enumerate(base.keys(value)):
+        key_source = DictKeySource(source, index)
+        if is_constant_value(key):
+            key_variable = constant_part(tx, key)
+            tx.guard(key_source, "const", key)
+        else:
+            # A key without a value of its own, such as a module or a function: only its identity is known.
+            key_variable = realized(tx, tx.wrap_at(key, key_source))
+            tx.guard(key_source, "is", key)
+        item_source = DictItemSource(source, key)
+        try:
+            hashed = tx.hash_key(key_variable)
+        except tx.observed:
+            # The real dict does not hash its keys again.
+            unsupported("unsupported_value", f"{source.name}, a dict with a key that can't be hashed now")
+        entries[hashed] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
+    return DictVariable(entries, source, cls, default_factory)
+
+
+@wraps_type(dict, collections.OrderedDict)
+def _wrap_dict(tx: Any, value: dict[Any, Any], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return dict_at(tx, value, source, type(value))
+
+
+@wraps_type(collections.defaultdict)
+def _wrap_defaultdict(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    factory = realized(tx, tx.wrap_slot(source, collections.defaultdict, value, "default_factory"))
+    return dict_at(tx, value, source, collections.defaultdict, factory)
+
+
+@wraps_if(lambda value: type(value) is MappingProxyType, rank=4)
+def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
+    # What lies behind the proxy is out of reach: the guard reads the entries through it.
+    place: type[ConstSource] = FrozenSource
+    if not source.is_frozen:
+        place = ConstSource
+        tx.guard(source, "is", value)
+        tx.guard(ConstSource(value, source.name), "callable_eq", entries_of, (value,), entries_of(value))
+        tx.output.effects.note_proxied(gc.get_referents(value)[0])
+    entries: Entries = {}
+    for key, item in value.items():
+        key_variable = tx.from_result(key, "key")
+        entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, place(item, f"{source.name}[{key!r}]")))
+    return DictVariable(entries, source, MappingProxyType)
+
+
+def entries_of(mapping: Any) -> tuple[tuple[Any, Any], ...]:
+    """What a mapping holds, in order."""
+    return tuple(mapping.items())

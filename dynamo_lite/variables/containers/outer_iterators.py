@@ -1,0 +1,202 @@
+"""Iterators of builtin containers that come in from outside, as a comprehension's does in a frame of its own.
+
+Invariant: the container is the one that the iterator goes over, found through it by the guards; behind the graph the
+iterator has given as many elements as the program has taken.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...guards.source import ComputedSource, LocalSource, Source
+from ..base import VariableTracker, realized, unsupported, wraps_type
+from ..numbers.ranges import RangeIteratorVariable
+from ..objects.objects import wrap_object
+from .foreign_iterators import (
+    FOLLOWED,
+    ITEMS,
+    KEYS,
+    LIST,
+    RANGE,
+    TUPLE,
+    VALUES,
+    Inner,
+    container_of,
+    count_of,
+    function_of,
+    inner_of,
+    is_followed,
+    is_new,
+    is_strict,
+    position_of,
+)
+from .iterators import EnumerateVariable, MapVariable, ZipVariable
+from .mappings import DictIteratorVariable, DictVariable
+from .resumed_loops import loop_iterator
+from .sequences import SequenceIteratorVariable, exhaust
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+class _Outer(VariableTracker):
+    """The part of an iterator that is put where the program has left it."""
+
+    taken = 0  # how many elements
+    at_end = False
+    replayed = 1
+
+    def take(self, tx: Any) -> VariableTracker | None:
+        """next(), noted."""
+        tx.output.effects.mutate(self, [])
+        found = super().next(tx)  # the class beside this one
+        if found is None:
+            self.at_end = True
+        else:
+            self.taken += 1
+        return found
+
+    def check_replay(self, effects: Any) -> None:
+        """Refuses to put an iterator where the program has left it, where that can't be done."""
+
+    def replay(self, cg: Codegen) -> None:
+        """Emits what puts the real iterator there."""
+        cg.load_source(self.source)
+        self.move(cg)
+        cg.emit.pop()
+
+    def move(self, cg: Codegen) -> None:
+        """With the iterator on the stack, emits what takes the elements (keeps it on the stack)."""
+        if self.at_end:
+            cg.call_constant_on_top(exhaust, lambda: None, count=0)
+        else:
+            cg.emit.dup()
+            cg.emit.load_attr("__setstate__")
+            cg.call_top(lambda: cg.emit.load_const(self.taken))
+            cg.emit.pop()
+
+
+class OuterSequenceIteratorVariable(_Outer, SequenceIteratorVariable):
+    """An iterator of a list or tuple."""
+
+    next = _Outer.take
+
+
+class OuterRangeIteratorVariable(_Outer, RangeIteratorVariable):
+    """An iterator of a range."""
+
+    next = _Outer.take
+
+
+class OuterDictIteratorVariable(_Outer, DictIteratorVariable):
+    """An iterator of a dict's keys, values or items: elements are taken one by one."""
+
+    next = _Outer.take
+
+    def check_replay(self, effects: Any) -> None:
+        if effects.is_mutated(self.owner):
+            unsupported("side_effect_unsupported", f"{self.describe()}, over a dict that changes")
+
+    def move(self, cg: Codegen) -> None:
+        left = -1 if self.at_end else self.size - self.taken
+        cg.call_constant_on_top(take_down_to, lambda: cg.emit.load_const(left), count=1)
+
+
+class OuterEnumerateVariable(_Outer, EnumerateVariable):
+    """An enumerate(): elements are taken one by one, and then those that it takes from put where they belong."""
+
+    next = _Outer.take
+    replayed = 0
+
+    def check_replay(self, effects: Any) -> None:
+        over = getattr(self.inner, "sequence", None)
+        if over is not None and effects.is_mutated(over):
+            unsupported("side_effect_unsupported", f"{self.describe()}, over a list that changes")
+
+    def move(self, cg: Codegen) -> None:
+        cg.call_constant_on_top(take, lambda: cg.emit.load_const(self.taken), count=1)
+
+
+def take(iterator: Any, steps: int) -> None:
+    """Takes elements from an iterator of a builtin container; generated code calls it."""
+    for _ in range(steps):
+        next(iterator, None)
+
+
+def take_down_to(iterator: Any, left: int) -> None:
+    """Takes elements from an iterator over a dict until so many are left, or, for -1, until it has ended; an
+    enumerate() over it may have taken some already."""
+    for _ in range(iterator.__length_hint__() - left):
+        next(iterator, None)
+
+
+# ---------------------------------------------------------------- wrapping
+@wraps_type(*FOLLOWED)
+def _wrap_iterator(tx: Any, value: Any, source: Source) -> VariableTracker:
+    # A loop's iterator that a break has left is in the middle, though it may have been made anew, from where it stood.
+    if isinstance(source, LocalSource) and source.left_on_stack:
+        return loop_iterator(tx, value, source) or wrap_object(tx, value, source)
+    if source.is_frozen or not is_followed(value):
+        return wrap_object(tx, value, source)
+    tx.guard(source, "type_is", type(value))
+    made: VariableTracker
+    if type(value) in (LIST, TUPLE, RANGE):
+        made = _over_sequence(tx, value, source)
+    elif type(value) in (KEYS, VALUES, ITEMS):
+        made = _over_dict(tx, value, source)
+    else:
+        made = _over_iterators(tx, value, source)
+    made.source = source
+    return made
+
+
+def _part(tx: Any, value: Any, source: Source, function: Any, words: str) -> VariableTracker:
+    """What a function gives of an iterator, where guards find it."""
+    part = ComputedSource(source, function, f"{words} of {source.name}")
+    return realized(tx, tx.wrap_at(function(value), part))  # type: ignore[no-any-return]
+
+
+def _over_sequence(tx: Any, value: Any, source: Source) -> VariableTracker:
+    position = ComputedSource(source, position_of, f"the position of {source.name}")
+    tx.guard(position, "const", position_of(value))
+    if type(value) is RANGE:
+        over = ComputedSource(source, container_of, f"the range of {source.name}")
+        tx.guard(over, "const", container_of(value))
+        rest = container_of(value)
+        return OuterRangeIteratorVariable(rest if position_of(value) is not None else rest[:0])
+    if position_of(value) is None:
+        ended = OuterSequenceIteratorVariable(tx.new_tuple([]))
+        ended.at_end = True
+        return ended
+    over = _part(tx, value, source, container_of, "the container")
+    # Of an object that is a list, the iterator goes over what it holds.
+    return OuterSequenceIteratorVariable(getattr(over, "content", None) or over)
+
+
+def _over_dict(tx: Any, value: Any, source: Source) -> VariableTracker:
+    new = is_new(value)
+    tx.guard(ComputedSource(source, is_new, f"whether {source.name} is new"), "const", new)
+    what = {KEYS: "keys", VALUES: "values", ITEMS: "items"}[type(value)]
+    if new is None:
+        return OuterDictIteratorVariable(tx.new_dict({}), what)
+    over = _part(tx, value, source, container_of, "the dict")
+    if not isinstance(over, DictVariable) or tx.output.effects.is_mutated(over):
+        unsupported("unsupported_iteration", f"{source.name}, an iterator over {over.describe()}")
+    return OuterDictIteratorVariable(over, what)
+
+
+def _over_iterators(tx: Any, value: Any, source: Source) -> VariableTracker:
+    length = ComputedSource(source, inner_of, f"the iterators of {source.name}")
+    tx.guard(length, "len", len(inner_of(value)))
+    inner = [_part(tx, value, source, Inner(n), f"iterator {n}") for n in range(len(inner_of(value)))]
+    if type(value) is zip:
+        strict = ComputedSource(source, is_strict, f"whether {source.name} is strict")
+        tx.guard(strict, "const", is_strict(value))
+        return ZipVariable(inner, is_strict(value))
+    if type(value) is map:
+        return MapVariable(_part(tx, value, source, function_of, "the function"), inner)
+    count = ComputedSource(source, count_of, f"the count of {source.name}")
+    tx.guard(count, "const", count_of(value))
+    return OuterEnumerateVariable(inner[0], count_of(value))
+
+
+__all__ = ["take", "take_down_to"]

@@ -1,0 +1,608 @@
+"""Lists, tuples, named tuples and torch.Size.
+
+Elements may be lazy: a list that came in from outside guards its type and length, an element is guarded when somebody
+looks at it. Invariant: `items` is what the real sequence would hold at this point of the program; a change of it marks
+the sequence as mutated before it happens.
+"""
+from __future__ import annotations
+
+import collections
+import operator
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...guards.source import SequenceItemSource, Source
+from ..base import IteratorVariable, LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from ..bound import BoundMethodVariable
+from ..constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+MAX_LENGTH = 1 << 20
+
+
+class SequenceVariable(VariableTracker):
+    """The base of lists and tuples.
+
+    Args:
+        items: the elements.
+        cls: the exact Python type.
+    """
+
+    base_type: type = object
+
+    def __init__(self, items: list[VariableTracker], cls: type, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.items = items
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"{self.cls.__name__}{name} of {len(self.items)}"
+
+    def item(self, tx: Any, index: int) -> VariableTracker:
+        """The element, looked at."""
+        value = self.items[index] = realized(tx, self.items[index])
+        return value
+
+    def contains_tensor(self) -> bool:
+        return any(item.contains_tensor() for item in self.items)
+
+    def as_argument(self, tx: Any) -> Any:
+        values = [self.item(tx, i).as_argument(tx) for i in range(len(self.items))]
+        return tuple(values) if self.base_type is tuple else values
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self.items)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(len(self.items))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return SequenceIteratorVariable(self)
+
+    def iterate(self, tx: Any) -> Iterable[VariableTracker]:
+        index = 0
+        while index < len(self.items):
+            yield self.item(tx, index)
+            index += 1
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        index = tx.as_index(key, self.base_type.__name__)
+        if isinstance(index, slice):
+            if self.cls is tuple and range(len(self.items))[index] == range(len(self.items)):
+                return self
+            return self.like(tx, tx.run_python(operator.getitem, self.items, index))
+        position = tx.run_python(operator.index, index) if not isinstance(index, int) else index
+        if not -len(self.items) <= position < len(self.items):
+            tx.raise_error(IndexError, f"{self.base_type.__name__} index out of range")
+        return self.item(tx, position % len(self.items))
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        """A new sequence as slicing and concatenation make it."""
+        raise NotImplementedError
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "+" and isinstance(other, SequenceVariable) and other.base_type is self.base_type:
+            first, second = (other, self) if reflected else (self, other)
+            return first.like(tx, first.items + second.items)
+        if op == "*" and issubclass(other.python_type(), torch.Tensor):
+            other = ConstantVariable(tx.as_index(other))
+        if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
+            if other.value * len(self.items) > MAX_LENGTH:
+                unsupported("unsupported_operator", f"{self.describe()} * {other.value} is too large to follow")
+            if other.value == 1 and self.cls is tuple:
+                return self
+            return self.like(tx, self.items * other.value)
+        return None
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(other, SequenceVariable) or other.base_type is not self.base_type:
+            return None
+        if op in ("==", "!=") and len(self.items) != len(other.items):
+            return ConstantVariable(op == "!=")
+        i = 0
+        while i < len(self.items) and i < len(other.items):  # comparing may change the lists
+            mine, theirs = self.item(tx, i), other.item(tx, i)
+            if not tx.same_or_equal(mine, theirs):
+                if i >= len(self.items) or i >= len(other.items):
+                    break
+                if op in ("==", "!="):
+                    return ConstantVariable(op == "!=")
+                return tx.compare(op, self.item(tx, i), other.item(tx, i))
+            i += 1
+        return tx.compare(op, ConstantVariable(len(self.items)), ConstantVariable(len(other.items)))
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        method = self.methods.get(name)
+        if method is None or kwargs and name != "sort":
+            return super().call_method(tx, name, args, kwargs)
+        return tx.checked_call(method, self, tx, *args, **kwargs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in self.methods:
+            return BoundMethodVariable(self, name)
+        if name == "__class__":
+            return tx.from_result(self.cls, "class")
+        return tx.class_getattr(self, self.cls, name)
+
+    # -- methods that lists and tuples share
+    def _index(self, tx: Any, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
+        bounds = slice(tx.as_plain(start) if start else None, tx.as_plain(stop) if stop else None)
+        for i in range(*bounds.indices(len(self.items))):
+            if i >= len(self.items):  # comparing may change the list
+                break
+            if tx.same_or_equal(self.item(tx, i), item):
+                return ConstantVariable(i)
+        if self.base_type is not tuple:
+            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in {self.base_type.__name__}")
+        tx.raise_error(ValueError, "tuple.index(x): x not in tuple")
+
+    def _count(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return ConstantVariable(sum(tx.same_or_equal(candidate, item) for candidate in self.iterate(tx)))
+
+    methods: dict[str, Any] = {"index": _index, "count": _count}
+
+
+class ListVariable(SequenceVariable):
+    """A list."""
+
+    base_type = list
+    has_identity = True
+
+    def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = list) -> None:
+        super().__init__(items, cls, source)
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        return ListVariable(list(items))
+
+    def hash_key(self) -> Any:
+        raise TypeError("unhashable type: 'list'")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.emit.build_list(0), lambda: self.fill(cg))
+
+    def fill(self, cg: Codegen) -> None:
+        """With the empty list on the stack, emits what puts the elements in (keeps the list on the stack)."""
+        if self.items:
+            cg.push_all(self.items)
+            cg.emit.build_list(len(self.items))
+            cg.emit.list_extend()
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        index = tx.as_index(key, "list")
+        if isinstance(index, slice):
+            self._set_slice(tx, index, value)
+            return
+        if not -len(self.items) <= index < len(self.items):
+            tx.raise_error(IndexError, "list assignment index out of range")
+        tx.output.effects.mutate(self)
+        self.items[index] = value
+
+    def _set_slice(self, tx: Any, index: slice, value: VariableTracker) -> None:
+        """self[index] = value (Objects/listobject.c, list_ass_subscript): the bounds are those of the list before the
+        value is iterated over, which may change it."""
+        size = len(self.items)
+        start, stop, step = tx.run_python(index.indices, size)
+        if step == 1:
+            new = tx.fast_sequence(value, "can only assign an iterable", self)
+            start = min(start, len(self.items))
+            stop = min(max(stop, start), len(self.items))
+            if new or stop > start:
+                tx.output.effects.mutate(self)
+                self.items[start:stop] = new
+            return
+        new = tx.fast_sequence(value, "must assign iterable to extended slice", self)
+        wanted = len(range(start, stop, step))
+        if len(new) != wanted:
+            tx.raise_error(
+                ValueError, f"attempt to assign sequence of size {len(new)} to extended slice of size {wanted}")
+        if len(self.items) < size:
+            unsupported("unsupported_iteration", f"a slice of {self.describe()}, which has become shorter meanwhile")
+        tx.output.effects.mutate(self)
+        for position, item in zip(range(start, stop, step), new):
+            self.items[position] = item
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        index = tx.as_index(key, "list")
+        tx.output.effects.mutate(self)
+        tx.run_python(operator.delitem, self.items, index)
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op == "+":
+            self._extend(tx, other)
+            return self
+        if op == "*" and issubclass(other.python_type(), torch.Tensor):
+            other = ConstantVariable(tx.as_index(other))
+        if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
+            if other.value * len(self.items) > MAX_LENGTH:
+                unsupported("unsupported_operator", f"{self.describe()} *= {other.value} is too large to follow")
+            if self.items:
+                tx.output.effects.mutate(self)
+                self.items[:] = self.items * other.value
+            return self
+        return None
+
+    def _append(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        self.items.append(item)
+        return ConstantVariable(None)
+
+    def _extend(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        """Stores each element as it comes, so that what gives them sees it; a list or tuple is taken as it is."""
+        if is_plain_sequence(other) or other is self or other is self.holder:
+            new = list(other.iterate(tx))
+            if new:
+                tx.output.effects.mutate(self)
+                self.items.extend(new)
+            return ConstantVariable(None)
+        for item in tx.steps_with_hint(other):
+            tx.output.effects.mutate(self)
+            self.items.append(item)
+        return ConstantVariable(None)
+
+    def _insert(self, tx: Any, index: VariableTracker, item: VariableTracker) -> VariableTracker:
+        tx.output.effects.mutate(self)
+        self.items.insert(tx.as_index(index), item)
+        return ConstantVariable(None)
+
+    def _pop(self, tx: Any, index: VariableTracker | None = None) -> VariableTracker:
+        position = -1 if index is None else tx.as_index(index)
+        if not self.items:
+            tx.raise_error(IndexError, "pop from empty list")
+        if not -len(self.items) <= position < len(self.items):
+            tx.raise_error(IndexError, "pop index out of range")
+        value = self.item(tx, position % len(self.items))
+        tx.output.effects.mutate(self)
+        self.items.pop(position)
+        return value
+
+    def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        for i, candidate in enumerate(self.iterate(tx)):
+            if tx.same_or_equal(candidate, item):
+                tx.output.effects.mutate(self)
+                del self.items[i : i + 1]  # comparing may have made the list shorter
+                return ConstantVariable(None)
+        tx.raise_error(ValueError, "list.remove(x): x not in list")
+
+    def _clear(self, tx: Any) -> VariableTracker:
+        if self.items:
+            tx.output.effects.mutate(self)
+            self.items.clear()
+        return ConstantVariable(None)
+
+    def _reverse(self, tx: Any) -> VariableTracker:
+        if self.items:
+            tx.output.effects.mutate(self)
+            self.items.reverse()
+        return ConstantVariable(None)
+
+    def _copy(self, tx: Any) -> VariableTracker:
+        return ListVariable(list(self.items))
+
+    def _sort(
+        self, tx: Any, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+    ) -> VariableTracker:
+        """The list is empty meanwhile; what is put into it then is lost (Objects/listobject.c, list_sort_impl)."""
+        effects = tx.output.effects
+        ordered = list(self.iterate(tx))
+        if not ordered:
+            return ConstantVariable(None)
+        effects.mutate(self)
+        self.items = []
+        before = effects.change_count()
+        changed = True
+        try:
+            sort_items(tx, ordered, key, reverse)
+            since = effects.changed_since(before)
+            changed = since is None or any(value is self for value in since)
+        finally:
+            effects.mutate(self)
+            self.items = ordered
+        if changed:
+            tx.raise_error(ValueError, "list modified during sort")
+        return ConstantVariable(None)
+
+    methods = {
+        **SequenceVariable.methods, "append": _append, "extend": _extend, "insert": _insert, "pop": _pop,
+        "remove": _remove, "clear": _clear, "reverse": _reverse, "copy": _copy, "sort": _sort,
+    }
+
+
+def is_plain_sequence(value: VariableTracker) -> bool:
+    """Whether a value is exactly a list or a tuple, whose elements are taken all at once."""
+    return isinstance(value, (ListVariable, TupleVariable)) and value.cls in (list, tuple) and value.holder is None
+
+
+def sort_items(
+    tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
+) -> None:
+    """The stable sort of list.sort and sorted(), in place, comparing with ``<`` as they do. Where a comparison raises,
+    the order is the one that they leave."""
+    descending = reverse is not None and tx.truth(reverse)
+    use_key = key is not None and not key.is_none()
+    keys = [tx.call(key, [item], {}) for item in items] if use_key else items
+
+    class _Entry:
+        __slots__ = ("item", "key")
+
+        def __init__(self, key: VariableTracker, item: VariableTracker) -> None:
+            self.key = key
+            self.item = item
+
+        def __lt__(self, other: _Entry) -> bool:
+            return tx.truth(tx.compare("<", self.key, other.key))  # type: ignore[no-any-return]
+
+    entries = [_Entry(key, item) for key, item in zip(keys, items)]
+    try:
+        entries.sort(reverse=descending)
+    finally:
+        items[:] = [entry.item for entry in entries]
+
+
+class TupleVariable(SequenceVariable):
+    """A tuple, torch.Size included."""
+
+    base_type = tuple
+
+    def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = tuple) -> None:
+        super().__init__(items, cls, source)
+        self.real: Any = None  # the tuple itself, if it came in from outside or is a constant of the code
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        return TupleVariable(list(items), cls=torch.Size if self.cls is torch.Size else tuple)
+
+    def is_constant(self) -> bool:
+        return self.cls in (tuple, torch.Size) and all(item.is_constant() for item in self.items)
+
+    def constant(self) -> Any:
+        return self.cls(item.constant() for item in self.items)
+
+    def hash_key(self) -> Any:
+        return tuple(item.hash_key() for item in self.items)
+
+    def guard_hash(self, tx: Any) -> None:
+        for index in range(len(self.items)):
+            self.item(tx, index).guard_hash(tx)
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        if self is other:
+            return True
+        if isinstance(other, TupleVariable) and not self.items and not other.items:
+            return None
+        if isinstance(other, TupleVariable) and self.real is not None:
+            return self.real is other.real
+        return False
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "numel" and self.cls is torch.Size:
+            return BoundMethodVariable(self, name)
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name == "numel" and self.cls is torch.Size:
+            return ConstantVariable(tx.as_plain(self).numel())
+        return super().call_method(tx, name, args, kwargs)
+
+    def as_argument(self, tx: Any) -> Any:
+        values = super().as_argument(tx)
+        plain = all(isinstance(value, int) for value in values)
+        return torch.Size(values) if self.cls is torch.Size and plain else values
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: self._make(cg), lambda: None, refers_only=True)
+
+    def _make(self, cg: Codegen) -> None:
+        if self.cls is tuple:
+            cg.push_all(self.items)
+            cg.emit.build_tuple(len(self.items))
+        else:
+            cg.call_constant(self.cls, lambda: (cg.push_all(self.items), cg.emit.build_tuple(len(self.items))))
+
+
+# What reads a field of a namedtuple.
+FIELD = type(collections.namedtuple("_Fields", "first").first)
+
+
+class NamedTupleVariable(TupleVariable):
+    """An instance of a namedtuple class, or of a structseq such as torch.return_types.max."""
+
+    def field_names(self) -> tuple[str, ...]:
+        fields = getattr(self.cls, "_fields", None)
+        if fields is None:
+            fields = tuple(n for n in dir(self.cls) if type(getattr(self.cls, n)).__name__ == "member_descriptor")
+            order = {getattr(self.cls(range(len(self.items))), n): n for n in fields}
+            fields = tuple(order[i] for i in range(len(self.items)))
+        return fields
+
+    def is_constant(self) -> bool:
+        return False
+
+    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+        return TupleVariable(list(items))
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        names = self.field_names()
+        if name in names:
+            found = tx.class_lookup(self.cls, name) if hasattr(self.cls, "_fields") else None
+            if found is None or isinstance(found, FIELD):
+                return self.item(tx, names.index(name))
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name in self.methods:
+            return super().call_method(tx, name, args, kwargs)
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def _make(self, cg: Codegen) -> None:
+        if hasattr(self.cls, "_fields"):
+            # What _make() does: no user __new__ runs a second time.
+            def args() -> None:
+                cg.load_class(self.cls)
+                cg.push_all(self.items)
+                cg.emit.build_tuple(len(self.items))
+
+            cg.call_constant(tuple.__new__, args, count=2)
+        else:
+            super()._make(cg)
+
+
+# ---------------------------------------------------------------- iterators over sequences
+class SequenceIteratorVariable(IteratorVariable):
+    """An iterator of a list or tuple, at `index`."""
+
+    def __init__(self, sequence: SequenceVariable, index: int = 0) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.index = index
+
+    def python_type(self) -> type:
+        return type(iter([])) if self.sequence.base_type is list else type(iter(()))
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.index >= len(self.sequence.items):
+            self.index = _EXHAUSTED  # exhausted iterators stay so, even if the list grows
+            return None
+        self.index += 1
+        return self.sequence.item(tx, self.index - 1)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.call_constant(iter, lambda: cg.push(self.sequence))
+
+        if self.sequence.base_type not in (list, tuple):
+            taken = ConstantVariable(min(self.index, len(self.sequence.items)))
+            steps = [self.sequence, taken, ConstantVariable(False)]
+            cg.build_new(self, lambda: cg.call_function(started_iterator, steps, {}), lambda: None)
+            return
+
+        def position() -> None:
+            if self.index >= _EXHAUSTED:
+                cg.call_constant_on_top(exhaust, lambda: None, count=0)
+            elif self.index:
+                cg.emit.dup()
+                cg.emit.load_attr("__setstate__")
+                cg.call_top(lambda: cg.emit.load_const(self.index))
+                cg.emit.pop()
+
+        cg.build_new(self, make, position)
+
+
+_EXHAUSTED = 1 << 62
+
+
+def exhaust(iterator: Any) -> None:
+    """Takes all that an iterator still has, so that it stays at its end even if its container grows."""
+    for _ in iterator:
+        pass
+
+
+def started_iterator(container: Any, steps: int | None, backwards: bool) -> Any:
+    """Generated code makes an iterator over a container with this, from which `steps` elements have been taken; None:
+    all of them, so that it stays at its end."""
+    iterator = reversed(container) if backwards else iter(container)
+    for _ in range(steps) if steps is not None else iterator:
+        if steps is not None:
+            next(iterator)
+    return iterator
+
+
+class ReversedVariable(IteratorVariable):
+    """reversed(sequence); `index` is the next position, negative when exhausted."""
+
+    def __init__(self, sequence: SequenceVariable) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.index = len(sequence.items) - 1
+
+    def python_type(self) -> type:
+        return type(reversed([])) if self.sequence.base_type is list else reversed
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if not 0 <= self.index < len(self.sequence.items):
+            self.index = -1
+            return None
+        self.index -= 1
+        return self.sequence.item(tx, self.index + 1)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def position() -> None:
+            cg.emit.dup()
+            cg.emit.load_attr("__setstate__")
+            cg.call_top(lambda: cg.emit.load_const(self.index))
+            cg.emit.pop()
+
+        cg.build_new(self, lambda: cg.call_constant(reversed, lambda: cg.push(self.sequence)), position)
+
+
+# ---------------------------------------------------------------- wrapping
+def lazy_items(value: Any, source: Source, is_list: bool) -> list[VariableTracker]:
+    """The elements of a sequence at `source`, not looked at yet."""
+    raw = list.__iter__(value) if is_list else tuple.__iter__(value)
+    return [LazyVariable(item, SequenceItemSource(source, i, is_list)) for i, item in enumerate(raw)]
+
+
+@wraps_type(list)
+def _wrap_list(tx: Any, value: list[Any], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", list)
+    tx.guard(source, "len", len(value))
+    return ListVariable(lazy_items(value, source, True), source)
+
+
+@wraps_type(tuple)
+def _wrap_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", tuple)
+    tx.guard(source, "len", len(value))
+    wrapped = TupleVariable(lazy_items(value, source, False), source)
+    wrapped.real = value
+    return wrapped
+
+
+@wraps_type(torch.Size)
+def _wrap_size(tx: Any, value: torch.Size, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", torch.Size)
+    tx.guard(source, "len", len(value))
+    wrapped = TupleVariable(lazy_items(value, source, False), source, torch.Size)
+    wrapped.real = value
+    return wrapped
+
+
+@wraps_if(lambda value: isinstance(value, tuple) and is_named_tuple(type(value)), rank=5)
+def _wrap_named_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    tx.guard(source, "len", len(value))
+    wrapped = NamedTupleVariable(lazy_items(value, source, False), source, type(value))
+    wrapped.real = value
+    return wrapped
+
+
+def is_named_tuple(cls: type) -> bool:
+    """Whether a class is a namedtuple that acts as a tuple does, with its own constructor, or a structseq."""
+    if not issubclass(cls, tuple):
+        return False
+    if cls.__module__ == "torch.return_types" or (hasattr(cls, "n_fields") and cls.__mro__[1:] == (tuple, object)):
+        return True
+    if not hasattr(cls, "_fields") or tuple not in cls.__bases__ or "__dict__" in dir(cls):
+        return False
+    own = (name for name, value in cls.__dict__.items() if isinstance(value, types.FunctionType))
+    return not any(name.startswith("__") and name not in _OF_NAMED_TUPLES for name in own)
+
+
+# Functions that every namedtuple class has.
+_OF_NAMED_TUPLES = frozenset({"__new__", "__repr__", "__getnewargs__", "__replace__"})

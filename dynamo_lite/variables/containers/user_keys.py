@@ -1,0 +1,53 @@
+"""Keys of dicts and members of sets whose class has a ``__hash__`` of the user's.
+
+Invariant: a container with such keys lives in the trace alone; building it for real would run the user's code a second
+time, and at another point of the program.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..base import VariableTracker, unsupported
+from ..constant import is_constant_value
+
+
+class UserKey:
+    """A key with a ``__hash__`` of the user's; equality asks ``__eq__``, as the dict or set would."""
+
+    __slots__ = ("hash", "made_at", "met", "tx", "value")
+
+    def __init__(self, tx: Any, value: VariableTracker, hash: int) -> None:
+        self.tx = tx
+        self.value = value
+        self.hash = hash
+        self.made_at = tx.output.effects.epoch
+        self.met: Any = self  # the key of a container that it has been found to equal last
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, UserKey):
+            if not self.tx.same_or_equal(self.value, other.value):
+                return False
+            other.met = self
+            return True
+        if is_constant_value(other) and self.tx.same_or_equal(self.value, self.tx.from_result(other, "key")):
+            self.met = other
+            return True
+        return False
+
+
+def check_unchanged(keys: Iterable[Any]) -> None:
+    """Breaks the capture where generated code would hash a key that has been changed since the program hashed it."""
+    for key in keys:
+        if isinstance(key, UserKey) and key.value.changed_at > key.made_at:
+            unsupported("unsupported_value", f"a key of {key.value.describe()}, changed since it was hashed")
+
+
+def check_rebuildable(keys: Iterable[Any], what: str) -> None:
+    """Breaks the capture before a container with such keys that generated code would have to fill."""
+    for key in keys:
+        if isinstance(key, UserKey):
+            unsupported("unsupported_value", f"{what} with a key of {key.value.describe()}, which defines __hash__")

@@ -1,0 +1,112 @@
+"""Calls that are made after the graph: logging.
+
+What is logged depends on nothing that the graph changes, as long as all that is logged is known while tracing; so the
+call is made by generated code, in the program's order, from frames that look like the program's own.
+
+Invariant: the record that comes out is eager's: message, level, logger, file, function and line.
+"""
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import TYPE_CHECKING, Any
+
+from .base import VariableTracker, unsupported
+from .constant import ConstantVariable
+from .torch_api.modules import SkippedFunctionVariable
+
+if TYPE_CHECKING:
+    from ..output.codegen import Codegen
+
+
+@dataclasses.dataclass(frozen=True)
+class LaterCall:
+    """A call for its effect alone.
+
+    Args:
+        function: what is called.
+        args, kwargs: with what.
+        frames: functions that each call the next, as the frames of the program did, outermost first.
+        line: of the call in the frame that is captured.
+    """
+
+    function: Any
+    args: list[VariableTracker]
+    kwargs: dict[str, VariableTracker]
+    frames: tuple[types.FunctionType, ...]
+    line: int | None
+
+    def emit(self, cg: Codegen) -> None:
+        """Emits the call."""
+        cg.emit.set_line(self.line)
+        first, *rest = (*self.frames, self.function)
+        cg.emit.load_function(first)
+        for function in rest:
+            cg.emit.load_const(function)
+        cg.push_all(self.args)
+        cg.push_all(self.kwargs.values())
+        cg.emit.call(len(rest) + len(self.args), tuple(self.kwargs))
+        cg.emit.pop()
+
+
+class LaterFunctionVariable(SkippedFunctionVariable):
+    """A function that is called after the graph, if its arguments are known; its result is None."""
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if not all(_is_known(tx, a) for a in (*args, *kwargs.values())):
+            unsupported(self.kind, f"{self.describe()}(): {self.reason} what is known only when the program runs")
+        call_later(tx, self.value, args, kwargs)
+        return ConstantVariable(None)
+
+
+class AskedFunctionVariable(SkippedFunctionVariable):
+    """A function that is asked while tracing, and by a guard at every call."""
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        real = tuple(tx.as_real(a) for a in args)
+        if kwargs:
+            unsupported(self.kind, f"{self.describe()}() with keyword arguments")
+        result = tx.run_python(self.value, *real)
+        tx.guard_result(self.value, real, result)
+        return tx.from_result(result, self.describe())
+
+
+def _is_known(tx: Any, value: VariableTracker) -> bool:
+    """Whether the value is the same before and after the graph."""
+    if value.is_constant():
+        return not value.contains_tensor()
+    if value.source is not None:
+        return not value.contains_tensor() and not tx.output.effects.attributes_of(value) and hasattr(value, "cls")
+    items = getattr(value, "items", None)
+    return isinstance(items, list) and type(items) is list and all(_is_known(tx, item) for item in items)
+
+
+def call_later(
+    tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> None:
+    """Has generated code call the function where the program has called it."""
+    frames: list[types.FunctionType] = []
+    frame = tx
+    while frame.parent is not None:
+        frames.append(_frame_like(frame.code, frame.current.positions[0], frame.globals[0]))
+        frame = frame.parent
+    line = frame.current.positions[0]
+    tx.output.effects.add_call(LaterCall(function, args, kwargs, tuple(reversed(frames)), line))
+
+
+def _frame_like(code: types.CodeType, line: int | None, globals: dict[str, Any]) -> types.FunctionType:
+    """A function that calls its first argument with the others, from a frame that looks like one of this code."""
+    here = _call_next.__code__
+    names = {"co_name": code.co_name, "co_qualname": code.co_qualname, "co_filename": code.co_filename}
+    placed = here.replace(co_firstlineno=(line or code.co_firstlineno) - _LINES_BEFORE_CALL, **names)
+    return types.FunctionType(placed, globals)
+
+
+def _call_next(*args: Any, **kwargs: Any) -> Any:
+    return args[0](*args[1:], **kwargs)
+
+
+_LINES_BEFORE_CALL = max(line for *_, line in _call_next.__code__.co_lines() if line) - (
+    _call_next.__code__.co_firstlineno)
+
+__all__ = ["AskedFunctionVariable", "LaterCall", "LaterFunctionVariable", "call_later"]

@@ -1,0 +1,350 @@
+"""The end of an object's life, where the program feels it: a finalizer, a generator's clean-up, a weak reference that
+dies.
+
+CPython ends an object at the instruction that lets go of it last. A trace lets go of nothing: objects from outside are
+held by the frame's arguments until its code ends, and what is taken out of a container, or overwritten, is taken out
+when the changes are replayed. So each object from outside that ends with an effect, and that this frame may be the last
+to hold, is watched: the instruction after which the traced program no longer holds it runs in plain Python.
+
+Invariant: which objects are watched depends on real objects as they are while tracing; what is not watched and never
+looked at either is carried along, never let go of early.
+"""
+from __future__ import annotations
+
+import collections
+import functools
+import gc
+import io
+import itertools
+import types
+import weakref
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from ..exc import Unsupported
+from .base import MISSING, LazyVariable, VariableTracker, instance_dict
+from .containers.iterators import IteratorAdapterVariable
+from .functions.functions import GeneratorVariable
+from .objects.classes import is_made_by_python
+from .objects.objects import ObjectVariable
+
+# Objects that are looked at to find what ends with what holds it, and those that are passed on the way, such as the
+# lines of texts.
+_MOST_PARTS = 300
+_MOST_PASSED = 3000
+
+# What nothing is felt of, and what holds nothing that would end with it.
+_ATOMS = (
+    str, bytes, int, float, complex, type(None), type(Ellipsis), type(NotImplemented), range, type, types.ModuleType,
+    types.CodeType, types.FrameType, types.TracebackType, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    torch.Tensor, torch.nn.Module, torch.Size, torch.Generator,
+)
+# Classes in C whose objects are only as alive as what they hold.
+_HOLDERS = (
+    list, tuple, dict, set, frozenset, slice, types.FunctionType, types.MethodType, types.BuiltinFunctionType,
+    types.CellType, types.MappingProxyType, enumerate, zip, map, filter, reversed, collections.deque,
+    functools.partial, BaseException,
+)
+_HOLDER_MODULES = frozenset({
+    "builtins", "collections", "functools", "operator", "re", "datetime", "decimal", "numpy", "types", "typing",
+    "_thread", "_struct", "_contextvars", "contextvars", "array",
+})
+_ITERTOOLS = tuple(c for c in vars(itertools).values() if isinstance(c, type))
+SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+
+
+def ends_with_effect(value: Any) -> bool:
+    """Whether the end of the object's own life may do something: a finalizer of the user's, a generator's clean-up, the
+    end of weak references to it, what a class in C does, such as leaving a mode of torch or closing a file."""
+    cls = type(value)
+    if issubclass(cls, SUSPENDED):
+        return True
+    if is_made_by_python(cls):
+        if hasattr(cls, "__del__") or issubclass(cls, io.IOBase):
+            return True
+        return not issubclass(cls, _ATOMS) and weakref.getweakrefcount(value) > 0
+    if issubclass(cls, (*_ATOMS, *_HOLDERS, *_ITERTOOLS)):
+        return False
+    return cls.__module__.partition(".")[0] not in _HOLDER_MODULES
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What an object holds."""
+    if issubclass(type(value), types.FunctionType):
+        return (*(value.__closure__ or ()), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+    if issubclass(type(value), (types.BuiltinFunctionType, BaseException)):
+        own = getattr(value, "__self__", None)
+        return () if own is None else (own,)
+    return gc.get_referents(value)
+
+
+class Ending:
+    """An object that ends with an effect.
+
+    Args:
+        value: the object.
+        holders: objects from which it is reached, by id.
+    """
+
+    def __init__(self, value: Any, holders: dict[int, Any]) -> None:
+        self.value = value
+        self.holders = holders
+        self.way: Way | None = None  # how it was reached last
+
+    def within(self, value: Any) -> bool:
+        """Whether a real object is this one or holds it."""
+        return value is self.value or id(value) in self.holders
+
+
+class Way:
+    """How an ending was reached from what the frame holds. It is still there while the frame holds its first tracker
+    and nothing of it has been changed; that is quickly seen, where a walk over all that a trace has made would, after
+    each instruction, take quadratic time.
+
+    Args:
+        steps: the trackers and real objects on it, from the ending to the first tracker.
+    """
+
+    def __init__(self, effects: Any, steps: list[Any]) -> None:
+        self.root = steps[-1]
+        self._trackers = {id(step): step for step in steps if isinstance(step, VariableTracker)}
+        self._reals = [step for step in steps if not isinstance(step, VariableTracker)]
+        # Generators, and iterators over others, go on without being announced as changed.
+        moving = (GeneratorVariable, IteratorAdapterVariable)
+        self._fixed = not any(isinstance(tracker, moving) for tracker in self._trackers.values())
+        self._changes = effects.change_count()
+        self._met = len(effects.all_tracked())
+
+    def stands(self, effects: Any, roots: Collection[int]) -> bool:
+        """Whether it is still there, given the ids of the trackers that the frame holds."""
+        if not self._fixed or id(self.root) not in roots:
+            return False
+        if self._changes != effects.change_count():
+            changed = effects.changed_since(self._changes)
+            if changed is None or any(id(tracker) in self._trackers for tracker in changed):
+                return False
+            self._changes = effects.change_count()
+        if self._met != len(effects.all_tracked()):
+            if any(effects.tracker_of(real) is not None for real in self._reals):
+                return False  # the trace knows it by now, and may have changed it
+            self._met = len(effects.all_tracked())
+        return True
+
+
+def endings_in(root: Any) -> list[Ending]:
+    """The objects that end with an effect, among those that an object holds, and itself."""
+    return _search(root, _MOST_PASSED)[0]
+
+
+def _search(root: Any, left: int) -> tuple[list[Ending], int]:
+    """The same, where so many objects may be passed; and how many are left of these."""
+    if issubclass(type(root), _ATOMS):
+        return [], left
+    known: dict[int, Any] = {id(root): root}
+    holders: dict[int, set[int]] = {id(root): set()}
+    found: list[Any] = []
+    pending = [root]
+    while pending and len(known) < _MOST_PARTS:
+        value = pending.pop()
+        if ends_with_effect(value):
+            found.append(value)
+            continue
+        for part in itertools.islice(_parts(value), left):
+            left -= 1
+            if issubclass(type(part), _ATOMS):
+                continue
+            if id(part) not in known:
+                known[id(part)] = part
+                holders[id(part)] = set()
+                pending.append(part)
+            holders[id(part)].add(id(value))
+    return [Ending(value, {i: known[i] for i in _ancestors(id(value), holders)}) for value in found], left
+
+
+def _ancestors(start: int, parents: dict[int, set[int]]) -> set[int]:
+    seen: set[int] = set()
+    pending = [start]
+    while pending:
+        for parent in parents[pending.pop()]:
+            if parent not in seen:
+                seen.add(parent)
+                pending.append(parent)
+    return seen
+
+
+class Watch:
+    """The endings that a captured frame may bring about."""
+
+    def __init__(self) -> None:
+        self._endings: list[Ending] = []
+        self._looked_at: dict[int, Any] = {}
+        self._let_go: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._endings)
+
+    def add(self, *values: Any) -> None:
+        """Watches what would end if the frame let go of real objects. Each of them is looked at; of what they hold, no
+        more is passed than if they were one."""
+        self._let_go.update(map(id, values))
+        left = _MOST_PASSED
+        for value in values:
+            if id(value) in self._looked_at:
+                continue  # real objects stay as they are while the trace goes on
+            self._looked_at[id(value)] = value
+            found, left = _search(value, left)
+            self._endings += [e for e in found if not any(e.value is known.value for known in self._endings)]
+
+    def add_arguments(self, values: Iterable[Any]) -> None:
+        """The same of what the frame was given, which nothing has let go of yet."""
+        self.add(*values)
+        self._let_go.clear()
+
+    def may_have_ended(self, value: Any) -> bool:
+        """Whether an object whose end is not watched, a tensor or module, was where something else is now: a weak
+        reference to it may be dead."""
+        return id(value) in self._let_go and not ends_with_effect(value)
+
+    def check(self, tx: Any) -> None:
+        """Refuses the instruction that has just been evaluated if it let go of what is watched.
+
+        Raises:
+            Unsupported: with its visit.
+        """
+        frame = frame_values(tx)
+        held = set(map(id, frame))
+        openly = {id(getattr(tracker, "value", None)) for tracker in frame}
+        for ending in self._endings:
+            if id(ending.value) in openly or ending.way is not None and ending.way.stands(tx.output.effects, held):
+                continue
+            ending.way = self._way(tx.output.effects, frame, ending)
+            if ending.way is None:
+                text = f"{type(ending.value).__qualname__}, which ends here"
+                raise Unsupported("end_of_life", text, user_stack=tx.user_stack(), visit=tx.visits - 1)
+
+    @staticmethod
+    def _way(effects: Any, frame: list[VariableTracker], ending: Ending) -> Way | None:
+        """How it is reached from what the frame, or a changed object outside of it, holds now: through trackers, and
+        through real objects that the trace has not met."""
+        roots: list[Any] = [*frame, *effects.outside_values()]
+        if ending.way is not None:
+            last = ending.way.root
+            roots.sort(key=lambda root: root is not last)
+        seen: set[int] = set()
+        for root in roots:
+            steps = Watch._steps(effects, root, ending, seen)
+            if steps:
+                return Way(effects, steps)
+        return None
+
+    @staticmethod
+    def _steps(effects: Any, root: VariableTracker, ending: Ending, seen: set[int]) -> list[Any]:
+        """The way to it from one tracker, around what was seen, which is added; empty if there is none."""
+        pending: list[tuple[Any, int]] = [(root, -1)]  # what to look at, and the number in `met` of what holds it
+        met: list[tuple[Any, int]] = []
+        while pending:
+            found, holder = pending.pop()
+            if not isinstance(found, VariableTracker):
+                known = effects.tracker_of(found)
+                if known is None and found is not ending.value:
+                    if id(found) in ending.holders and id(found) not in seen:
+                        seen.add(id(found))
+                        met.append((found, holder))
+                        pending += ((part, len(met) - 1) for part in _parts(found))
+                    continue
+                met.append((found, holder))
+                holder = len(met) - 1
+                found = known
+            if found is None or getattr(found, "value", None) is ending.value:
+                steps = [] if found is None else [found]
+                while holder >= 0:
+                    step, holder = met[holder]
+                    steps.append(step)
+                return steps
+            if id(found) in seen:
+                continue
+            seen.add(id(found))
+            met.append((found, holder))
+            here = len(met) - 1
+            real = getattr(found, "value", None)
+            if isinstance(found, LazyVariable):
+                pending.append((real, here))
+                continue
+            written = effects.attributes_of(found)
+            pending += ((v, here) for v in (*written.values(), *parts_of(found)) if v is not MISSING)
+            if isinstance(found, ObjectVariable) and real is not None:
+                own = instance_dict(real)
+                if effects.tracker_of(own) is not None:
+                    pending.append((own, here))
+                pending += ((part, here) for part in _unwritten(effects, real, written))
+            elif id(real) in ending.holders:
+                pending += ((part, here) for part in _parts(real))
+        return []
+
+
+def _unwritten(effects: Any, value: Any, written: dict[str, Any]) -> Iterator[Any]:
+    """The attributes of a real object that the trace has not set; without those in a dict that has its own tracker."""
+    own = instance_dict(value) or {}
+    if effects.tracker_of(own) is None:
+        yield from (part for name, part in own.items() if name not in written)
+    known = {id(own), *map(id, own.values())}
+    yield from (part for part in gc.get_referents(value) if id(part) not in known)
+
+
+# ---------------------------------------------------------------- what trackers hold
+def frame_values(frame: Any) -> list[VariableTracker]:
+    """What a frame under evaluation holds."""
+    handled = (e for e in frame.exceptions if e is not None)
+    return [*frame.stack, *frame.locals.values(), *frame.cells.values(), *handled]
+
+
+# Attributes of trackers under which they keep real objects, whose containers hold no trackers and may be large.
+_REAL = ("value", "_value", "_globals", "_before")
+
+
+def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
+    """The trackers that a tracker holds, but for its attributes."""
+    if isinstance(tracker, GeneratorVariable):
+        if tracker.finished:
+            return [tracker.returned]
+        own = frame_values(tracker.frame) if tracker.started else list(tracker.arguments.values())
+        return [tracker.function, *own, *tracker.frame.free_cells]
+    found: list[VariableTracker] = []
+    pending: list[Any] = [part for name, part in vars(tracker).items() if name not in _REAL]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        cls = type(value)  # not isinstance, which asks objects of the user's for their __class__
+        if issubclass(cls, VariableTracker):
+            found.append(value)
+        elif id(value) in seen:
+            continue  # a real container that holds itself
+        elif issubclass(cls, (dict, list, tuple, set, frozenset, collections.deque)):
+            seen.add(id(value))
+            pending += value
+            if issubclass(cls, dict):
+                pending += value.values()
+    return found
+
+
+def held_by(effects: Any, values: Iterable[VariableTracker]) -> dict[int, VariableTracker]:
+    """All trackers that are reached from some, these included, by id."""
+    pending = list(values)
+    seen: dict[int, VariableTracker] = {}
+    while pending:
+        tracker = pending.pop()
+        if id(tracker) not in seen:
+            seen[id(tracker)] = tracker
+            pending += parts_of(tracker)
+            pending += (v for v in effects.attributes_of(tracker).values() if v is not MISSING)
+    return seen
+
+
+def may_be_finalized(tracker: VariableTracker) -> bool:
+    """Whether plain Python that gets hold of what was made in the trace can make its end felt: begin a generator, or
+    hang a callback on an object."""
+    if isinstance(tracker, (GeneratorVariable, IteratorAdapterVariable)):
+        return True
+    return isinstance(tracker, ObjectVariable) and tracker.source is None and tracker.exception is None

@@ -1,0 +1,105 @@
+"""How the arguments of a call become a Python function's parameters.
+
+Invariant: what does not fit raises the TypeError that CPython raises, word for word, in the order in which it looks
+(Python/ceval.c, initialize_locals).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..base import VariableTracker
+from ..constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from .functions import BaseFunctionVariable
+
+VARARGS, VARKEYWORDS = 0x04, 0x08
+Bound = dict[str, VariableTracker]
+
+
+def bind_arguments(
+    tx: Any, function: BaseFunctionVariable, args: Sequence[VariableTracker], kwargs: Bound
+) -> Bound:
+    """The parameters' values for a call."""
+    code = function.code()
+    npos, nkw = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames
+    positional, keyword_only = names[:npos], names[npos : npos + nkw]
+    bound: Bound = dict(zip(positional, args))
+    rest: Bound = {}
+    by_name = {*positional[code.co_posonlyargcount :], *keyword_only}
+    for key, value in kwargs.items():
+        if key not in by_name:
+            if not code.co_flags & VARKEYWORDS:
+                _refuse_keyword(tx, function, kwargs, key)
+            rest[key] = value
+        elif key in bound:
+            _fail(tx, function, f"got multiple values for argument {key!r}")
+        else:
+            bound[key] = value
+    if len(args) > npos and not code.co_flags & VARARGS:
+        _too_many(tx, function, len(args), bound)
+    if len(bound) < npos + nkw:
+        _take_defaults(tx, function, bound)
+    slot = npos + nkw
+    if code.co_flags & VARARGS:
+        bound[names[slot]] = tx.new_tuple(list(args[npos:]))
+        slot += 1
+    if code.co_flags & VARKEYWORDS:
+        bound[names[slot]] = tx.new_dict({ConstantVariable(k): v for k, v in rest.items()})
+    return bound
+
+
+def _take_defaults(tx: Any, function: BaseFunctionVariable, bound: Bound) -> None:
+    code = function.code()
+    npos, nkw = code.co_argcount, code.co_kwonlyargcount
+    positional, keyword_only = code.co_varnames[:npos], code.co_varnames[npos : npos + nkw]
+    defaults = function.defaults(tx)
+    required = positional[: npos - len(defaults)]
+    _check_missing(tx, function, "positional", [name for name in required if name not in bound])
+    for name, default in zip(positional[len(required) :], defaults):
+        bound.setdefault(name, default)
+    if any(name not in bound for name in keyword_only):
+        keyword_defaults = function.keyword_defaults(tx)
+        for name in keyword_only:
+            if name not in bound and name in keyword_defaults:
+                bound[name] = keyword_defaults[name]
+        _check_missing(tx, function, "keyword-only", [name for name in keyword_only if name not in bound])
+
+
+# ---------------------------------------------------------------- what does not fit
+def _fail(tx: Any, function: BaseFunctionVariable, what: str) -> NoReturn:
+    tx.raise_error(TypeError, f"{function.function_name()}() {what}")
+
+
+def _refuse_keyword(tx: Any, function: BaseFunctionVariable, kwargs: Bound, key: str) -> NoReturn:
+    code = function.code()
+    wrong = [name for name in code.co_varnames[: code.co_posonlyargcount] if name in kwargs]
+    if wrong:
+        text = ", ".join(wrong)
+        _fail(tx, function, f"got some positional-only arguments passed as keyword arguments: '{text}'")
+    _fail(tx, function, f"got an unexpected keyword argument '{key}'")
+
+
+def _too_many(tx: Any, function: BaseFunctionVariable, given: int, bound: Bound) -> NoReturn:
+    code = function.code()
+    npos, nkw = code.co_argcount, code.co_kwonlyargcount
+    defaults = len(function.defaults(tx))
+    takes = f"from {npos - defaults} to {npos}" if defaults else str(npos)
+    more = sum(name in bound for name in code.co_varnames[npos : npos + nkw])
+    extra = f" positional argument{_s(given)} (and {more} keyword-only argument{_s(more)})" if more else ""
+    verb = "was" if given == 1 and not more else "were"
+    plural = "s" if defaults else _s(npos)
+    _fail(tx, function, f"takes {takes} positional argument{plural} but {given}{extra} {verb} given")
+
+
+def _check_missing(tx: Any, function: BaseFunctionVariable, kind: str, missing: list[str]) -> None:
+    if missing:
+        quoted = [repr(name) for name in missing]
+        text = " and ".join(quoted) if len(quoted) < 3 else ", ".join(quoted[:-1]) + f", and {quoted[-1]}"
+        _fail(tx, function, f"missing {len(quoted)} required {kind} argument{_s(len(quoted))}: {text}")
+
+
+def _s(n: int) -> str:
+    return "" if n == 1 else "s"

@@ -1,0 +1,455 @@
+"""Builtin functions and functions of C modules.
+
+Each builtin is a row of the table of calls: the function and a handler on trackers. A C function that only computes is
+folded when its arguments are known; one with a Python equivalent in ``polyfills`` is inlined through that; a method is
+its receiver's affair; every other call breaks the graph. Invariant: a function is folded only if its row says so.
+"""
+from __future__ import annotations
+
+import _thread
+import collections
+import math
+import operator
+import random
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ...guards.source import AttrSource, Source
+from ...rules.table import Decision, Level, Rule, breaks, decide, handles, module, row
+from ..base import VariableTracker, unsupported, wraps_if
+from ..bound import BoundMethodVariable
+from ..constant import ConstantVariable
+from ..containers.sequences import SequenceVariable, TupleVariable
+from ..containers.spaces import space_at
+from ..identity import number_of
+from ..numbers.rng import draw, draw_from
+from ..numbers.scalars import call_on_scalars
+from ..objects.classes import ClassVariable, MadeClassVariable
+from ..objects.objects import ObjectVariable, TracebackVariable
+from ..real_object import RealObjectVariable
+from ..tensors.tensor import TensorVariable, call_in_graph
+from ..torch_api.torch_functions import TorchFunctionVariable
+from .functions import standing_for
+
+Handler = Callable[..., VariableTracker]
+
+row(Rule.FOLD,
+    ord, chr, hex, bin, oct, str.join, str.format, str.lower, str.upper, int.from_bytes, float.fromhex, bytes.fromhex,
+    str.maketrans, object.__repr__, sys.intern, sys.getrecursionlimit, sys.getdefaultencoding,
+    reason="it depends on its arguments alone")
+module(Rule.FOLD, "math", reason="it depends on its arguments alone")
+breaks("print_or_log", print, warnings.warn, warnings.warn_explicit)
+breaks("input_output", input, open)
+breaks("dynamic_code", exec, eval, compile, locals)
+breaks("process_control", breakpoint)
+breaks("import_statement", __import__)
+module(Rule.SKIP, "time", kind="input_output", reason="the clock")
+
+
+class BuiltinVariable(RealObjectVariable):
+    """A function written in C that is not torch's."""
+
+    def describe(self) -> str:
+        module = getattr(self.value, "__module__", None)
+        name = getattr(self.value, "__qualname__", repr(self.value))
+        return name if module in (None, "builtins") else f"{module}.{name}"
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.value
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op not in ("==", "!=") or not isinstance(other, BuiltinVariable):
+            return None
+        return ConstantVariable((self.value == other.value) == (op == "=="))  # methods are made anew at each access
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if tx.output.scalars.any:
+            number = call_on_scalars(tx, self.value, args, kwargs)
+            if number is not None:
+                return number
+        decision = decide(self.value)
+        made = self._by_rule(tx, decision, args, kwargs) if decision.rule is not Rule.RECEIVER else None
+        return made if made is not None else self._by_receiver(tx, args, kwargs)
+
+    def _by_rule(
+        self, tx: Any, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker | None:
+        """What the table of calls says; None where it says nothing for these arguments."""
+        rule, bound = decision.rule, decision.level is Level.METHOD
+        if rule is Rule.HANDLED:
+            owner = [tx.from_result(self.value.__self__, "the owner of a method")] if bound else []
+            return tx.checked_call(decision.calls, tx, *owner, *args, **kwargs)  # type: ignore[no-any-return]
+        if rule is Rule.REPLACED:
+            made = tx.call(tx.library_function(decision.calls), args, kwargs)
+            return standing_for(made, self.value, args, kwargs)
+        if rule is Rule.FOLD and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
+            plain = [tx.as_plain(a) for a in args]
+            named = {k: tx.as_plain(v) for k, v in kwargs.items()}
+            return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())  # type: ignore[no-any-return]
+        if rule is Rule.DRAWN and bound and type(self.value.__self__) is random.Random:
+            return draw_from(tx, decision.subject, self.value.__self__, args, kwargs)
+        if rule is Rule.DRAWN and not bound and args:
+            return draw(tx, self.value, args[0], args[1:], kwargs)
+        if rule is Rule.SKIP:
+            by_user = f": {decision.reason}" if decision.level is Level.USER and decision.reason else ""
+            unsupported(decision.kind, f"{self.describe()}(){by_user}")
+        return None
+
+    def _by_receiver(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """As the value does whose method it is."""
+        if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
+            return tx.call_unbound(self.value, args, kwargs)  # type: ignore[no-any-return]
+        bound = getattr(self.value, "__self__", None)
+        if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
+            return tx.new_object(args[0], args[1:], kwargs)  # type: ignore[no-any-return]
+        if isinstance(bound, random.Random):
+            unsupported("rng_state", f"random.{self.value.__name__}(), Python's random numbers")
+        if bound is not None and not isinstance(bound, (types.ModuleType, type)):
+            return tx.call_method_of_value(bound, self.value, args, kwargs)  # type: ignore[no-any-return]
+        unsupported("call_skipped", f"{self.describe()}()")
+
+
+@wraps_if(lambda v: isinstance(v, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+                                   types.MethodWrapperType, types.ClassMethodDescriptorType)), rank=3)
+def _wrap_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return BuiltinVariable(value, source)
+
+
+_CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict)
+
+
+@wraps_if(lambda v: type(v) is types.BuiltinMethodType and type(v.__self__) in _CONTAINERS, rank=1)
+def _wrap_container_method(tx: Any, value: Any, source: Source) -> VariableTracker:
+    """``items.append``: made anew each time it is read, so its identity tells nothing."""
+    tx.guard(source, "type_is", types.BuiltinMethodType)
+    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
+    method = BoundMethodVariable(tx.wrap_now(value.__self__, AttrSource(source, "__self__")), value.__name__)
+    method.source = source
+    return method
+
+
+# ---------------------------------------------------------------- values and their kinds
+@handles(len)
+def _len(tx: Any, value: VariableTracker) -> VariableTracker:
+    return value.length(tx)
+
+
+@handles(isinstance)
+def _isinstance(tx: Any, value: VariableTracker, classes: VariableTracker) -> VariableTracker:
+    return ConstantVariable(tx.is_instance(value, classes))
+
+
+@handles(issubclass)
+def _issubclass(tx: Any, cls: VariableTracker, classes: VariableTracker) -> VariableTracker:
+    if not isinstance(cls, ClassVariable):
+        tx.raise_error(TypeError, "issubclass() arg 1 must be a class")
+    tx.guard_mro(cls.value)
+    plain = tx.as_plain(classes)
+    if isinstance(plain, tuple) and all(isinstance(candidate, type) for candidate in plain):
+        return ConstantVariable(any(tx.is_subclass(cls.value, candidate) for candidate in plain))
+    return ConstantVariable(tx.is_subclass(cls.value, plain))
+
+
+@handles(callable)
+def _callable(tx: Any, value: VariableTracker) -> VariableTracker:
+    if isinstance(value, ObjectVariable):
+        return ConstantVariable(tx.class_lookup(value.cls, "__call__") is not None)
+    if isinstance(value, (ConstantVariable, SequenceVariable, TensorVariable)):
+        return ConstantVariable(callable(value.value) if isinstance(value, ConstantVariable) else False)
+    return ConstantVariable(tx.class_lookup(value.python_type(), "__call__") is not None)
+
+
+@handles(id)
+def _id(tx: Any, value: VariableTracker) -> VariableTracker:
+    if value.is_constant() and isinstance(value, (ClassVariable, BuiltinVariable, TorchFunctionVariable)):
+        return number_of(tx, value.constant())
+    if value.source is None and not isinstance(value, ConstantVariable) and not tx.is_held(value):
+        unsupported("unsupported_builtin", f"id() of {value.describe()}, which may be gone before another is made")
+    return tx.identity_number(value)
+
+
+@handles(_thread.get_ident)
+def _thread_number(tx: Any) -> VariableTracker:
+    number = _thread.get_ident()
+    tx.guard_result(_thread.get_ident, (), number)
+    return ConstantVariable(number)
+
+
+@handles(hash)
+def _hash(tx: Any, value: VariableTracker) -> VariableTracker:
+    if value.is_constant():
+        return ConstantVariable(tx.run_python(hash, value.constant()))
+    if isinstance(value, ObjectVariable) and isinstance(tx.class_lookup(value.cls, "__hash__"), types.FunctionType):
+        return _as_hash(tx, tx.call_method(value, "__hash__", []))
+    content = value.content if isinstance(value, ObjectVariable) else None
+    if isinstance(content, (ConstantVariable, TupleVariable)):
+        if tx.class_lookup(value.python_type(), "__hash__") is content.python_type().__hash__:
+            return _hash(tx, content)
+    if isinstance(value, TupleVariable) and value.python_type().__hash__ is tuple.__hash__:
+        return ConstantVariable(tx.run_python(hash, tuple(_hash(tx, item).constant() for item in value.iterate(tx))))
+    unsupported("unsupported_builtin", f"hash() of {value.describe()}")
+
+
+def _as_hash(tx: Any, said: VariableTracker) -> VariableTracker:
+    """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
+    if not issubclass(said.python_type(), int):
+        tx.raise_error(TypeError, "__hash__ method should return an integer")
+    number = said.constant()
+    if not -sys.maxsize - 1 <= number <= sys.maxsize:
+        number = int.__hash__(number)
+    return ConstantVariable(-2 if number == -1 else int(number))
+
+
+# ---------------------------------------------------------------- attributes
+@handles(getattr)
+def _getattr(
+    tx: Any, value: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
+) -> VariableTracker:
+    if default is None:
+        return tx.getattr(value, name.constant())
+    try:
+        return tx.getattr(value, name.constant())
+    except tx.observed as error:
+        if issubclass(error.value.python_type(), AttributeError):
+            return default
+        raise
+
+
+@handles(hasattr)
+def _hasattr(tx: Any, value: VariableTracker, name: VariableTracker) -> VariableTracker:
+    return ConstantVariable(tx.has_attribute(value, name.constant()))
+
+
+@handles(setattr)
+def _setattr(tx: Any, value: VariableTracker, name: VariableTracker, new: VariableTracker) -> VariableTracker:
+    value.setattr(tx, name.constant(), new)
+    return ConstantVariable(None)
+
+
+@handles(delattr)
+def _delattr(tx: Any, value: VariableTracker, name: VariableTracker) -> VariableTracker:
+    value.delattr(tx, name.constant())
+    return ConstantVariable(None)
+
+
+@handles(globals)
+def _globals(tx: Any) -> VariableTracker:
+    return space_at(tx, *tx.globals)
+
+
+@handles(vars)
+def _vars(tx: Any, *args: VariableTracker) -> VariableTracker:
+    if len(args) != 1:
+        unsupported("dynamic_code", "vars()")
+    try:
+        return tx.getattr(args[0], "__dict__")
+    except tx.observed as error:
+        if issubclass(error.value.python_type(), AttributeError):
+            tx.raise_error(TypeError, "vars() argument must have __dict__ attribute")
+        raise
+
+
+# ---------------------------------------------------------------- numbers
+_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "lshift": "<<", "rshift": ">>", "and_": "&", "or_": "|", "xor": "^", "concat": "+",
+}
+_INPLACE = {
+    "iadd": "+", "isub": "-", "imul": "*", "itruediv": "/", "ifloordiv": "//", "imod": "%", "ipow": "**",
+    "imatmul": "@",
+    "ilshift": "<<", "irshift": ">>", "iand": "&", "ior": "|", "ixor": "^", "iconcat": "+",
+}
+_COMPARISONS = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}
+_UNARY = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
+
+
+def _register_operators() -> None:
+    def binary(symbol: str) -> Handler:
+        return lambda tx, a, b: tx.binary(symbol, a, b)
+
+    def inplace(symbol: str) -> Handler:
+        return lambda tx, a, b: tx.inplace(symbol, a, b)
+
+    def compare(symbol: str) -> Handler:
+        return lambda tx, a, b: tx.compare(symbol, a, b)
+
+    def unary(symbol: str) -> Handler:
+        return lambda tx, a: a.unary(tx, symbol)
+
+    for table, make in ((_OPERATORS, binary), (_INPLACE, inplace), (_COMPARISONS, compare), (_UNARY, unary)):
+        for name, symbol in table.items():
+            handles(getattr(operator, name))(make(symbol))
+    handles(operator.getitem)(lambda tx, a, key: a.getitem(tx, key))
+    handles(operator.setitem)(lambda tx, a, key, value: a.setitem(tx, key, value) or ConstantVariable(None))
+    handles(operator.delitem)(lambda tx, a, key: a.delitem(tx, key) or ConstantVariable(None))
+    handles(operator.contains)(lambda tx, a, item: ConstantVariable(a.contains(tx, item)))
+    handles(operator.truth)(lambda tx, a: ConstantVariable(tx.truth(a)))
+    handles(operator.not_)(lambda tx, a: ConstantVariable(not tx.truth(a)))
+    handles(operator.is_)(lambda tx, a, b: ConstantVariable(tx.is_same(a, b)))
+    handles(operator.is_not)(lambda tx, a, b: ConstantVariable(not tx.is_same(a, b)))
+
+
+_register_operators()
+
+
+@handles(abs)
+def _abs(tx: Any, value: VariableTracker) -> VariableTracker:
+    if isinstance(value, TensorVariable):
+        return call_in_graph(tx, abs, [value], {})
+    if value.is_constant():
+        return ConstantVariable(tx.run_python(abs, value.constant()))
+    return tx.call_special(value, "__abs__")
+
+
+@handles(round)
+def _round(tx: Any, value: VariableTracker, digits: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(value, TensorVariable):
+        return tx.call_method(value, "__round__" if digits is None else "round", [] if digits is None else [digits])
+    if isinstance(value, ObjectVariable):
+        return tx.call_special(value, "__round__", *([digits] if digits is not None else []))
+    args = [value.constant()] + ([digits.constant()] if digits is not None else [])
+    return ConstantVariable(tx.run_python(round, *args))
+
+
+@handles(pow)
+def _pow(tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None) -> VariableTracker:
+    if mod is not None and isinstance(base, ObjectVariable):
+        return tx.call_special(base, "__pow__", exp, mod)
+    if mod is None:
+        return tx.binary("**", base, exp)
+    return ConstantVariable(tx.run_python(pow, base.constant(), exp.constant(), mod.constant()))
+
+
+@handles(divmod)
+def _divmod(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    if isinstance(a, ObjectVariable) or isinstance(b, ObjectVariable):
+        return _divmod_of_objects(tx, a, b)
+    if a.contains_tensor() or b.contains_tensor():
+        unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
+    return tx.new_tuple([tx.binary("//", a, b), tx.binary("%", a, b)])
+
+
+def _divmod_of_objects(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    for owner, other, name in ((a, b, "__divmod__"), (b, a, "__rdivmod__")):
+        if isinstance(tx.class_lookup(owner.python_type(), name), types.FunctionType):
+            result = tx.call_special(owner, name, other)
+            if not (result.is_constant() and result.constant() is NotImplemented):
+                return result
+    unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
+
+
+def _rounding(function: Any, name: str) -> Handler:
+    def handler(tx: Any, value: VariableTracker) -> VariableTracker:
+        if isinstance(value, ObjectVariable) and tx.class_lookup(value.cls, name) is not None:
+            return tx.call_special(value, name)
+        if isinstance(value, ObjectVariable) and tx.class_lookup(value.cls, "__float__") is not None:
+            value = tx.call_special(value, "__float__")
+        if value.contains_tensor():
+            unsupported("unsupported_builtin", f"math.{function.__name__}() of {value.describe()}")
+        return tx.from_result(tx.run_python(function, tx.as_plain(value)), f"math.{function.__name__}")
+
+    return handler
+
+
+for _function, _method in ((math.floor, "__floor__"), (math.ceil, "__ceil__"), (math.trunc, "__trunc__")):
+    handles(_function)(_rounding(_function, _method))
+
+
+@handles(operator.call)
+def _call(tx: Any, function: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.call(function, list(args), kwargs)
+
+
+# ---------------------------------------------------------------- text
+@handles(repr)
+def _repr(tx: Any, value: VariableTracker) -> VariableTracker:
+    return tx.to_text(value, "r")
+
+
+@handles(ascii)
+def _ascii(tx: Any, value: VariableTracker) -> VariableTracker:
+    return ConstantVariable(ascii(_Text(tx.to_text(value, "r").constant())))
+
+
+class _Text:
+    """Something whose repr() is known."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@handles(format)
+def _format(tx: Any, value: VariableTracker, spec: VariableTracker | None = None) -> VariableTracker:
+    return tx.format_value(value, "", spec.constant() if spec is not None else "")
+
+
+@handles(object.__new__)
+def _object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.new_object(cls, list(args), kwargs)
+
+
+@handles(object.__setattr__)
+def _object_setattr(tx: Any, owner: VariableTracker, name: VariableTracker, value: VariableTracker) -> VariableTracker:
+    if not isinstance(owner, ObjectVariable):
+        unsupported("side_effect_unsupported", f"object.__setattr__ of {owner.describe()}")
+    owner.generic_setattr(tx, name.constant(), value)
+    return ConstantVariable(None)
+
+
+@handles(object.__getattribute__)
+def _object_getattribute(tx: Any, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+    if not isinstance(owner, ObjectVariable):
+        return tx.getattr(owner, name.constant())
+    value = owner.generic_getattr(tx, name.constant())
+    if value is None:
+        tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name.constant()!r}")
+    return value
+
+
+@handles(object.__delattr__)
+def _object_delattr(tx: Any, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+    if not isinstance(owner, ObjectVariable):
+        unsupported("side_effect_unsupported", f"object.__delattr__ of {owner.describe()}")
+    owner.generic_delattr(tx, name.constant())
+    return ConstantVariable(None)
+
+
+@handles(sys.exc_info)
+def _exc_info(tx: Any) -> VariableTracker:
+    current = tx.current_exception()
+    if current is None:
+        return tx.new_tuple([ConstantVariable(None)] * 3)
+    return tx.new_tuple([tx.from_result(current.python_type(), "class"), current, TracebackVariable()])
+
+
+@handles(object.__init__)
+def _object_init(tx: Any, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return ConstantVariable(None)
+
+
+@handles(operator.index)
+def _index(tx: Any, value: VariableTracker) -> VariableTracker:
+    if isinstance(value, ObjectVariable):
+        return tx.call_method(value, "__index__", [])
+    if isinstance(value, TensorVariable):
+        return value.call_method(tx, "__index__", [], {})
+    return ConstantVariable(tx.run_python(operator.index, tx.as_plain(value)))
+
+
+@handles(collections.namedtuple)
+def _named_tuple(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    given = {**kwargs}
+    given.setdefault("module", ConstantVariable(tx.globals[0].get("__name__", "__main__")))
+    plain = [tx.as_plain(a) for a in args]
+    made = tx.run_python(collections.namedtuple, *plain, **{k: tx.as_plain(v) for k, v in given.items()})
+    variable = MadeClassVariable(made, lambda cg: cg.call_function(collections.namedtuple, list(args), given))
+    return tx.output.effects.track(made, variable)

@@ -1,0 +1,261 @@
+"""Functions under ``functools.lru_cache``.
+
+Invariant: a cached function is called while tracing only for known arguments, and its result is guarded by asking the
+cache again; what it keeps is one object, which the program may change or compare.
+"""
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+from ...guards.source import AttrSource, ComputedSource, ConstSource, Source, WeakrefSource
+from ..base import MISSING, VariableTracker, instance_dict, realized, unsupported, wraps_type
+from ..constant import is_constant_value
+from ..containers.mappings import DictVariable
+from ..containers.sequences import ListVariable, TupleVariable
+from ..containers.sets import SetVariable
+from ..deferred_calls import call_later
+from ..numbers.scalars import ScalarVariable
+from ..objects.objects import ObjectVariable
+from ..real_object import RealObjectVariable
+from .cached_effects import may_change_something
+
+# Arguments that are found again by their elements.
+_TUPLES = (tuple, torch.Size)
+
+
+class CachedCall:
+    """A call of a cached function, as a place where guards find what it gives. Objects of the program among the
+    arguments are not kept alive: where one has ended, there is no result. One of them may be left open."""
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+
+    def ask(self, given: Any = None) -> Any:
+        """What the function gives, with `given` for the argument that is open."""
+        args = [given if arg is _OPEN else _value(arg) for arg in self.args]
+        kwargs = {name: given if arg is _OPEN else _value(arg) for name, arg in self.kwargs.items()}
+        return self.function(*args, **kwargs)
+
+    def __call__(self, given: Any) -> Any:
+        """For guards, to which a call that fails is one without a result."""
+        try:
+            return self.ask(given)
+        except Exception as error:
+            raise LookupError(f"a cached function raised {type(error).__name__}") from error
+
+    @property
+    def result(self) -> Any:
+        """What the cache holds, where no argument is open."""
+        return self(None)
+
+
+class _Open:
+    """Stands for an argument that is not known yet."""
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+_OPEN = _Open()
+
+
+def _value(argument: Any) -> Any:
+    if type(argument) in _TUPLES:
+        return type(argument)(map(_value, argument))
+    value = argument() if type(argument) is weakref.ref else argument
+    if value is None and argument is not None:
+        raise ReferenceError("an argument of a cached function has ended")
+    return value
+
+
+class CachedFunctionVariable(RealObjectVariable):
+    """A function under ``functools.lru_cache`` or ``functools.cache``."""
+
+    def describe(self) -> str:
+        return f"cached function {getattr(self.value, '__qualname__', self.value)}"
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """Asks the cache where the arguments are known; else evaluates the function, if that makes no difference."""
+        for argument in _elements([*args, *kwargs.values()]):
+            if isinstance(argument, ScalarVariable):
+                argument.refuse("an argument of a cached function")
+        constant = all(a.is_constant() for a in (*args, *kwargs.values()))
+        if constant and not may_change_something(self.value.__wrapped__):
+            return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
+        calls = tx.output.effects.calls
+        begun, operations, nodes = len(calls), tx.output.operations, len(tx.output.graph.nodes)
+        with tx.output.effects.watched() as touched:
+            result = tx.call(self._inside(tx), args, kwargs)
+        if len(calls) > begun:
+            # It logs, and does so once for these arguments: the cache decides about that when it is called.
+            if not result.is_none():
+                unsupported("print_or_log", f"{self.describe()} logs and returns something")
+            del calls[begun:]
+            call_later(tx, self.value, args, kwargs)
+        elif any(t is None or t.source is not None for t in touched):
+            unsupported("call_skipped", f"{self.describe()} changes something, once for these arguments")
+        elif constant:
+            if len(tx.output.graph.nodes) > nodes:
+                unsupported("call_skipped", f"{self.describe()} draws random numbers or makes tensors, once")
+            return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
+        elif tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
+            return self._ask_for_objects(tx, args, kwargs, result)
+        elif not (result.is_constant() and is_constant_value(result.constant())):
+            # The cache gives the same object each time, which may have been changed since.
+            unsupported("call_skipped", f"{self.describe()} keeps an object, for {_first_unknown(args, kwargs)}")
+        return result
+
+    def _ask_for_objects(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker], result: VariableTracker
+    ) -> VariableTracker:
+        """What the cache gives for objects of the program, if it is what the function gives, `result`."""
+        known = tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()}
+        # The function first, of which the cache learns nothing: what it is asked here it keeps, and before the call
+        # the program may have changed what the function reads.
+        for function in (self.value.__wrapped__, self.value):
+            if not _Comparison(tx).stands_for(result, tx.run_python(CachedCall(function, *known).ask)):
+                what = "keeps what was made before a change" if function is self.value else "reads what was changed"
+                unsupported("call_skipped", f"{self.describe()} {what}, for {_first_unknown(args, kwargs)}")
+        objects = [a for a in _elements([*args, *kwargs.values()]) if not a.is_constant()]
+        if len(objects) == 1 and objects[0] in (*args, *kwargs.values()):
+            # The cache is asked for whatever object stands there: another one of the kind needs no other graph.
+            (given,) = objects
+            assert given.source is not None
+            asked = CachedCall(self.value, tuple(_OPEN if a is given else _real(a) for a in args),
+                               {name: _OPEN if a is given else _real(a) for name, a in kwargs.items()})
+            source = ComputedSource(given.source, asked, self._words(asked, given.source.name))
+            return realized(tx, tx.wrap_at(asked.ask(given.value), source))
+        for argument in objects:
+            tx.guard(argument.source, "tensor_same", WeakrefSource(_reference(argument)))
+        return self._at_cache(tx, CachedCall(self.value, *known))
+
+    def _inside(self, tx: Any) -> VariableTracker:
+        inside = self.value.__wrapped__
+        if type(inside) is types.FunctionType:
+            return tx.library_function(inside)  # type: ignore[no-any-return]
+        where = ConstSource(self.value, self.describe())
+        return realized(tx, tx.wrap_at(inside, AttrSource(where, "__wrapped__")))
+
+    def _ask(self, tx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> VariableTracker:
+        """What the cache gives for known arguments, asked again at each call."""
+        result = tx.run_python(self.value, *args, **kwargs)
+        if is_constant_value(result) and not kwargs:
+            tx.guard_result(self.value, args, result)
+            return tx.from_result(result, self.describe())
+        return self._at_cache(tx, CachedCall(self.value, args, kwargs))
+
+    def _at_cache(self, tx: Any, asked: CachedCall) -> VariableTracker:
+        """What the cache holds, where guards find it."""
+        source = AttrSource(ConstSource(asked, self._words(asked)), "result")
+        return realized(tx, tx.wrap_at(asked.result, source))
+
+    def _words(self, asked: CachedCall, given: str = "") -> str:
+        """The call's text; with an open argument it tells the function from all others."""
+        parts = [*map(_words, asked.args), *(f"{k}={_words(v)}" for k, v in asked.kwargs.items())]
+        name = getattr(self.value, "__qualname__", "cached function")
+        text = f"{name}({', '.join(parts)})"
+        return f"{text} of {given} [{id(self.value):x}]" if given else text
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("cache_info", "cache_clear", "cache_parameters"):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}")
+        return super().getattr(tx, name)
+
+
+def _elements(arguments: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
+    """The arguments, of tuples their elements."""
+    for argument in arguments:
+        if _is_tuple(argument):
+            yield from _elements(argument.items)  # type: ignore[attr-defined]
+        else:
+            yield argument
+
+
+def _is_tuple(argument: VariableTracker) -> bool:
+    return isinstance(argument, TupleVariable) and not argument.is_constant() and argument.python_type() in _TUPLES
+
+
+def _is_known(argument: VariableTracker) -> bool:
+    """Whether a cache finds an argument again: constants, objects from outside by their identity, tuples of these."""
+    if argument.is_constant():
+        return True
+    if _is_tuple(argument):
+        return all(map(_is_known, argument.items))  # type: ignore[attr-defined]
+    value = getattr(argument, "value", None)
+    cls = type(value)
+    return argument.source is not None and value is not None and cls.__hash__ is object.__hash__ and (
+        cls.__eq__ is object.__eq__ and cls.__weakrefoffset__ > 0 and not isinstance(value, type))
+
+
+def _real(argument: VariableTracker) -> Any:
+    if _is_tuple(argument):
+        return argument.python_type()(map(_real, argument.items))  # type: ignore[attr-defined]
+    return argument.constant() if argument.is_constant() else weakref.ref(argument.value)  # type: ignore[attr-defined]
+
+
+def _reference(argument: VariableTracker) -> Source:
+    return ConstSource(_real(argument), f"a weak reference to {argument.source.name}")  # type: ignore[union-attr]
+
+
+def _words(argument: Any) -> str:
+    if type(argument) in _TUPLES and any(type(part) is weakref.ref for part in argument):
+        return f"({', '.join(map(_words, argument))})"
+    if argument is _OPEN:
+        return "_"
+    return f"<{type(argument()).__qualname__}>" if type(argument) is weakref.ref else repr(argument)
+
+
+class _Comparison:
+    """A comparison of what the trace has made with what a cache gives: the same objects and constants, in equal
+    containers and new objects, each of which stands for one."""
+
+    def __init__(self, tx: Any) -> None:
+        self.tx = tx
+        self.met: dict[int, Any] = {}  # what trackers of containers stand for, by id
+
+    def stands_for(self, tracker: VariableTracker, value: Any) -> bool:
+        """Whether `tracker` is `value`."""
+        tracker = realized(self.tx, tracker)
+        if tracker.source is not None and not tracker.is_constant():
+            return self.tx.output.effects.tracker_of(value) is tracker
+        if tracker.is_constant() and not isinstance(tracker, TupleVariable):
+            return type(value) is type(tracker.constant()) and value == tracker.constant()
+        if id(tracker) in self.met:
+            return self.met[id(tracker)] is value
+        self.met[id(tracker)] = value
+        return type(value) is tracker.python_type() and self._same_parts(tracker, value)
+
+    def _same_parts(self, tracker: VariableTracker, value: Any) -> bool:
+        if isinstance(tracker, (TupleVariable, ListVariable)) and type(value) in (list, *_TUPLES):
+            return len(tracker.items) == len(value) and all(map(self.stands_for, tracker.items, value))
+        if isinstance(tracker, DictVariable) and type(value) is dict:
+            keys, values = tracker.keys(), tracker.values(self.tx)
+            return len(keys) == len(value) and all(map(self.stands_for, keys, value)) and (
+                all(map(self.stands_for, values, value.values())))
+        if isinstance(tracker, SetVariable):
+            constants = all(member.is_constant() for member in tracker.members.values())
+            return constants and {member.constant() for member in tracker.members.values()} == value
+        if isinstance(tracker, ObjectVariable) and tracker.content is None:
+            made, own = self.tx.output.effects.attributes_of(tracker), instance_dict(value)
+            if own is None or self.tx.class_lookup(tracker.cls, "__slots__") is not None or made.keys() != own.keys():
+                return False
+            return all(part is not MISSING and self.stands_for(part, own[name]) for name, part in made.items())
+        return False
+
+
+def _first_unknown(args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> str:
+    return next(a for a in _elements([*args, *kwargs.values()]) if not a.is_constant()).describe()
+
+
+@wraps_type(functools._lru_cache_wrapper)
+def _wrap_cached_function(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return CachedFunctionVariable(value, source)

@@ -1,0 +1,53 @@
+"""Functions under ``dynamo_lite.compile``, met in a trace.
+
+Invariant: called, such an object is the function that it was made from; compared, hashed, returned or stored it is
+itself, so that two of one function are two objects, as in plain Python.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from ..._eval_frame import CompiledFunction
+from ...guards.source import AttrSource, Source
+from ..base import VariableTracker, instance_dict, realized, unsupported, wraps_type
+from .functions import FunctionVariable
+
+
+class CompiledFunctionVariable(FunctionVariable):
+    """The function of a compiled object, under the object's identity.
+
+    Args:
+        compiled: the object.
+        source: where it lives.
+    """
+
+    def __init__(self, compiled: CompiledFunction, source: Source) -> None:
+        super().__init__(compiled.fn, source)  # type: ignore[arg-type]
+        self.real = compiled
+        self.function_source = AttrSource(source, "fn")
+
+    def python_type(self) -> type:
+        return CompiledFunction
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        assert self.source is not None
+        if name == "fn" or name in (instance_dict(self.real) or {}):
+            return tx.wrap_at(getattr(self.real, name), AttrSource(self.source, name))  # type: ignore[no-any-return]
+        return super().getattr(tx, name)
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        unsupported("side_effect_unsupported", f"setting {name!r} of the compiled {self.describe()}")
+
+    def delattr(self, tx: Any, name: str) -> None:
+        unsupported("side_effect_unsupported", f"deleting {name!r} of the compiled {self.describe()}")
+
+    def reconstruct(self, cg: Any) -> None:
+        cg.load_source(self.source)
+
+
+@wraps_type(CompiledFunction)
+def _wrap_compiled_function(tx: Any, value: CompiledFunction, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    inner = realized(tx, tx.wrap_at(value.fn, AttrSource(source, "fn")))
+    # A method, a callable object or a function with a tracker of its own is what it was made from.
+    return CompiledFunctionVariable(value, source) if type(inner) is FunctionVariable else inner

@@ -1,0 +1,38 @@
+"""Functions under ``disable``, of dynamo_lite or of torch.
+
+Invariant: they are guarded by their code as other functions are, not by identity: a program may make one anew at each
+call, and to call it in plain Python is right for any function.
+"""
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ...guards.source import FunctionPartSource, Source
+from ..base import VariableTracker, unsupported
+from .functions import FunctionVariable
+
+
+class DisabledFunctionVariable(FunctionVariable):
+    """A function whose calls break the graph.
+
+    Args:
+        reason: the user's, or "".
+    """
+
+    def __init__(self, value: types.FunctionType, source: Source, reason: str) -> None:
+        super().__init__(value, source)
+        self.reason = reason
+
+    def describe(self) -> str:
+        return f"{self.value.__module__}.{self.value.__qualname__}"
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        unsupported("disabled_function", f"{self.describe()}()" + (f": {self.reason}" if self.reason else ""))
+
+
+def disabled_function(tx: Any, value: types.FunctionType, source: Source, reason: str) -> VariableTracker:
+    """The tracker of a function under ``disable``, guarded."""
+    tx.guard(source, "code_is", value.__code__)
+    tx.guard(FunctionPartSource(source, "__globals__"), "is", value.__globals__)
+    return DisabledFunctionVariable(value, source, reason)

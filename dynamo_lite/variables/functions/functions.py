@@ -1,0 +1,625 @@
+"""Functions, methods, cells and generators of the user's, which are inlined.
+
+A function is guarded by its code, not its identity, so that equal closures share an artifact; what it closes over, its
+defaults and its attributes are values with sources of their own. Invariant: what a function closes over it has through
+cells, of which each has one tracker, so that all closures see one variable.
+"""
+from __future__ import annotations
+
+import dataclasses
+import os
+import types
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ... import polyfills
+from ...bytecode.analysis import passes_through
+from ...guards.source import (
+    AttrSource,
+    ConstSource,
+    DictItemSource,
+    FunctionPartSource,
+    MethodPartSource,
+    SequenceItemSource,
+    Source,
+)
+from ..base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
+from ..cells import CellVariable
+from ..constant import ConstantVariable
+from ..containers.mappings import DictVariable
+from ..containers.spaces import read_own, space_at, write_own
+from .binding import VARARGS, VARKEYWORDS, bind_arguments
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x200
+# inspect.CO_ITERABLE_COROUTINE
+_NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
+_EQUIVALENTS = os.path.dirname(polyfills.__file__) + os.sep
+
+
+_RETURNS_ITSELF = (lambda self: self).__code__.co_code
+
+
+def check_asked_again(*values: VariableTracker) -> None:
+    """Breaks the capture before generated code makes an iterator over iterators that have been asked for their
+    iterators already, and do something then."""
+    for value in values:
+        cls = getattr(value, "cls", None)
+        method = getattr(cls, "__iter__", None) if isinstance(cls, type) and hasattr(cls, "__next__") else None
+        if isinstance(method, types.FunctionType) and method.__code__.co_code != _RETURNS_ITSELF:
+            unsupported("unsupported_iteration", f"{value.describe()}, an iterator whose __iter__ does something")
+
+
+@dataclasses.dataclass(frozen=True)
+class StandsFor:
+    """The call of a function or class written in C that a Python equivalent of ours was called in place of."""
+
+    function: Any
+    args: list[VariableTracker]
+    kwargs: dict[str, VariableTracker]
+
+    def reconstruct(self, cg: Codegen) -> None:
+        """Emits the call itself."""
+        check_asked_again(*self.args, *self.kwargs.values())
+        cg.call_function(self.function, self.args, self.kwargs)
+
+
+def standing_for(
+    value: VariableTracker, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """A value that one of our equivalents made: where it leaves the trace, it is what the C function makes."""
+    if isinstance(value, NestedFunctionVariable):
+        value.stands_for = StandsFor(function, args, kwargs)
+    elif isinstance(value, GeneratorVariable):
+        # The generator's own parameters are arguments of the C function, too, with what it takes at once already taken.
+        code = value.function.code()
+        npos, nkw = code.co_argcount, code.co_kwonlyargcount
+        positional = [value.arguments[n] for n in code.co_varnames[:npos]]
+        named = {n: value.arguments[n] for n in code.co_varnames[npos : npos + nkw]}
+        if code.co_flags & VARARGS:
+            rest = value.arguments[code.co_varnames[npos + nkw]]
+            positional += rest.items  # type: ignore[attr-defined]
+        value.stands_for = StandsFor(function, positional, named)
+    return value
+
+
+class CallableVariable(VariableTracker):
+    """What functions and methods have in common."""
+
+    has_identity = True
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+
+class BaseFunctionVariable(CallableVariable):
+    """A Python function, from outside or made in the frame."""
+
+    def code(self) -> types.CodeType:
+        raise NotImplementedError
+
+    def globals(self) -> tuple[dict[str, Any], Source]:
+        """The function's globals and where they are found."""
+        raise NotImplementedError
+
+    def cells(self, tx: Any) -> list[CellVariable]:
+        """The closure's cells, in the order of co_freevars."""
+        raise NotImplementedError
+
+    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+        raise NotImplementedError
+
+    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+        raise NotImplementedError
+
+    def function_name(self) -> str:
+        return self.code().co_name
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def describe(self) -> str:
+        code = self.code()
+        return f"function {code.co_qualname}"
+
+    def bind(
+        self, tx: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> dict[str, VariableTracker]:
+        """The parameters' values for a call."""
+        return bind_arguments(tx, self, args, kwargs)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.inline(self, args, kwargs)
+
+
+class FunctionVariable(BaseFunctionVariable):
+    """A function that exists outside of the trace. `real` is the object that `is` and hashing go by."""
+
+    def __init__(self, value: types.FunctionType, source: Source) -> None:
+        super().__init__(source)
+        self.value = self.real = value
+        self.function_source = source
+
+    def code(self) -> types.CodeType:
+        return self.value.__code__
+
+    def function_name(self) -> str:
+        return self.value.__qualname__
+
+    def globals(self) -> tuple[dict[str, Any], Source]:
+        space = self.value.__globals__
+        return space, ConstSource(space, str(space.get("__name__", "globals")))
+
+    def hash_key(self) -> Any:
+        return self.real
+
+    def guard_hash(self, tx: Any) -> None:
+        if self.source is not None:
+            tx.guard(self.source, "is", self.real)
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return isinstance(other, FunctionVariable) and self.real is other.real
+
+    def _part(self, name: str) -> Source:
+        return FunctionPartSource(self.function_source, name)
+
+    def cells(self, tx: Any) -> list[CellVariable]:
+        closure = self.value.__closure__ or ()
+        part = self._part("__closure__")
+        names = self.value.__code__.co_freevars
+        return [
+            tx.wrap_cell(cell, SequenceItemSource(part, i, False), names[i]) for i, cell in enumerate(closure)
+        ]
+
+    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+        values = self.value.__defaults__
+        if values is None:
+            return ()
+        part = self._part("__defaults__")
+        tx.guard(part, "len", len(values))
+        return [LazyVariable(v, SequenceItemSource(part, i, False)) for i, v in enumerate(values)]
+
+    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+        values = self.value.__kwdefaults__
+        if not values:
+            return {}
+        part = self._part("__kwdefaults__")
+        space = tx.output.effects.space_of(tx, self, values, part)
+        if space is not None:
+            return {key.constant(): value for key, value in space.items.values()}
+        return {name: LazyVariable(v, DictItemSource(part, name)) for name, v in values.items()}
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        value = self.value
+        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            assert self.source is not None
+            tx.guard(AttrSource(self.source, name), "const", getattr(value, name))
+            return ConstantVariable(getattr(value, name))
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"):
+            if name == "__code__":
+                return tx.from_result(value.__code__, "code object")
+            if name == "__dict__":
+                return space_at(tx, value.__dict__, self._part(name))
+            return tx.wrap_at(getattr(value, name), self._part(name))
+        if name == "__annotations__":
+            return tx.wrap_at(value.__annotations__, AttrSource(self.source, name))  # type: ignore[arg-type]
+        if name == "__class__":
+            return tx.from_result(self.python_type(), "class")
+        if name == "__get__":
+            return tx.builtin_method(self, name)
+        found = read_own(tx, self, value.__dict__, self._part("__dict__"), name)
+        if found is not None:
+            return found
+        if name == "__call__":
+            return self
+        tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name.startswith("__"):
+            super().setattr(tx, name, value)
+        write_own(tx, self, self.value.__dict__, self._part("__dict__"), name, value)
+
+    def delattr(self, tx: Any, name: str) -> None:
+        if name.startswith("__"):
+            super().delattr(tx, name)
+        if read_own(tx, self, self.value.__dict__, self._part("__dict__"), name) is None:
+            tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+        write_own(tx, self, self.value.__dict__, self._part("__dict__"), name, MISSING)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+
+class NestedFunctionVariable(BaseFunctionVariable):
+    """A function that the traced program made with ``def`` or ``lambda``."""
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals: tuple[dict[str, Any], Source],
+        qualname: str,
+        defaults: Sequence[VariableTracker],
+        keyword_defaults: dict[str, VariableTracker],
+        closure: list[CellVariable],
+        annotations: VariableTracker | None,
+    ) -> None:
+        super().__init__()
+        self._code = code
+        self._globals = globals
+        self.qualname = qualname
+        self._defaults = defaults
+        self._keyword_defaults = keyword_defaults
+        self.closure = closure
+        self.annotations = annotations
+        self.attributes: dict[str, VariableTracker] = {}  # those that a function stores in C
+        self.own_dict = FunctionDictVariable(self)
+        self.stands_for: StandsFor | None = None
+
+    def python_type(self) -> type:
+        made_by = self.stands_for.function if self.stands_for is not None else None
+        return made_by if isinstance(made_by, type) else types.FunctionType
+
+    def code(self) -> types.CodeType:
+        return self._code
+
+    def function_name(self) -> str:
+        return self.qualname
+
+    def globals(self) -> tuple[dict[str, Any], Source]:
+        return self._globals
+
+    def cells(self, tx: Any) -> list[CellVariable]:
+        return self.closure
+
+    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+        return self._defaults
+
+    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+        return self._keyword_defaults
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in self.attributes:
+            return self.attributes[name]
+        if name == "__name__":
+            return ConstantVariable(self._code.co_name)
+        if name == "__qualname__":
+            return ConstantVariable(self.qualname)
+        if name == "__module__":
+            return ConstantVariable(self._globals[0].get("__name__"))
+        if name == "__doc__":
+            first = self._code.co_consts[0] if self._code.co_consts else None
+            return ConstantVariable(first if isinstance(first, str) else None)
+        own = self.own_dict.lookup(tx, ConstantVariable(name))
+        if own is not None:
+            return own
+        if name == "__dict__":
+            return self.own_dict
+        if name == "__defaults__":
+            return tx.new_tuple(list(self._defaults)) if self._defaults else ConstantVariable(None)
+        if name == "__kwdefaults__":
+            if not self._keyword_defaults:
+                return ConstantVariable(None)
+            return tx.new_dict({ConstantVariable(k): v for k, v in self._keyword_defaults.items()})
+        if name == "__annotations__":
+            if self.annotations is None:
+                self.annotations = tx.new_dict({})
+            return self.annotations
+        if name == "__code__":
+            return tx.from_result(self._code, "code object")
+        if name == "__class__":
+            return tx.from_result(self.python_type(), "class")
+        if name == "__get__":
+            return tx.builtin_method(self, name)
+        if name == "__call__":
+            return self
+        tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name in ("__defaults__", "__kwdefaults__", "__code__", "__dict__", "__closure__", "__globals__"):
+            unsupported("side_effect_unsupported", f"setting {name} of {self.describe()}")
+        if name not in _STORED_IN_C:
+            self.own_dict.store(tx, ConstantVariable(name), value)
+            return
+        tx.output.effects.advance(self)
+        self.attributes[name] = value
+
+    def delattr(self, tx: Any, name: str) -> None:
+        if self.own_dict.lookup(tx, ConstantVariable(name)) is None:
+            tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+        self.own_dict.delitem(tx, ConstantVariable(name))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.stands_for is not None:
+            stands_for = self.stands_for
+            cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)
+            return
+        cg.build_new(self, lambda: self._make(cg), lambda: self._fill(cg), refers_only=True)
+
+    def _make(self, cg: Codegen) -> None:
+        def arguments() -> None:
+            cg.emit.load_const(self._code)
+            cg.load_globals(self._globals)
+            cg.emit.load_const(self._code.co_name)
+            cg.push_all(self._defaults)
+            cg.emit.build_tuple(len(self._defaults))
+            cg.push_all(self.closure)
+            cg.emit.build_tuple(len(self.closure))
+
+        cg.call_constant(make_function, arguments, count=5)
+
+    def _fill(self, cg: Codegen) -> None:
+        extra = {**self.attributes, **{key.constant(): value for key, value in self.own_dict.items.values()}}
+        if self._keyword_defaults:
+            extra["__kwdefaults__"] = cg.dict_of(self._keyword_defaults)
+        if self.qualname != self._code.co_name:
+            extra.setdefault("__qualname__", ConstantVariable(self.qualname))
+        if self.annotations is not None:
+            extra.setdefault("__annotations__", self.annotations)
+        for name, value in extra.items():
+            cg.emit.dup()
+            cg.push(value)
+            cg.emit.swap(2)
+            cg.emit.store_attr(name)
+
+
+_STORED_IN_C = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
+
+
+class FunctionDictVariable(DictVariable):
+    """``function.__dict__`` of a function that the traced program made."""
+
+    def __init__(self, function: NestedFunctionVariable) -> None:
+        super().__init__({})
+        self.function = function
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push(self.function)
+        cg.emit.load_attr("__dict__")
+
+
+def make_function(
+    code: types.CodeType, globals: dict[str, Any], name: str, defaults: tuple[Any, ...], closure: tuple[Any, ...]
+) -> types.FunctionType:
+    """Generated code makes an escaping inner function with this."""
+    return types.FunctionType(code, globals, name, defaults or None, closure or None)
+
+
+class MethodVariable(CallableVariable):
+    """A bound method: any callable with a first argument."""
+
+    def __init__(self, function: VariableTracker, owner: VariableTracker, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.function = function
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def hash_key(self) -> Any:
+        return ("method", self.function.hash_key(), self.owner.hash_key())
+
+    def guard_hash(self, tx: Any) -> None:
+        self.function.guard_hash(tx)
+        self.owner.guard_hash(tx)
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self.may_be_the_same(other)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, [self.owner, *args], kwargs)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and isinstance(other, MethodVariable):
+            same = tx.is_same(self.owner, other.owner) and tx.is_same(self.function, other.function)
+            return ConstantVariable(same == (op == "=="))
+        return None
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.owner
+        if name == "__func__":
+            return self.function
+        if name == "__call__":
+            return self
+        return tx.getattr(self.function, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def arguments() -> None:
+            cg.push(self.function)
+            cg.push(self.owner)
+
+        cg.build_new(
+            self, lambda: cg.call_constant(types.MethodType, arguments, count=2), lambda: None, refers_only=True
+        )
+
+
+class GeneratorVariable(VariableTracker):
+    """A generator whose frame is evaluated symbolically, step by step.
+
+    Args:
+        frame: the suspended translator of the generator's body.
+    """
+
+    has_identity = True
+
+    def __init__(self, frame: Any, function: BaseFunctionVariable, arguments: dict[str, VariableTracker]) -> None:
+        super().__init__()
+        self.frame = frame
+        self.function = function
+        self.arguments = arguments
+        self.started = False
+        self.finished = False
+        self.failed = False  # it was ended by an exception
+        self.returned: VariableTracker = ConstantVariable(None)
+        self.stands_for: StandsFor | None = None
+        self._running = False
+
+    def python_type(self) -> type:
+        made_by = self.stands_for.function if self.stands_for is not None else None
+        return made_by if isinstance(made_by, type) else types.GeneratorType
+
+    def describe(self) -> str:
+        return f"generator of {self.function.describe()}"
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return self
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        return self.resume(tx, ConstantVariable(None))
+
+    def resume(self, tx: Any, sent: VariableTracker | None, raised: Any = None) -> VariableTracker | None:
+        """Runs to the next ``yield``; None when the body returns (its value is in `returned`)."""
+        if self.finished:
+            if raised is not None:
+                raise raised
+            if self.failed and is_equivalent(self.function.code()):
+                what = f"{self.describe()}, an iterator written in C, which goes on after an error"
+                unsupported("generator_frame", what)
+            self.returned = ConstantVariable(None)
+            return None
+        if self._running:
+            self._refuse_reentry(tx)
+        tx.output.effects.advance(self)
+        first, self.started = not self.started, True
+        if first:
+            tx.output.effects.note_started(self, tx.root.visits - 1)
+        if first and sent is not None and not sent.is_none():
+            tx.raise_error(TypeError, "can't send non-None value to a just-started generator")
+        if first and raised is not None:
+            self.finished = True
+            raise raised
+        self._running = True
+        try:
+            value = tx.run_generator(self.frame, None if first else sent, raised)
+        except BaseException:
+            self.finished = self.failed = True
+            raise
+        finally:
+            self._running = False
+        if value is None:
+            self.finished = True
+            self.failed = self.frame.stopped
+            self.returned = self.frame.returned
+        return value
+
+    def _refuse_reentry(self, tx: Any) -> None:
+        """Its own body asks it for its next value."""
+        if is_equivalent(self.function.code()):
+            unsupported("generator_frame", f"{self.describe()}, which is asked for a value while it is making one")
+        tx.raise_error(ValueError, "generator already executing")
+
+    def has_clean_up(self) -> bool:
+        """Whether the end of the generator's life runs code: it is suspended inside ``with``, or inside ``try`` with a
+        handler for what ends it."""
+        frame = self.frame
+        if not self.started or self.finished:
+            return False
+        names = {**frame.builtins, **frame.globals[0]}
+        return not passes_through(frame.decoded.instructions, frame.current, GeneratorExit, names.get)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if self.stands_for is not None and name not in ("__next__", "__iter__"):
+            return super().getattr(tx, name)
+        if name in ("send", "throw", "close", "__next__", "__iter__"):
+            return tx.builtin_method(self, name)
+        if name == "gi_frame":
+            return ConstantVariable(None) if self.finished else super().getattr(tx, name)
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name in ("__next__", "send"):
+            value = self.resume(tx, args[0] if name == "send" else ConstantVariable(None))
+            if value is None:
+                tx.raise_stop_iteration(self.returned)
+            return value
+        if name == "__iter__":
+            return self
+        if name == "throw":
+            value = self.resume(tx, None, tx.exception_to_raise(args))
+            if value is None:
+                tx.raise_stop_iteration(self.returned)
+            return value
+        if name == "close":
+            return tx.close_generator(self)
+        return super().call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.started:
+            unsupported("generator_frame", f"{self.describe()}, begun in the captured part and used after it")
+        if self.stands_for is not None:
+            stands_for = self.stands_for
+            cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)
+            return
+        if is_equivalent(self.function.code()):
+            unsupported("generator_frame", f"{self.describe()}, a part of an iterator written in C, used after it")
+
+        def arguments() -> None:
+            cg.push(self.function)
+            cg.emit.load_const(tuple(self.arguments))
+            cg.push_all(self.arguments.values())
+            cg.emit.build_tuple(len(self.arguments))
+
+        named = self.function.code().co_flags & VARKEYWORDS  # a dict that the call takes apart
+        cg.build_new(self, lambda: cg.call_constant(start_generator, arguments, count=3), lambda: None, not named)
+
+
+def start_generator(function: types.FunctionType, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    """Generated code makes an escaping generator with this: a call with the parameters as they were bound."""
+    code, bound = function.__code__, dict(zip(names, values))
+    names = code.co_varnames
+    npos, nkw = code.co_argcount, code.co_kwonlyargcount
+    args = [bound[n] for n in names[:npos]]
+    kwargs = {n: bound[n] for n in names[npos : npos + nkw]}
+    slot = npos + nkw
+    if code.co_flags & VARARGS:
+        args.extend(bound[names[slot]])
+        slot += 1
+    if code.co_flags & VARKEYWORDS:
+        kwargs.update(bound[names[slot]])
+    return function(*args, **kwargs)
+
+
+def is_equivalent(code: types.CodeType) -> bool:
+    """Whether this is code of ours that is traced in place of something written in C."""
+    return code.co_filename.startswith(_EQUIVALENTS)
+
+
+def is_inlinable(code: types.CodeType) -> bool:
+    """Whether a call of this code can be evaluated inside the caller's trace."""
+    return not code.co_flags & _NOT_INLINED
+
+
+@wraps_type(types.FunctionType)
+def _wrap_function(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker:
+    return tx.wrap_function(value, source)
+
+
+def user_function(tx: Any, value: types.FunctionType, source: Source) -> FunctionVariable:
+    """The tracker of a function to inline, guarded by its code and globals."""
+    tx.guard(source, "code_is", value.__code__)
+    tx.guard(FunctionPartSource(source, "__globals__"), "is", value.__globals__)
+    return FunctionVariable(value, source)
+
+
+@wraps_type(types.MethodType)
+def _wrap_method(tx: Any, value: types.MethodType, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", types.MethodType)
+    function = realized(tx, tx.wrap_at(value.__func__, MethodPartSource(source, "__func__")))
+    owner = realized(tx, tx.wrap_at(value.__self__, MethodPartSource(source, "__self__")))
+    return MethodVariable(function, owner, source)

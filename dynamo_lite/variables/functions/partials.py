@@ -1,0 +1,167 @@
+"""``functools.partial``.
+
+Invariant: a partial's parts are values of their own with sources of their own, so that equal partials share an
+artifact.
+"""
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from ...exc import Unsupported
+from ...guards.source import InstanceDictSource, Source
+from ..base import MISSING, VariableTracker, realized, wraps_type
+from ..constant import ConstantVariable
+from ..containers.mappings import DictVariable
+from ..containers.sequences import SequenceVariable, TupleVariable
+from ..containers.spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+@wraps_type(functools.partial)
+def _wrap_partial(tx: Any, value: functools.partial[Any], source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", functools.partial)
+    function, args, keywords = (
+        realized(tx, tx.wrap_slot(source, functools.partial, value, name)) for name in ("func", "args", "keywords")
+    )
+    if not isinstance(args, SequenceVariable) or not isinstance(keywords, DictVariable):
+        raise Unsupported("unsupported_value", "a functools.partial with unusual parts")
+    return PartialVariable(function, list(args.iterate(tx)), keywords, source, value)
+
+
+class PartialVariable(VariableTracker):
+    """``functools.partial(function, *args, **keywords)``.
+
+    Args:
+        value: the real object, if it came in from outside.
+    """
+
+    has_identity = True
+    cls = functools.partial
+
+    def __init__(
+        self,
+        function: VariableTracker,
+        args: list[VariableTracker],
+        keywords: DictVariable,
+        source: Source | None = None,
+        value: functools.partial[Any] | None = None,
+    ) -> None:
+        super().__init__(source)
+        self.value = value
+        self.function = function
+        self.args = args
+        self.keywords = keywords
+        self.own_dict: OwnDictVariable | None = None  # of one made in the trace, once it has been asked for
+
+    def python_type(self) -> type:
+        return functools.partial
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def hash_key(self) -> Any:
+        return ("object", id(self))
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, [*self.args, *args], {**self.named(), **kwargs})
+
+    def named(self) -> dict[str, VariableTracker]:
+        """The keyword arguments, as the dict of them is now."""
+        return {key.constant(): value for key, value in self.keywords.items.values()}
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        parts = {"func": self.function, "args": TupleVariable(self.args), "keywords": self.keywords}
+        if name in parts:
+            return parts[name]
+        if name == "__class__":
+            return tx.from_result(functools.partial, "class")
+        if name == "__dict__":
+            return self._dict_variable(tx)
+        if name == "__call__":
+            return self
+        own = self.own_attribute(tx, name)
+        return own if own is not None else tx.class_getattr(self, functools.partial, name)
+
+    def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+        """The value in the object's own dict, None if there is none."""
+        return read_own(tx, self, self._real_dict(), dict_source(self.source), name)
+
+    def has_attributes(self, tx: Any) -> bool:
+        """Whether it has attributes of its own, for the sake of which a partial of it keeps it as it is."""
+        return bool(self.own_dict or self._real_dict() or tx.output.effects.attributes_of(self))
+
+    def _real_dict(self) -> dict[str, Any] | None:
+        return None if self.value is None else self.value.__dict__
+
+    def _dict_variable(self, tx: Any) -> DictVariable:
+        real = self._real_dict()
+        if real is not None:
+            return space_at(tx, real, InstanceDictSource(self.source))  # type: ignore[arg-type]
+        if self.own_dict is None:
+            self.own_dict = OwnDictVariable(self)
+            written = tx.output.effects.attributes_of(self)
+            self.own_dict.items.update({name: (ConstantVariable(name), value) for name, value in written.items()})
+            written.clear()
+        return self.own_dict
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name in _OF_THE_CLASS:
+            super().setattr(tx, name, value)
+        write_own(tx, self, self._real_dict(), dict_source(self.source), name, value)
+
+    def delattr(self, tx: Any, name: str) -> None:
+        if name in _OF_THE_CLASS:
+            super().delattr(tx, name)
+        if self.own_attribute(tx, name) is None:
+            tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+        write_own(tx, self, self._real_dict(), dict_source(self.source), name, MISSING)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.call_function(functools.partial, [self.function, *self.args], self.named())
+
+        def fill() -> None:
+            cg.store_attributes(self)
+            if self.own_dict is not None:
+                self.own_dict.fill_keeper(cg)
+
+        cg.build_new(self, make, fill, refers_only=True)
+
+
+class KeywordsVariable(DictVariable):
+    """``partial.keywords`` of a partial that the traced program made.
+
+    Args:
+        named: the keyword arguments.
+    """
+
+    def __init__(self, named: dict[str, VariableTracker]) -> None:
+        super().__init__({name: (ConstantVariable(name), value) for name, value in named.items()})
+        self.partial: PartialVariable | None = None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            assert self.partial is not None
+            cg.push(self.partial)
+            cg.emit.load_attr("keywords")
+
+        cg.build_new(self, make, lambda: None, refers_only=True)
+
+
+def new_partial(
+    tx: Any, function: VariableTracker, args: list[VariableTracker], named: dict[str, VariableTracker]
+) -> PartialVariable:
+    """The partial that the traced program makes."""
+    if isinstance(function, PartialVariable) and not function.has_attributes(tx):
+        args, named = [*function.args, *args], {**function.named(), **named}
+        function = function.function
+    keywords = KeywordsVariable(named)
+    keywords.partial = PartialVariable(function, args, keywords)
+    return keywords.partial
+
+
+# What setting does not put into the object's own dict.
+_OF_THE_CLASS = ("func", "args", "keywords", "__dict__", "__class__")

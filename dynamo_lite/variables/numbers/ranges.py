@@ -1,0 +1,149 @@
+"""Ranges and slices.
+
+Invariant: a range is wholly known; the parts of a slice may be any values.
+"""
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from ...guards.source import Source
+from ..base import IteratorVariable, VariableTracker, wraps_type
+from ..constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+class RangeVariable(VariableTracker):
+    """A range of known bounds."""
+
+    def __init__(self, value: range, source: Source | None = None) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return range
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.value
+
+    def hash_key(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        return list(self.value)
+
+    def truth(self, tx: Any) -> bool:
+        return bool(self.value)
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        result = tx.run_python(operator.getitem, self.value, tx.as_index(key, "range"))
+        return RangeVariable(result) if isinstance(result, range) else ConstantVariable(result)
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        return item.constant() in self.value
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return RangeIteratorVariable(self.value)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.from_result(tx.run_python(getattr, self.value, name), f"range.{name}")
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and isinstance(other, RangeVariable):
+            return ConstantVariable((self.value == other.value) == (op == "=="))
+        return None
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.value)
+
+
+class SliceVariable(VariableTracker):
+    """A slice; its parts may be any values."""
+
+    def __init__(self, parts: list[VariableTracker], source: Source | None = None) -> None:
+        super().__init__(source)
+        self.parts = parts  # start, stop, step
+
+    def python_type(self) -> type:
+        return slice
+
+    def is_constant(self) -> bool:
+        return all(part.is_constant() for part in self.parts)
+
+    def constant(self) -> Any:
+        return slice(*(part.constant() for part in self.parts))
+
+    def as_argument(self, tx: Any) -> Any:
+        return slice(*(part.as_argument(tx) for part in self.parts))
+
+    def contains_tensor(self) -> bool:
+        return any(part.contains_tensor() for part in self.parts)
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        if name == "indices":
+            return tx.from_result(self.constant().indices, "slice.indices")
+        return super().getattr(tx, name)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if not isinstance(other, SliceVariable):
+            return None
+        return tx.compare(op, tx.new_tuple(list(self.parts)), tx.new_tuple(list(other.parts)))
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self.may_be_the_same(other)
+
+    def hash_key(self) -> Any:
+        raise TypeError("unhashable type: 'slice'")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(
+            self, lambda: (cg.push_all(self.parts), cg.emit.build_slice(3)), lambda: None, refers_only=True
+        )
+
+
+class RangeIteratorVariable(IteratorVariable):
+    """An iterator of a range; `rest` is what it has not given yet."""
+
+    def __init__(self, rest: range) -> None:
+        super().__init__()
+        self.rest = rest
+
+    def python_type(self) -> type:
+        return type(iter(range(0)))
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        if not self.rest:
+            return None
+        tx.output.effects.advance(self)
+        value, self.rest = self.rest[0], self.rest[1:]
+        return ConstantVariable(value)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: cg.call_constant(iter, lambda: cg.emit.load_const(self.rest)), lambda: None)
+
+
+# ---------------------------------------------------------------- wrapping
+@wraps_type(range)
+def _wrap_range(tx: Any, value: range, source: Source) -> VariableTracker:
+    tx.guard(source, "const", value)
+    return RangeVariable(value, source)
+
+
+@wraps_type(slice)
+def _wrap_slice(tx: Any, value: slice, source: Source) -> VariableTracker:
+    from_attr = [tx.wrap_slot(source, slice, value, name) for name in ("start", "stop", "step")]
+    tx.guard(source, "type_is", slice)
+    return SliceVariable(from_attr, source)

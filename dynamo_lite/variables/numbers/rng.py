@@ -1,0 +1,151 @@
+"""Numbers that Python's generators draw, ``random.random()``, ``rng.uniform(0, 1)``, and NumPy's older ones: drawn each
+time the graph runs.
+
+Such a call is a node of the graph, and what it gives a number that only the running graph knows (``scalars``); seeding
+is a node without a result. Invariant: draws are made in the program's order, each as often as the program makes it, and
+none while tracing; when the graph raises, the generators are put back (``deoptimize``).
+"""
+from __future__ import annotations
+
+import _random
+import random
+import sys
+from typing import Any
+
+from ...rules.table import Rule, decide, row
+from ...runtime.graph_calls import Draw
+from ..base import VariableTracker, unsupported
+from ..constant import ConstantVariable
+from ..containers.sequences import ListVariable, TupleVariable
+from .scalars import NUMBERS, ScalarVariable, is_number, new_number
+
+_INTS = frozenset({_random.Random.getrandbits, random.Random.randrange, random.Random.randint})
+_CHOICE, _SEED = random.Random.choice, random.Random.seed
+# Methods of NumPy's RandomState, which are numpy.random's functions, that give one of Python's numbers; what they take.
+_OF_NUMPY: dict[str, tuple[type, tuple[str, ...]]] = {
+    **dict.fromkeys(("rand", "randn", "random", "random_sample", "standard_normal"), (float, ())),
+    "uniform": (float, ("low", "high")), "normal": (float, ("loc", "scale")), "randint": (int, ("low", "high")),
+}
+
+
+def is_draw(function: Any) -> bool:
+    """Whether it is a method of random.Random whose calls a graph holds."""
+    return decide(function).calls is draw
+
+
+def draw(
+    tx: Any, function: Any, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """A call of such a method of a generator from outside."""
+    real = getattr(owner, "value", None)
+    if owner.source is None or type(real) is not random.Random or tx.output.effects.attributes_of(owner):
+        unsupported("rng_state", f"{function.__name__}() of {owner.describe()}")
+    if owner.source.key in tx.output.changing:
+        unsupported("rng_state", f"{function.__name__}() of {owner.describe()}, another one at each call")
+    tx.guard(owner.source, "is", real)
+    return draw_from(tx, function, real, args, kwargs)
+
+
+def draw_from(
+    tx: Any, function: Any, generator: random.Random, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """The same of a generator that is known."""
+    if function is _CHOICE:
+        args = [_choices(tx, a) for a in args]
+    given = [*args, *kwargs.values()]
+    cls = _type_of_result(function, given)
+    if cls is None:
+        unsupported("rng_state", f"random.{function.__name__}({', '.join(a.describe() for a in given)})")
+    error = None if cls is type(None) else _error(function, random.Random(0), args, kwargs)
+    if error is not None:
+        unsupported("rng_state", f"random.{function.__name__}() raises {type(error).__name__}")
+    return _node(tx, function, generator, cls, args, kwargs)
+
+
+def is_draw_of_numpy(function: Any) -> bool:
+    """Whether it is a method of NumPy's RandomState that can draw one number."""
+    return decide(function).calls is draw_by_numpy
+
+
+def draw_by_numpy(
+    tx: Any, called: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """A call of a method of NumPy's RandomState that draws one number; None if it is another function."""
+    function: Any = getattr(called, "value", None)
+    where = args[0].source if args else None
+    if not is_draw_of_numpy(function) or called.source is None or where is None:
+        return None
+    cls, names = _OF_NUMPY[function.__name__]
+    states, owner, given = sys.modules["numpy"].random.RandomState, args[0], args[1:]
+    real = getattr(owner, "value", None)
+    if type(real) is not states:
+        return None
+    if names[: len(given) + len(kwargs)] != (*names[: len(given)], *kwargs) or len(given) > len(names):
+        return None
+    if not all(is_number(a) and (cls is float or a.python_type() is int) for a in (*given, *kwargs.values())):
+        return None
+    if where.key in tx.output.changing or _error(function, states(0), given, kwargs) is not None:
+        return None
+    tx.guard(called.source, "is", function)
+    tx.guard(where, "is", real)
+    return _node(tx, function, real, cls, given, kwargs)
+
+
+def _node(
+    tx: Any, function: Any, generator: Any, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    output = tx.output
+    output.generators[id(generator)] = generator
+    fake = None if cls is type(None) else new_number(output, cls, None)
+    node_args = tuple(a.as_argument(tx) for a in args)
+    node_kwargs = {name: a.as_argument(tx) for name, a in kwargs.items()}
+    node = output.create_node(tx, "call_function", Draw(function, generator), node_args, node_kwargs, fake, True)
+    node.meta["draws"] = True
+    output.operations -= 1  # none on tensors
+    return ConstantVariable(None) if cls is type(None) else ScalarVariable(node, cls, fake, None)
+
+
+def _type_of_result(function: Any, given: list[VariableTracker]) -> type | None:
+    """The type of what is drawn; None where it is no number, or that hangs on the arguments."""
+    if function is _CHOICE:
+        known = len(given) == 1 and type(given[0]) is ConstantVariable and given[0].python_type() is tuple
+        return type(given[0].constant()[0]) if known else None
+    if function is _SEED:
+        known = len(given) == 1 and isinstance(given[0], ConstantVariable)
+        return type(None) if known and given[0].python_type() in (int, float, str) else None
+    if function in _INTS:
+        return int if all(is_number(a) and a.python_type() is int for a in given) else None
+    return float if all(map(is_number, given)) else None
+
+
+def _choices(tx: Any, options: VariableTracker) -> VariableTracker:
+    """A sequence of known numbers of one type as a constant; anything else as it is."""
+    if not isinstance(options, (ListVariable, TupleVariable)) or options.python_type() not in (list, tuple):
+        return options
+    items = list(options.iterate(tx))
+    plain = all(type(item) is ConstantVariable and item.python_type() in NUMBERS for item in items)
+    if not plain or len({item.python_type() for item in items}) != 1:
+        return options
+    return ConstantVariable(tuple(item.constant() for item in items))
+
+
+def _error(
+    function: Any, generator: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> Exception | None:
+    """What a call raises whatever is drawn, tried on another generator; Python makes such a call."""
+    if any(type(a) is not ConstantVariable for a in (*args, *kwargs.values())):
+        return None
+    try:
+        function(generator, *[a.constant() for a in args], **{k: a.constant() for k, a in kwargs.items()})
+    except Exception as error:
+        return error
+    return None
+
+
+row(Rule.DRAWN,
+    _random.Random.random, random.Random.uniform, random.Random.normalvariate, random.Random.gauss,
+    random.Random.lognormvariate, random.Random.expovariate, random.Random.vonmisesvariate, random.Random.gammavariate,
+    random.Random.betavariate, random.Random.paretovariate, random.Random.weibullvariate, *_INTS, _CHOICE, _SEED,
+    kind="rng_state", reason="Python's random numbers", calls=draw, bound=True)
+row(Rule.DRAWN, *(f"numpy.random:RandomState.{name}" for name in _OF_NUMPY),
+    kind="rng_state", reason="random numbers of NumPy's older generators", calls=draw_by_numpy)

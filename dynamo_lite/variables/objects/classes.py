@@ -1,0 +1,284 @@
+"""Classes as values, and facts about them that are read without running user code.
+
+Invariant: whatever a decision takes from a class's dict is guarded through ``tx.class_lookup``; facts of the memory
+layout (a native base, an instance dict) can't change while the class exists.
+"""
+from __future__ import annotations
+
+import enum
+import gc
+import types
+import typing
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..._guards import generic_access
+from ...guards.source import ConstSource, FrozenSource, Source, TypeAttrSource
+from ...rules.trace_rules import is_library
+from ..base import VariableTracker, is_made_by_python, unsupported, wraps_if
+from ..constant import ConstantVariable
+from ..real_object import RealObjectVariable
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+NO_ATTRIBUTE = object()
+
+
+class ClassVariable(RealObjectVariable):
+    """A class."""
+
+    value: type
+
+    def describe(self) -> str:
+        return f"class {self.value.__qualname__}"
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.value
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_class(self.value)
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        made = super().compare(tx, op, other)
+        if made is None and op in ("==", "!=") and other.is_constant():
+            return ConstantVariable((self.value == other.constant()) == (op == "=="))
+        return made
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        made = super().binary(tx, op, other, reflected)
+        if made is None and op == "|" and other.is_constant():
+            union = (other.constant() | self.value) if reflected else (self.value | other.constant())
+            return tx.from_result(union, "type union")
+        return made
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.read_class_attribute(self, name)
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        cls, meta, what = self.value, type(self.value), f"setting {name!r} of the class {self.value.__qualname__}"
+        special = name.startswith("__") and name.endswith("__")
+        if special or is_stand_in(cls) or not is_made_by_python(cls) or is_library(cls.__module__):
+            unsupported("side_effect_unsupported", what)
+        if tx.class_lookup(meta, "__setattr__") is not type.__setattr__ or tx.class_lookup(meta, name) is not None:
+            unsupported("side_effect_unsupported", f"{what}, about which its metaclass decides")
+        if tx.class_lookup(value.python_type(), "__get__") is not None:
+            unsupported("side_effect_unsupported", f"{what} to {value.describe()}")
+        tx.output.effects.store_class_attribute(cls, name, value, lambda: ClassVariable(cls, class_source(cls)))
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.construct(self, args, kwargs)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return tx.class_getitem(self, key)
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        return tx.class_iterator(self)
+
+    def length(self, tx: Any) -> VariableTracker:
+        method = tx.class_lookup(type(self.value), "__len__")
+        if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
+            return tx.call_class_attribute(self, type(self.value), "__len__", method, [], {})
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        method = tx.class_lookup(type(self.value), "__contains__")
+        if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
+            return tx.truth(tx.call_class_attribute(self, type(self.value), "__contains__", method, [item], {}))
+        return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
+
+
+class MadeClassVariable(ClassVariable):
+    """A class that a call in the traced program makes, anew at each run: a namedtuple's.
+
+    Args:
+        value: one that was made while tracing, to learn from; it never leaves the trace.
+        call: pushes the call that makes the class.
+    """
+
+    def __init__(self, value: type, call: Callable[[Codegen], None]) -> None:
+        super().__init__(value)
+        self.make = call
+        _STAND_INS.add(value)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.build_new(self, lambda: self.make(cg), lambda: None)
+
+
+class NewVariable(VariableTracker):
+    """``cls.__new__`` of a builtin class."""
+
+    has_identity = True
+
+    def __init__(self, cls: type) -> None:
+        super().__init__()
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return types.BuiltinFunctionType
+
+    def is_constant(self) -> bool:
+        return True
+
+    def constant(self) -> Any:
+        return self.cls.__new__
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return other.is_constant() and other.constant() is self.constant()
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.emit.load_const(self.constant())
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.new_object(args[0], args[1:], kwargs)
+
+
+class TypeMethodVariable(VariableTracker):
+    """A method that a class has from ``type``, past what its metaclass defines."""
+
+    def __init__(self, owner: ClassVariable, method: str) -> None:
+        super().__init__()
+        self.owner = owner
+        self.method = method
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self.method == "__call__":
+            return tx.construct(self.owner, args, kwargs, by_type=True)
+        if self.method in ("__instancecheck__", "__subclasscheck__") and len(args) == 1:
+            cls = args[0].python_type() if self.method == "__instancecheck__" else args[0].constant()
+            tx.guard_mro(cls)
+            return ConstantVariable(self.owner.value in cls.__mro__)
+        unsupported("unsupported_method", f"type.{self.method} of {self.owner.describe()}")
+
+
+# ---------------------------------------------------------------- facts about classes
+def is_data_descriptor(tx: Any, attribute: Any) -> bool:
+    """Whether a class attribute takes precedence over the instance's dict."""
+    cls = type(attribute)
+    return any(tx.class_lookup(cls, name, NO_ATTRIBUTE) is not NO_ATTRIBUTE for name in ("__set__", "__delete__"))
+
+
+def is_generic(method: Any, name: str) -> bool:
+    """Whether a class's ``__getattribute__``, ``__setattr__`` or ``__delattr__`` does what object's does: classes in C
+    have wrappers of their own, around the same function or another one."""
+    if method is object.__dict__[name]:
+        return True
+    return isinstance(method, types.WrapperDescriptorType) and method.__name__ == name and (
+        generic_access(method.__objclass__)[name != "__getattribute__"])
+
+
+def derives(tx: Any, cls: type, *bases: type) -> bool:
+    """Whether a class is one of others or derives from it as the interpreter asks in C: by its bases, which are
+    guarded, whatever ``__subclasscheck__`` says."""
+    if any(cls is base for base in bases):
+        return True
+    tx.guard_mro(cls)
+    mro = type.__dict__["__mro__"].__get__(cls)
+    return any(known is base for known in mro for base in bases)
+
+
+def class_dict(cls: type) -> Any:
+    """A class's own dict, which Python shows through a proxy."""
+    return gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]
+
+
+def is_in_dict(cls: type, name: str) -> bool:
+    """Whether an attribute that is set lies in an instance's own dict, and not in a slot or a field in C."""
+    in_c = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return not isinstance(next((c.__dict__[name] for c in cls.__mro__ if name in c.__dict__), None), in_c)
+
+
+def has_instance_dict(cls: type) -> bool:
+    return cls.__dictoffset__ != 0
+
+
+# Classes that the traced program makes anew at each run are known by one that was made while tracing.
+_STAND_INS: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def is_stand_in(cls: type) -> bool:
+    """Whether a class stands for one that the traced program makes, so that nothing of it is guarded."""
+    return cls in _STAND_INS
+
+
+def class_source(cls: type) -> Source:
+    """Where a class is found; the cache entry holds it."""
+    return (FrozenSource if is_stand_in(cls) else ConstSource)(cls, cls.__qualname__)
+
+
+# Types of attributes that are nothing but values, so that where they are found does not matter.
+_DATA = frozenset({int, float, bool, str, type(None), list, dict, tuple, set, torch.Tensor, torch.nn.Parameter})
+
+
+def is_changing_data(tx: Any, cls: type, name: str, value: Any) -> bool:
+    """Whether what a class defines under a name is a plain value that has been seen to change: guarded as a value of
+    that place, and not as a part of the class."""
+    if not tx.output.changing or type(value) not in _DATA or is_stand_in(cls) or not is_made_by_python(cls):
+        return False
+    return class_attribute_source(cls, name).key in tx.output.changing
+
+
+def class_attribute_source(cls: type, name: str) -> Source:
+    """Where an attribute of a class is found."""
+    if is_stand_in(cls):
+        owner = _owner(cls, name)
+        cls = cls if is_stand_in(owner) else owner  # a stand-in's bases are not looked at by guards
+    return TypeAttrSource(class_source(cls), name)
+
+
+def _owner(cls: type, name: str) -> type:
+    """The class that defines an attribute of another one."""
+    mro = type.__dict__["__mro__"].__get__(cls)
+    return next((c for c in mro if name in type.__dict__["__dict__"].__get__(c)), object)
+
+
+def is_in_stand_in(source: Source) -> bool:
+    """Whether it is the place of an attribute that a class of the traced program's own defines: what stands there is
+    the tracker's, wherever else the value is known from."""
+    if not isinstance(source, TypeAttrSource) or not isinstance(source.base, FrozenSource):
+        return False
+    return is_stand_in(_owner(source.base.value, source.attr))
+
+
+def native_base(cls: type) -> type:
+    """The class written in C that makes the memory of an instance: list, dict, OrderedDict, object."""
+    for base in cls.__mro__:
+        if not is_made_by_python(base):
+            return base
+    return object
+
+
+# What a protocol has for an __init__ if it defines none.
+_PROTOCOL_INIT = vars(typing.SupportsInt)["__init__"]
+
+
+def settle_protocol(cls: type) -> None:
+    """Does for the class of a protocol what typing does when it makes the class's first object: the ``__init__`` that
+    stands behind the protocol's own is put into the class. Done while tracing, as guards on the class are to last."""
+    if cls.__init__ is _PROTOCOL_INIT and not getattr(cls, "_is_protocol", False):  # type: ignore[misc]
+        found = (base.__dict__.get("__init__", _PROTOCOL_INIT) for base in cls.__mro__)
+        cls.__init__ = next(init for init in found if init is not _PROTOCOL_INIT)
+
+
+def is_exception_class(cls: type) -> bool:
+    return issubclass(cls, BaseException)
+
+
+@wraps_if(lambda value: isinstance(value, type), rank=20)
+def _wrap_class(tx: Any, value: type, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return tx.from_result(value, "class", source)

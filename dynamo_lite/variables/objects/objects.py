@@ -1,0 +1,712 @@
+"""Instances of the user's classes, with Python's attribute protocol.
+
+Attribute reads follow ``object.__getattribute__`` (Objects/object.c, PyObject_GenericGetAttr): data descriptors of the
+class, the instance's dict, other class attributes, ``__getattr__``. Python code that this would run (properties,
+descriptors, ``__getattr__``) is inlined. Invariant: every decision taken from a class's or an instance's dict is
+guarded, absence included.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..._eval_frame import CompiledFunction
+from ...guards.source import ComputedSource, InstanceDictSource, SlotSource, Source
+from ..base import (
+    MISSING,
+    IteratorVariable,
+    VariableTracker,
+    instance_dict,
+    realized,
+    type_name,
+    unsupported,
+    wrapper_of,
+    wraps_if,
+    wraps_type,
+)
+from ..bound import BINARY_METHODS, COMPARE_METHODS, missing_method
+from ..constant import ConstantVariable
+from ..containers.foreign_iterators import FOLLOWED, is_followed
+from ..containers.mappings import DictVariable
+from ..containers.sequences import FIELD, ListVariable, TupleVariable
+from ..containers.sets import SetVariable
+from ..containers.spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
+from ..contents import content_of_value
+from ..functions.functions import MethodVariable
+from ..numbers.rng import is_draw_of_numpy
+from .classes import (
+    NO_ATTRIBUTE,
+    ClassVariable,
+    class_attribute_source,
+    has_instance_dict,
+    is_data_descriptor,
+    is_exception_class,
+    is_generic,
+    is_in_dict,
+    is_made_by_python,
+    is_stand_in,
+    native_base,
+)
+from .descriptors import call_property, is_property, takes_over
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+_SLOT_TYPES = (types.MemberDescriptorType,)
+_BIND = (functools._lru_cache_wrapper, CompiledFunction)  # as functions do, though written in C
+
+
+class ObjectVariable(VariableTracker):
+    """An instance of a class without rules of its own.
+
+    Args:
+        cls: the exact class.
+        value: the real object, if it came in from outside.
+        content: what the object holds as a list, tuple, dict or set, if its class is a subclass of one.
+    """
+
+    has_identity = True
+
+    def __init__(
+        self, cls: type, value: Any = None, source: Source | None = None, content: VariableTracker | None = None
+    ) -> None:
+        super().__init__(source)
+        self.cls = cls
+        self.value = value
+        self.content = content
+        if content is not None:
+            content.holder = self
+        self.new_arguments: list[VariableTracker] = []
+        self.exception: ExceptionState | None = None
+        self.own_dict: OwnDictVariable | None = None  # of an object made in the trace, once it has been asked for
+        self._looks_up_plainly: bool | None = None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"object{name} of {self.cls.__qualname__}"
+
+    def contains_tensor(self) -> bool:
+        return self.content is not None and self.content.contains_tensor()
+
+    def as_argument(self, tx: Any) -> Any:
+        if self.content is not None and not isinstance(self.content, SetVariable):
+            return self.content.as_argument(tx)
+        return super().as_argument(tx)
+
+    def hash_key(self) -> Any:
+        if self.cls.__hash__ is None:
+            raise TypeError(f"unhashable type: {self.cls.__name__!r}")
+        if self.cls.__hash__ is not object.__hash__ or self.cls.__eq__ is not object.__eq__:
+            content = self.content
+            if isinstance(content, (TupleVariable, ConstantVariable)):
+                base: Any = content.python_type()
+                if self.cls.__hash__ is base.__hash__ and self.cls.__eq__ is base.__eq__:
+                    return content.hash_key()
+            unsupported("unsupported_value", f"{self.describe()} as a dict key, which defines __eq__ or __hash__")
+        return ("object", id(self)) if self.value is None else _IdentityKey(self.value)
+
+    def guard_hash(self, tx: Any) -> None:
+        tx.class_lookup(self.cls, "__hash__")
+        tx.class_lookup(self.cls, "__eq__")
+        if self.content is not None:
+            self.content.guard_hash(tx)
+        elif self.source is not None:
+            tx.output.guards.distinct([self.source])
+
+    # -- attributes
+    def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+        """The value in the object's own dict, None if there is none."""
+        own = instance_dict(self.value) if self.value is not None else None
+        if own is None and self.value is not None:
+            return None
+        if self._looks_up_plainly is None:
+            self._looks_up_plainly = all(issubclass(type(key), str) for key in own or ())
+        if not self._looks_up_plainly:
+            unsupported("unsupported_value", f"{self.describe()}, in whose __dict__ is a key that is no text")
+        return read_own(tx, self, own, dict_source(self.source), name)
+
+    def write_own(self, tx: Any, name: str, value: Any) -> None:
+        """Sets the value in the object's own dict; with MISSING, deletes it."""
+        own = instance_dict(self.value) if self.value is not None else None
+        write_own(tx, self, own, dict_source(self.source), name, value)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        custom = tx.class_lookup(self.cls, "__getattribute__")
+        if isinstance(custom, types.FunctionType):
+            found: Any = None
+            try:
+                return tx.call_class_attribute(
+                    self, self.cls, "__getattribute__", custom, [ConstantVariable(name)], {}
+                )
+            except tx.observed as error:
+                if error.value.python_type() is not AttributeError:
+                    raise
+                found = self._fallback_getattr(tx, name)
+                if found is None:
+                    raise
+            return found
+        if not is_generic(custom, "__getattribute__"):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, which code in C looks up in its own way")
+        value = self.generic_getattr(tx, name)
+        if value is not None:
+            return value
+        value = self._fallback_getattr(tx, name)
+        if value is not None:
+            return value
+        tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")
+
+    def may_name_another_class(self, tx: Any) -> bool:
+        """Whether ``__class__`` may be another class than the object's type."""
+        plain = tx.class_lookup(self.cls, "__class__") is object.__dict__["__class__"]
+        return not plain or isinstance(tx.class_lookup(self.cls, "__getattribute__"), types.FunctionType)
+
+    def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+        hook = tx.class_lookup(self.cls, "__getattr__")
+        if hook is None:
+            return None
+        return tx.call_class_attribute(self, self.cls, "__getattr__", hook, [ConstantVariable(name)], {})
+
+    def generic_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+        """object.__getattribute__(self, name), None where it raises AttributeError."""
+        if name in ("__class__", "__dict__") and (name == "__class__" or has_instance_dict(self.cls)):
+            attribute = tx.class_lookup(self.cls, name)
+            if attribute is None or isinstance(attribute, types.GetSetDescriptorType):
+                return tx.from_result(self.cls, "class") if name == "__class__" else self._dict_variable(tx)
+        written = tx.output.effects.class_attribute(self.cls, name)
+        if written is not None:
+            own = self.own_attribute(tx, name)
+            return own if own is not None else written
+        attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE, data=True)
+        if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and (
+                tx.class_lookup(type(attribute), "__get__", NO_ATTRIBUTE) is not NO_ATTRIBUTE):
+            return self._read_descriptor(tx, name, attribute)
+        own = self.own_attribute(tx, name)
+        if own is not None:
+            return own
+        if attribute is NO_ATTRIBUTE:
+            return None
+        return self._read_descriptor(tx, name, attribute)
+
+    def _dict_variable(self, tx: Any) -> DictVariable:
+        if self.value is not None:
+            own = instance_dict(self.value)
+            if own is None:
+                tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute '__dict__'")
+            return space_at(tx, own, InstanceDictSource(self.source))  # type: ignore[arg-type]
+        if self.own_dict is None:
+            self.own_dict = OwnDictVariable(self)
+            written = tx.output.effects.attributes_of(self)
+            for name in [name for name in written if is_in_dict(self.cls, name)]:
+                self.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
+        return self.own_dict
+
+    def _read_descriptor(self, tx: Any, name: str, attribute: Any) -> VariableTracker | None:
+        """What reading a class attribute through the instance gives (the descriptor protocol); None for a slot that is
+        empty."""
+        source = class_attribute_source(self.cls, name)
+        if isinstance(attribute, types.FunctionType):
+            return MethodVariable(tx.wrap_function(attribute, source, trusted=True), self)
+        if isinstance(attribute, staticmethod):
+            return tx.wrap_class_part(attribute.__func__, source)
+        if isinstance(attribute, classmethod):
+            return class_method(tx, attribute, source, tx.from_result(self.cls, "class"))
+        if is_property(tx, attribute, "__get__"):
+            return call_property(tx, attribute, self, name, "__get__")
+        if isinstance(attribute, _SLOT_TYPES):
+            if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
+                return tx.exception_attribute(self, name)
+            return self._read_slot(tx, name, attribute)
+        if isinstance(attribute, _BIND):
+            return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
+        if isinstance(attribute, functools.cached_property):
+            value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
+            self.write_own(tx, name, value)
+            return value
+        if isinstance(attribute, types.ClassMethodDescriptorType) and not is_stand_in(self.cls):
+            return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
+        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return BuiltinMethodVariable(self, name, attribute)
+        if isinstance(attribute, FIELD) and isinstance(self.content, TupleVariable):
+            return self.content.item(tx, attribute.__reduce__()[1][0])
+        if isinstance(attribute, types.GetSetDescriptorType):
+            if is_exception_class(self.cls):
+                return tx.exception_attribute(self, name)
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, a descriptor written in C")
+        getter = tx.class_lookup(type(attribute), "__get__", NO_ATTRIBUTE)
+        if getter is NO_ATTRIBUTE:
+            return realized(tx, tx.wrap_at(attribute, source))
+        if getter is None:
+            tx.raise_error(TypeError, "'NoneType' object is not callable")
+        if is_draw_of_numpy(attribute):
+            return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
+        if not isinstance(getter, types.FunctionType):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, a {type(attribute).__qualname__}")
+        descriptor = realized(tx, tx.wrap_at(attribute, source))
+        owner = tx.from_result(self.cls, "class")
+        return tx.call_class_attribute(descriptor, type(attribute), "__get__", getter, [self, owner], {})
+
+    def _read_slot(self, tx: Any, name: str, descriptor: Any) -> VariableTracker | None:
+        """What a slot holds, None if it is empty."""
+        effects = tx.output.effects
+        if name in effects.attributes_of(self):
+            return effects.load_attr(self, name)
+        value = slot_value(self.value, descriptor) if self.value is not None else MISSING
+        if value is MISSING:
+            if self.source is not None:
+                place = f"{descriptor.__objclass__.__qualname__}.{name} ({id(descriptor):x})"
+                empty = ComputedSource(
+                    self.source, functools.partial(_is_empty, descriptor), f"the slot {place} of {self.source.name}")
+                tx.guard(empty, "is", True)
+            return None
+        assert self.source is not None
+        return realized(tx, tx.wrap_at(value, SlotSource(self.source, descriptor)))
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        custom = tx.class_lookup(self.cls, "__setattr__")
+        if not is_generic(custom, "__setattr__"):
+            if not self._takes_over(custom):
+                what = f"setting {name!r} of {self.describe()}, which code in C does in its own way"
+                unsupported("side_effect_unsupported", what)
+            args = [ConstantVariable(name), value]
+            tx.call_class_attribute(self, self.cls, "__setattr__", custom, args, {})
+            return
+        self.generic_setattr(tx, name, value)
+
+    def _takes_over(self, method: Any) -> bool:
+        """Whether setting or deleting attributes is Python's, or of a builtin whose contents the trace knows."""
+        in_c = (types.WrapperDescriptorType, types.MethodDescriptorType)
+        return isinstance(method, types.FunctionType) or isinstance(method, in_c) and self.content is not None
+
+    def generic_setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        """object.__setattr__(self, name, value)."""
+        set_on_class = tx.output.effects.class_attribute(self.cls, name) is not None  # to a plain value
+        attribute = None if set_on_class else tx.class_lookup(self.cls, name, data=True)
+        if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
+            done = takes_over(tx, attribute, self, name, "__set__", value)
+            if done:
+                return
+            if done is None:
+                if is_exception_class(self.cls) and name in EXCEPTION_FIELDS:
+                    if not _fits_exception(name, value):
+                        unsupported("exception_handling", f"{name} of {self.describe()} = {value.describe()}")
+                    tx.output.effects.store_attr(self, name, value)
+                    if name == "__cause__":
+                        tx.output.effects.store_attr(self, "__suppress_context__", ConstantVariable(True))
+                    return
+                unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a descriptor written in C")
+        if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
+            unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a member of a class in C")
+        if isinstance(attribute, _SLOT_TYPES):
+            tx.output.effects.store_attr(self, name, value)
+            return
+        if not has_instance_dict(self.cls):
+            text = f"{type_name(self.cls)!r} object has no attribute {name!r}"
+            if attribute is not None or set_on_class:
+                text = f"{type_name(self.cls)!r} object attribute {name!r} is read-only"
+            tx.raise_error(AttributeError, text)
+        self.write_own(tx, name, value)
+
+    def delattr(self, tx: Any, name: str) -> None:
+        custom = tx.class_lookup(self.cls, "__delattr__")
+        if not is_generic(custom, "__delattr__"):
+            if not self._takes_over(custom):
+                what = f"deleting {name!r} of {self.describe()}, which code in C does in its own way"
+                unsupported("side_effect_unsupported", what)
+            tx.call_class_attribute(self, self.cls, "__delattr__", custom, [ConstantVariable(name)], {})
+            return
+        self.generic_delattr(tx, name)
+
+    def generic_delattr(self, tx: Any, name: str) -> None:
+        """object.__delattr__(self, name)."""
+        attribute = tx.class_lookup(self.cls, name)
+        if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
+            done = takes_over(tx, attribute, self, name, "__delete__")
+            if done:
+                return
+            if done is None:
+                unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a descriptor written in C")
+        if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
+            unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a member of a class in C")
+        if isinstance(attribute, _SLOT_TYPES):
+            if self._read_slot(tx, name, attribute) is None:
+                tx.raise_error(AttributeError, name)
+            tx.output.effects.store_attr(self, name, MISSING)
+            return
+        if self.own_attribute(tx, name) is None:
+            # Whether the message is the bare name depends on how the object keeps its dict.
+            unsupported("unsupported_attribute", f"deleting {self.describe()}.{name}, which is not there")
+        self.write_own(tx, name, MISSING)
+
+    # -- protocols
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        method = tx.class_lookup(self.cls, "__call__")
+        if method is None:
+            tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not callable")
+        if isinstance(method, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return tx.call_opaque(self, args, kwargs)
+        return tx.call_class_attribute(self, self.cls, "__call__", method, args, kwargs)
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        return tx.call(self.getattr(tx, name), args, kwargs)
+
+    def truth(self, tx: Any) -> bool:
+        for name in ("__bool__", "__len__"):
+            method = tx.class_lookup(self.cls, name, NO_ATTRIBUTE)
+            if method is NO_ATTRIBUTE:
+                continue
+            if method is None:
+                tx.raise_error(TypeError, "'NoneType' object is not callable")
+            if isinstance(method, types.FunctionType):
+                result = tx.call_class_attribute(self, self.cls, name, method, [], {})
+                return tx.truth(result if name == "__bool__" else _as_length(tx, result))
+            if self.content is not None:
+                return self.content.truth(tx)
+            unsupported("unsupported_value", f"truth of {self.describe()}")
+        return True
+
+    def length(self, tx: Any) -> VariableTracker:
+        return _as_length(tx, self._protocol(tx, "__len__", lambda c: c.length(tx), []))
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        content = self.content
+        if isinstance(content, DictVariable) and tx.class_lookup(self.cls, "__getitem__") is _base_method(
+            content, "__getitem__"
+        ):
+            value = content.lookup(tx, key)
+            if value is None:
+                missing = tx.class_lookup(self.cls, "__missing__")
+                if missing is None:
+                    tx.raise_value(KeyError, [key])
+                return tx.call_class_attribute(self, self.cls, "__missing__", missing, [key], {})
+            return value
+        return self._protocol(tx, "__getitem__", lambda c: c.getitem(tx, key), [key])
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        self._protocol(tx, "__setitem__", lambda c: c.setitem(tx, key, value), [key, value])
+
+    def delitem(self, tx: Any, key: VariableTracker) -> None:
+        self._protocol(tx, "__delitem__", lambda c: c.delitem(tx, key), [key])
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        method = tx.class_lookup(self.cls, "__contains__")
+        if method is None:
+            return super().contains(tx, item)
+        if isinstance(method, types.FunctionType):
+            return tx.truth(tx.call_class_attribute(self, self.cls, "__contains__", method, [item], {}))
+        if self.content is not None:
+            return self.content.contains(tx, item)
+        unsupported("unsupported_operator", f"`in` on {self.describe()}")
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        method = tx.class_lookup(self.cls, "__iter__")
+        if isinstance(method, types.FunctionType):
+            result = tx.call_class_attribute(self, self.cls, "__iter__", method, [], {})
+            return realized(tx, result)
+        if method is not None and self.content is not None:
+            return self.content.iterator(tx)
+        getitem = tx.class_lookup(self.cls, "__getitem__")
+        if method is None and isinstance(getitem, types.FunctionType):
+            return GetItemIteratorVariable(self)
+        if method is None:
+            tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not iterable")
+        unsupported("unsupported_iteration", f"iterating over {self.describe()}")
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        method = tx.class_lookup(self.cls, "__next__")
+        if not isinstance(method, types.FunctionType):
+            unsupported("unsupported_iteration", f"next() of {self.describe()}")
+        try:
+            return tx.call_class_attribute(self, self.cls, "__next__", method, [], {})
+        except tx.observed as error:
+            if issubclass(error.value.python_type(), StopIteration):
+                return None
+            raise
+
+    def _protocol(self, tx: Any, name: str, on_content: Any, args: list[VariableTracker]) -> VariableTracker:
+        method = tx.class_lookup(self.cls, name)
+        if method is None:
+            tx.raise_error(TypeError, missing_method(name, self.cls))
+        if isinstance(method, types.FunctionType):
+            return tx.call_class_attribute(self, self.cls, name, method, args, {})
+        if self.content is not None and method is _base_method(self.content, name):
+            return on_content(self.content)
+        unsupported("unsupported_method", f"{self.describe()}.{name}, written in C")
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        name = BINARY_METHODS[op][1 if reflected else 0]
+        result = self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
+        if result is not None and result is self.content:
+            return TupleVariable(list(result.items))  # x * 1 of a subclass of tuple is a new tuple
+        return result
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        name = "__i" + BINARY_METHODS[op][0][2:]
+        result = self._operator(
+            tx, name, other, lambda c: c.inplace(tx, op, other if isinstance(c, ListVariable) else _content_of(other)))
+        return self if result is self.content and result is not None else result
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        name = COMPARE_METHODS[op]
+        if op == "!=" and tx.class_lookup(self.cls, "__ne__") is object.__ne__:
+            equal = self.compare(tx, "==", other)
+            return None if equal is None else ConstantVariable(not tx.truth(equal))
+        if self._is_namespace(tx, name) and isinstance(other, ObjectVariable) and other._is_namespace(tx, name):
+            return self._dict_variable(tx).compare(tx, op, other._dict_variable(tx)) if op == "==" else None
+        return self._operator(tx, name, other, lambda c: c.compare(tx, op, _content_of(other)))
+
+    def _is_namespace(self, tx: Any, name: str) -> bool:
+        return issubclass(self.cls, types.SimpleNamespace) and (
+            tx.class_lookup(self.cls, name) is types.SimpleNamespace.__dict__[name])
+
+    def _operator(self, tx: Any, name: str, other: VariableTracker, on_content: Any) -> VariableTracker | None:
+        method = tx.class_lookup(self.cls, name)
+        if method is None:
+            return None
+        if isinstance(method, types.FunctionType):
+            result = tx.call_class_attribute(self, self.cls, name, method, [other], {})
+            return None if result.is_constant() and result.constant() is NotImplemented else result
+        if self.content is not None and method is _base_method(self.content, name):
+            return on_content(self.content)
+        if getattr(object, name, None) is method:
+            return None
+        unsupported("unsupported_operator", f"{name} of {self.describe()}, written in C")
+
+    # -- generated code
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.check_traceback(self)
+
+        def arguments() -> None:
+            cg.push(ClassVariable(self.cls))
+            content = self.content
+            if isinstance(content, TupleVariable):
+                cg.push_all(content.items)
+                cg.emit.build_tuple(len(content.items))
+            elif isinstance(content, ConstantVariable):
+                cg.emit.load_const(content.value)
+            else:
+                cg.push_all(self.new_arguments)
+
+        base: Any = native_base(self.cls)
+        one = base is tuple or isinstance(self.content, ConstantVariable)
+        count = 1 + (1 if one else len(self.new_arguments))
+        def make() -> None:
+            cg.call_constant(base.__new__, arguments, count=count)
+            if isinstance(self.content, SetVariable) and base is frozenset:
+                self.content.fill(cg)
+
+        cg.build_new(self, make, lambda: self._fill(cg), refers_only=base is not frozenset)
+
+    def _fill(self, cg: Codegen) -> None:
+        content = self.content
+        if isinstance(content, ListVariable):
+            cg.call_constant_on_top(list.extend, lambda: cg.push(TupleVariable(content.items)))
+        elif isinstance(content, DictVariable):
+            base: Any = native_base(self.cls)
+            setter = base.__setitem__
+            for key, value in content.items.values():
+                cg.call_constant_on_top(setter, lambda k=key, v=value: (cg.push(k), cg.push(v)), count=2)
+        elif isinstance(content, SetVariable) and not issubclass(self.cls, frozenset):
+            content.fill(cg)
+        if self.exception is not None:
+            self.exception.reconstruct(cg, native_base(self.cls))
+        cg.store_attributes(self)
+        if self.own_dict is not None:
+            self.own_dict.fill_keeper(cg)
+
+
+@dataclasses.dataclass
+class ExceptionState:
+    """What an exception made in the trace holds in C.
+
+    Args:
+        arguments: of the ``__init__`` of its builtin base; None while that has not been called.
+        by_interpreter: whether the evaluator raised it, as CPython itself does, so that attributes such as the
+            ``name`` of an AttributeError are not known.
+    """
+
+    arguments: list[VariableTracker] | None = None
+    by_interpreter: bool = False
+
+    def reconstruct(self, cg: Codegen, base: Any) -> None:
+        """With the exception on the stack, emits what its base's ``__init__`` stores besides the arguments."""
+        if self.arguments is None or base.__init__ is BaseException.__init__:
+            return
+        arguments = self.arguments
+        cg.call_constant_on_top(base.__init__, lambda: cg.push_all(arguments), count=len(arguments))
+
+
+# What every exception holds in C and a program may set.
+EXCEPTION_FIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
+
+
+def _fits_exception(name: str, value: VariableTracker) -> bool:
+    """Whether an exception stores a value as it is; others it converts or refuses."""
+    if name == "args":
+        return value.python_type() is tuple
+    if name == "__suppress_context__":
+        return value.python_type() is bool
+    if value.is_none():
+        return True
+    return issubclass(value.python_type(), types.TracebackType if name == "__traceback__" else BaseException)
+
+
+class TracebackVariable(VariableTracker):
+    """A traceback of an exception that was raised while tracing: it is handed around and never looked at."""
+
+    def python_type(self) -> type:
+        return types.TracebackType
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+
+class GetItemIteratorVariable(IteratorVariable):
+    """iter() of an object that only has __getitem__ (Objects/iterobject.c)."""
+
+    def __init__(self, owner: VariableTracker) -> None:
+        super().__init__()
+        self.owner = owner
+        self.index = 0
+        self.exhausted = False  # it stays so, even if the owner grows
+
+    def python_type(self) -> type:
+        return type(iter(type("_Sequence", (), {"__getitem__": None})()))
+
+    def next(self, tx: Any) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.exhausted:
+            return None
+        try:
+            value = self.owner.getitem(tx, ConstantVariable(self.index))
+        except tx.observed as error:
+            if issubclass(error.value.python_type(), (IndexError, StopIteration)):
+                self.exhausted = True
+                return None
+            raise
+        self.index += 1
+        return value
+
+    def remaining(self, tx: Any) -> VariableTracker | None:
+        """What ``__length_hint__`` gives."""
+        if self.exhausted:
+            return ConstantVariable(0)
+        if tx.class_lookup(self.owner.python_type(), "__len__") is None:
+            return None
+        return ConstantVariable(max(0, tx.as_index(self.owner.length(tx)) - self.index))
+
+
+class BuiltinMethodVariable(VariableTracker):
+    """A method written in C, bound to an object of a user's class, such as ``dict.update``."""
+
+    def __init__(self, owner: ObjectVariable, name: str, function: Any) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+        self.function = function
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call_native_method(self.owner, self.name, self.function, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        # Not read from the object: its class may override the method, as where super() found this one.
+        bind = self.function.__get__
+        cg.build_new(
+            self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None, refers_only=True
+        )
+
+
+class _IdentityKey:
+    """A dict key that stands for a real object by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _IdentityKey) and other.value is self.value
+
+
+def class_method(tx: Any, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
+    """What a classmethod gives when it is read (Objects/funcobject.c, cm_descr_get)."""
+    function = attribute.__func__
+    if isinstance(function, property):
+        return tx.call(tx.wrap_class_part(function.fget, source), [cls], {})
+    binds = isinstance(function, (types.FunctionType, *_BIND))
+    if not binds and tx.class_lookup(type(function), "__get__") is not None:
+        unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
+    return MethodVariable(tx.wrap_class_part(function, source), cls)
+
+
+def _as_length(tx: Any, said: VariableTracker) -> VariableTracker:
+    """What len() makes of the result of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
+    if not said.is_constant() or type(said.constant()) is int and 0 <= said.constant() <= sys.maxsize:
+        return said
+    length = tx.as_index(said)
+    if length < 0:
+        tx.raise_error(ValueError, "__len__() should return >= 0")
+    if length > sys.maxsize:
+        tx.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
+    return ConstantVariable(int(length))
+
+
+def slot_value(value: Any, descriptor: Any) -> Any:
+    """What an object has in a slot; MISSING if it is empty."""
+    try:
+        return descriptor.__get__(value, type(value))
+    except AttributeError:
+        return MISSING
+
+
+def _is_empty(descriptor: Any, value: Any) -> bool:
+    return slot_value(value, descriptor) is MISSING
+
+
+def _content_of(value: VariableTracker) -> VariableTracker:
+    content = getattr(value, "content", None)
+    return content if content is not None else value
+
+
+def _base_method(content: VariableTracker, name: str) -> Any:
+    cls = content.python_type()
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
+
+
+@wraps_type(weakref.ProxyType, weakref.CallableProxyType)
+def _wrap_weak_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
+    unsupported("unsupported_value", f"{source.name}, a weak proxy")
+
+
+@wraps_if(lambda value: True, rank=1000)
+def wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    return ObjectVariable(type(value), value, source, content_of_value(tx, value, source))
+
+
+def is_foreign_iterator(value: Any) -> bool:
+    """Whether a value from outside is an iterator whose next() is written in C and has no rule here."""
+    step = getattr(type(value), "__next__", None)
+    if step is None or isinstance(step, types.FunctionType):
+        return False
+    return not is_followed(value) if type(value) in FOLLOWED else wrapper_of(value) is wrap_object

@@ -1,0 +1,251 @@
+"""NumPy arrays and numbers that are made of constants while tracing, such as a table of positions.
+
+NumPy computes them for real, as its functions depend on their arguments alone; where one becomes a tensor, the graph
+makes the tensor of it. Invariant: an array that a tracker holds is never changed; what would change it makes another.
+"""
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ...guards.source import Source
+from ...rules.table import Rule, breaks, decide, handles, instances
+from ...runtime.graph_calls import ArrayCall
+from ..base import VariableTracker, unsupported, wraps_if
+from ..constant import ConstantVariable
+from ..torch_api.modules import SkippedFunctionVariable
+from .tensor import TensorVariable, call_in_graph, record
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+_KIND = "numpy_conversion"
+_OPERATORS: dict[str, Any] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}
+_ATTRIBUTES = frozenset({"shape", "ndim", "size", "dtype", "T", "real", "imag", "itemsize", "nbytes"})
+_OF_TYPES = frozenset({"name", "kind", "char", "num", "str", "type", "alignment", "byteorder", "isnative"})
+_METHODS = frozenset({
+    "astype", "reshape", "sum", "mean", "tolist", "item", "copy", "transpose", "flatten", "ravel", "min", "max",
+    "argmin", "argmax", "any", "all", "cumsum", "cumprod", "round", "clip", "dot", "squeeze", "repeat", "std", "var",
+    "prod", "swapaxes", "diagonal", "trace", "argsort", "nonzero", "take", "__float__", "__int__", "__bool__",
+    "__index__", "is_integer",
+})
+# What NumPy's functions are instances of.
+_FUNCTIONS = (np.ufunc, type(np.linspace))
+# Numbers that torch takes for Python's.
+_LIKE_PYTHON = (np.float64, np.int64)
+
+
+class ArrayVariable(VariableTracker):
+    """An array, or a number of NumPy's."""
+
+    has_identity = True
+
+    def __init__(self, value: Any, owner: ArrayVariable | None = None) -> None:
+        super().__init__()
+        self.value = value
+        self.owner = owner  # in whose memory it lies, if not in its own
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"NumPy's {type(self.value).__name__}"
+
+    def is_constant(self) -> bool:
+        return isinstance(self.value, (np.generic, np.dtype))
+
+    def constant(self) -> Any:
+        return self.value
+
+    def as_argument(self, tx: Any) -> Any:
+        if isinstance(self.value, _LIKE_PYTHON):
+            return self.value.item()
+        unsupported(_KIND, f"{self.describe()} as an argument of a torch function")
+
+    def hash_key(self) -> Any:
+        return self.value if self.is_constant() else super().hash_key()
+
+    def truth(self, tx: Any) -> bool:
+        return bool(tx.run_python(bool, self.value))
+
+    def length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(tx.run_python(len, self.value))
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name in _ATTRIBUTES:
+            value = getattr(self.value, name)
+            return self if value is self.value else from_numpy(tx, value, [(self.value, self)])
+        if name in _OF_TYPES and isinstance(self.value, np.dtype):
+            return tx.from_result(getattr(self.value, name), name)  # type: ignore[no-any-return]
+        if name in _METHODS:
+            return tx.builtin_method(self, name)
+        unsupported(_KIND, f"{self.describe()}.{name}")
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name not in _METHODS:
+            return super().call_method(tx, name, args, kwargs)
+        if not isinstance(self.value, np.ndarray):
+            return fold(tx, getattr(self.value, name), args, kwargs)
+        return fold(tx, getattr(type(self.value), name), [self, *args], kwargs)
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return fold(tx, operator.getitem, [self, key], {})
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        unsupported(_KIND, f"writing to {self.describe()}")
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        given = [(self.value, self)]
+        return tx.new_list([from_numpy(tx, v, given) for v in tx.run_python(list, self.value)]).iterator(tx)
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if isinstance(other, TensorVariable):
+            if not isinstance(self.value, np.number):
+                unsupported(_KIND, f"{self.describe()} {op} a tensor")
+            number = ConstantVariable(self.value.item())
+            return call_in_graph(tx, _OPERATORS[op], [other, number] if reflected else [number, other], {})
+        return fold(tx, _OPERATORS[op], [other, self] if reflected else [self, other], {})
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        return self.binary(tx, op, other, False)
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        function = {"-": operator.neg, "+": operator.pos, "~": operator.invert}[op]
+        return from_numpy(tx, tx.run_python(function, self.value))
+
+    def reconstruct(self, cg: Codegen) -> None:
+        if self.is_constant():
+            cg.emit.load_const(self.value)
+            return
+        if self.owner is not None:
+            whole = self.owner
+            if not whole.value.flags.c_contiguous:
+                unsupported(_KIND, "an array in the memory of another one that is not contiguous")
+            start, strides = _start(self.value) - _start(whole.value), self.value.strides
+            arguments = [whole, ConstantVariable(self.value.shape), ArrayVariable(self.value.dtype),
+                         ConstantVariable(start), ConstantVariable(strides)]
+            cg.build_new(self, lambda: cg.call_function(_view_of, arguments, {}), lambda: None)
+            return
+        cg.build_new(self, lambda: cg.call_constant(np.array, lambda: cg.emit.load_const(self.value)), lambda: None)
+
+
+def _view_of(whole: Any, shape: tuple[int, ...], dtype: Any, start: int, strides: tuple[int, ...]) -> Any:
+    """Generated code makes an array in another one's memory with this."""
+    return np.ndarray(shape, dtype, whole, start, strides)
+
+
+def _start(array: Any) -> int:
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+
+
+def from_numpy(tx: Any, value: Any, given: Sequence[tuple[Any, ArrayVariable]] = ()) -> VariableTracker:
+    """The tracker of what NumPy has computed.
+
+    Args:
+        given: arrays that it was computed from, and what they stand for: what lies in their memory is a view.
+    """
+    if isinstance(value, np.ndarray):
+        for array, tracker in given:
+            if array is value:
+                return tracker
+        for array, tracker in given:
+            if value.size and np.shares_memory(array, value):
+                inside = value
+                if tracker.value is not array:  # `array` is a copy
+                    offset = _start(value) - _start(array)
+                    inside = np.ndarray(value.shape, value.dtype, tracker.value, offset, value.strides) \
+                        if tracker.value.flags.c_contiguous else _refuse(value)
+                return ArrayVariable(inside, tracker.owner or tracker)
+        return ArrayVariable(value.copy("K")) if value.dtype != object else _refuse(value)
+    if isinstance(value, (np.generic, np.dtype)):
+        return ArrayVariable(value)
+    if isinstance(value, (tuple, list)):
+        return tx.new_sequence(type(value), [from_numpy(tx, item, given) for item in value])
+    return tx.from_result(value, "a result of NumPy")  # type: ignore[no-any-return]
+
+
+def _refuse(value: Any) -> VariableTracker:
+    unsupported(_KIND, "an array of objects" if value.dtype == object else "a view of an array that is not contiguous")
+
+
+def fold(tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """Calls a function of NumPy now."""
+    if "out" in kwargs:
+        unsupported(_KIND, "a NumPy function with out=")
+    plain = [_plain(tx, a) for a in args]
+    named = {k: _plain(tx, v) for k, v in kwargs.items()}
+    pairs = zip([*plain, *named.values()], [*args, *kwargs.values()])
+    given = [(p, a) for p, a in pairs if isinstance(a, ArrayVariable) and isinstance(p, np.ndarray)]
+    return from_numpy(tx, tx.run_python(function, *plain, **named), given)
+
+
+def _plain(tx: Any, value: VariableTracker) -> Any:
+    if isinstance(value, ArrayVariable):
+        return value.value.copy("K") if isinstance(value.value, np.ndarray) else value.value
+    items = getattr(value, "items", None)
+    if type(items) is list and value.python_type() in (list, tuple):
+        return value.python_type()(_plain(tx, item) for item in value.iterate(tx))
+    if value.source is not None and not value.is_constant():
+        unsupported(_KIND, f"a NumPy function of {value.describe()}")
+    return tx.as_plain(value)
+
+
+class NumpyFunctionVariable(SkippedFunctionVariable):
+    """A function or class of NumPy that only computes."""
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if any(isinstance(a, TensorVariable) for a in (*args, *kwargs.values())):
+            unsupported(_KIND, f"{self.describe()}() of a tensor")
+        return fold(tx, self.value, args, kwargs)
+
+
+instances(Rule.FOLD, *_FUNCTIONS, reason="NumPy computes it from its arguments alone")
+breaks("call_skipped", *(f"numpy:{name}" for name in (
+    "copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "save", "savez", "savez_compressed",
+    "savetxt", "empty_like", "may_share_memory", "shares_memory", "apply_along_axis")),
+    reason="it writes to an argument or a file, or its arguments do not decide its result")
+
+
+@wraps_if(lambda value: isinstance(value, _FUNCTIONS), rank=1)
+def _wrap_numpy_function(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    decision = decide(value)
+    if decision.rule is Rule.FOLD:
+        return NumpyFunctionVariable(value, _KIND, "NumPy", source)
+    return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
+
+
+def _register_maker(function: Any) -> None:
+    @handles(function)
+    def make(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
+
+
+for _function in (np.array, np.asarray, np.arange, np.zeros):
+    _register_maker(_function)
+
+
+# ---------------------------------------------------------------- to tensors
+def _makes_tensors(function: Any) -> None:
+    @handles(function)
+    def make(tx: Any, data: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if isinstance(data, ArrayVariable):
+            return record(tx, "call_function", ArrayCall(function, data.value), list(args), kwargs)
+        if function in (torch.from_numpy, torch.asarray):
+            unsupported(_KIND, function.__name__)
+        return record(tx, "call_function", function, [data, *args], kwargs)
+
+
+for _function in (torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray):
+    _makes_tensors(_function)

@@ -1,0 +1,75 @@
+"""Tensors on the meta device: parameters of a module that only lends its structure, as ``torch.func`` has it.
+
+They have no data, so a graph has no use for them; the program hands them around, asks what class they are and puts
+others in their place. Invariant: nothing is known of them but their class and which is which.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from ...guards.source import Source
+from ..base import VariableTracker, unsupported
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+
+class MetaTensorVariable(VariableTracker):
+    """A tensor without data, from outside."""
+
+    has_identity = True
+
+    def __init__(self, value: torch.Tensor, source: Source) -> None:
+        super().__init__(source)
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"tensor {_name(self)!r} on meta"
+
+    def hash_key(self) -> Any:
+        return ("tensor", id(self))
+
+    def guard_hash(self, tx: Any) -> None:
+        if self.source is not None:
+            tx.output.guards.distinct([self.source])
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return self is other
+
+    def as_argument(self, tx: Any) -> Any:
+        self._refuse()
+
+    def truth(self, tx: Any) -> bool:
+        self._refuse()
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        self._refuse()
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        self._refuse()
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        self._refuse()
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        self._refuse()
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        unsupported("unsupported_value", f"use of the {self.describe()}")
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_source(self.source)
+
+
+def _name(tensor: VariableTracker) -> str:
+    return tensor.source.name if tensor.source is not None else "?"

@@ -1,0 +1,54 @@
+"""Subclasses of ``nn.Parameter`` that only add attributes and methods to it, as many libraries have them.
+
+To torch's functions they are parameters: results are plain tensors, nothing is overridden. Invariant: a class that
+redefines anything that a tensor has is none of these.
+"""
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from ..base import VariableTracker, unsupported
+from ..objects.classes import class_attribute_source
+
+# What every class statement, generic base or annotation leaves in a class.
+_OF_CLASSES = frozenset({
+    "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__orig_bases__",
+    "__parameters__", "__slots__", "__static_attributes__", "__firstlineno__", "__init__", "__new__", "__deepcopy__",
+    "__reduce_ex__", "__repr__", "__init_subclass__", "__class_getitem__", "__subclasshook__",
+})
+
+
+def adds_only(cls: type) -> bool:
+    """Whether tensors of a class are nn.Parameter to torch's functions."""
+    if not issubclass(cls, torch.nn.Parameter) or type(cls) is not type(torch.nn.Parameter):
+        return False
+    return not any(
+        name not in _OF_CLASSES and (hasattr(torch.nn.Parameter, name) or name in ("__getattr__", "__del__"))
+        for added in _added(cls) for name in vars(added))
+
+
+def _added(cls: type) -> list[type]:
+    known = torch.nn.Parameter.__mro__
+    return [c for c in cls.__mro__ if c not in known]
+
+
+def is_added(cls: type, name: str) -> bool:
+    """Whether a class adds an attribute to nn.Parameter's."""
+    return any(name in vars(c) for c in _added(cls))
+
+
+def read_added(tx: Any, tensor: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    """What reading an attribute that the class adds gives; `attribute` is what stands in the class."""
+    source = class_attribute_source(cls, name)
+    if isinstance(attribute, types.FunctionType):
+        return tx.bound_class_function(tensor, cls, name, attribute)  # type: ignore[no-any-return]
+    if isinstance(attribute, property) and attribute.fget is not None:
+        return tx.call(tx.wrap_class_part(attribute.fget, source), [tensor], {})  # type: ignore[no-any-return]
+    if isinstance(attribute, staticmethod):
+        return tx.wrap_class_part(attribute.__func__, source)  # type: ignore[no-any-return]
+    if hasattr(type(attribute), "__get__"):
+        unsupported("unsupported_attribute", f"{cls.__qualname__}.{name}, a {type(attribute).__qualname__}")
+    return tx.wrap_at(attribute, source)  # type: ignore[no-any-return]

@@ -1,0 +1,310 @@
+"""Tensors guarded by their elements: masks, ids and sizes from outside that numbers or shapes of the program come from.
+
+``grid.tolist()``, ``x[mask]``, a branch on ``lengths[0]``, ``repeat_interleave`` by lengths. Where a trace needs the
+elements of a tensor that was computed from integers and truths from outside and constants alone, these are guarded by
+value (``tensor_data``), and from then on their elements are known (``fake.elements``). What was computed from them
+before is computed again (:func:`learn`); where something was written to in between, the trace starts again instead,
+with the elements known from the beginning. What is seen to change between calls is not fixed a second time, here or
+where else it is read (``changed_values``), unless the user wants one graph: the graph breaks there, so that a mask that
+changes with every call costs one compile more.
+
+Invariant: a number taken from a tensor is covered by a guard on the elements of every tensor that it was computed from,
+and these are the elements at that point of the program, whatever shares memory with them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ...continuation.deoptimize import is_of_torch
+from ...exc import Unsupported
+from ...guards.memory import overlap_on_device
+from ...guards.source import Source
+from ..base import VariableTracker
+from . import masks
+
+if TYPE_CHECKING:
+    from ...output.output_graph import OutputGraph
+
+# The guard compares all elements at every call.
+MOST_ELEMENTS = 16384
+_DTYPES = frozenset({
+    torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32,
+    torch.uint64,
+})
+_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+# Functions whose results have elements that follow from their arguments without a tensor's elements.
+_FACTORIES = frozenset({
+    "arange", "full", "zeros", "ones", "tensor", "as_tensor", "asarray", "scalar_tensor", "eye", "linspace", "empty",
+})
+_OF_METADATA = frozenset({
+    "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
+})
+_UNSET = frozenset({"empty", "empty_like", "new_empty"})  # whose elements are what lay in the memory
+_OF_ANOTHERS_METADATA = frozenset({"expand_as", "view_as", "reshape_as", "type_as"})
+
+
+class ValuesNeeded(Unsupported):
+    """The elements of tensors from outside are needed: the trace starts again with these guarded by value.
+
+    Args:
+        origins: the paths where they live.
+        readers: the functions that the evaluator was in, but for the frame's own.
+    """
+
+    def __init__(self, kind: str, detail: str, origins: frozenset[Any], readers: frozenset[CodeType]) -> None:
+        super().__init__(kind, detail)
+        self.origins = origins
+        self.readers = readers
+
+
+def may_be_guarded(value: torch.Tensor) -> bool:
+    """Whether a tensor may be guarded by its elements: integers or truths in the CPU's memory, and not too many."""
+    return (
+        type(value) in _TYPES and value.dtype in _DTYPES and value.device.type == "cpu" and not value.is_neg()
+        and value.layout is torch.strided and value.numel() <= MOST_ELEMENTS
+    )
+
+
+def is_size_table(value: torch.Tensor) -> bool:
+    """Whether a tensor is likely to hold sizes, which differ less than other elements."""
+    return value.dim() >= 2 and value.shape[-1] <= 4 and value.numel() <= 64
+
+
+def fix(output: OutputGraph, source: Source, fake: torch.Tensor, value: torch.Tensor) -> bool:
+    """Guards a tensor by its elements, which are known from here on.
+
+    They stay unknown where the program may have changed them already, or may change them unseen: by another input that
+    lies in the same memory, but whose fake twin does not.
+    """
+    storage = fake.untyped_storage()._cdata
+    if storage in output.written_storages:
+        return False
+    if any(t.fake.untyped_storage()._cdata != storage for t in output.inputs_over(value)):
+        return False
+    with torch.no_grad():
+        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+        if copy.untyped_storage().nbytes() > 4 * MOST_ELEMENTS * value.itemsize:
+            copy = torch.empty(value.shape, dtype=value.dtype, device=value.device)  # few elements, far apart
+        if all(stride for size, stride in zip(value.shape, value.stride()) if size > 1):
+            copy.copy_(value)
+        else:
+            copy = value.clone()
+        packed = value.clone(memory_format=torch.contiguous_format).reshape(value.numel())
+    output.guards.add(source, "tensor_data", bytes(packed.view(torch.uint8).tolist()))
+    output.fake_mode.known.add(fake, copy)
+    output.fixed_inputs.append((fake, value))
+    return True
+
+
+def forget_alias(output: OutputGraph, fake: torch.Tensor, value: torch.Tensor) -> None:
+    """A new input makes the elements of those unknown that lie in its memory without its fake twin's telling so."""
+    storage = fake.untyped_storage()._cdata
+    output.fake_mode.known.forget([
+        f for f, v in output.fixed_inputs if f.untyped_storage()._cdata != storage and overlap_on_device(v, value)])
+
+
+def learn_or_refuse(tx: Any, kind: str, detail: str, tensors: Iterable[VariableTracker]) -> None:
+    """Makes the elements of tensors known; or breaks the graph because they are needed, or starts again."""
+    nodes = [t.node for t in tensors if hasattr(t, "node")]
+    if not learn(tx, nodes):
+        raise needed(tx, Unsupported(kind, detail), nodes)
+
+
+# ---------------------------------------------------------------- computed again
+def learn(tx: Any, nodes: list[fx.Node]) -> bool:
+    """Guards the inputs by value that some nodes come from, and computes what lies between beside the trace.
+
+    Returns:
+        whether the elements of all these nodes are known now. They are not where anything may have been written to
+        the memory of what lies between.
+    """
+    output: OutputGraph = tx.output
+    if not nodes or not output.may_fix or not output.may_learn:
+        return False
+    chain = _chain(output, nodes)
+    if chain is None:
+        return False
+    for node in chain:
+        if node.op != "placeholder":
+            continue
+        tensor = output.tensor_of(node.meta["example_value"])
+        assert tensor is not None and tensor.source is not None and tensor.value is not None
+        if not fix(output, tensor.source, tensor.fake, tensor.value):
+            return False
+        key = tensor.source.key
+        output.learned[key] = output.learned.get(key, frozenset()) | _readers(tx)
+    known = output.fake_mode.known
+    known.follows = True
+    flags = output.fake_mode.effects_seen, output.fake_mode.random_seen, known.needed
+    try:
+        return all(node.op == "placeholder" or _compute(output, node) for node in chain)
+    finally:
+        output.fake_mode.effects_seen, output.fake_mode.random_seen, known.needed = flags
+
+
+def _chain(output: OutputGraph, nodes: list[fx.Node]) -> list[fx.Node] | None:
+    """What has to be computed for these nodes, in order, inputs included; None if that can't be done."""
+    known = output.fake_mode.known
+    found: dict[fx.Node, None] = {}
+    pending = [(node, False) for node in nodes]
+    while pending:
+        node, done = pending.pop()
+        if done:
+            found[node] = None
+            continue
+        if node in found or known.of(node.meta.get("example_value")) is not None:
+            continue
+        needs = _operands(output, node)
+        if needs is None:
+            return None
+        pending.append((node, True))
+        pending += [(operand, False) for operand in needs]
+    return list(found)
+
+
+def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
+    """The nodes whose elements decide about this one's; None if something else does too."""
+    values = node.meta.get("example_value")
+    values = values if isinstance(values, (tuple, list)) else [values]
+    if node._erased or node.meta.get("impure") or not all(isinstance(v, torch.Tensor) for v in values):
+        return None
+    if any(v.untyped_storage()._cdata in output.written_storages for v in values):
+        return None
+    if node.op == "placeholder":
+        tensor = output.tensor_of(values[0])
+        source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
+        usable = source is not None and value is not None and may_be_guarded(value) and (
+            source.key not in output.fixed_tables and output.may_fix_table(source, value))
+        return [] if usable else None
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if node.op == "call_function" and not is_of_torch(node.target) or node.op not in ("call_function", "call_method"):
+        return None
+    if name in _UNSET:
+        return None
+    if name in _OF_METADATA:
+        return []
+    operands = node.all_input_nodes
+    if not operands and name not in _FACTORIES:
+        return None
+    return operands[:1] if name in _OF_ANOTHERS_METADATA else operands
+
+
+def _compute(output: OutputGraph, node: fx.Node) -> bool:
+    """Runs a node's operation once more, for its elements."""
+    was = node.meta["example_value"]
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
+    try:
+        with output.fake_mode:
+            if node.op == "call_method":
+                made = getattr(args[0], node.target)(*args[1:], **kwargs)  # type: ignore[arg-type]
+            else:
+                made = node.target(*args, **kwargs)  # type: ignore[operator]
+    except Exception:  # torch's state is another by now: unknown they stay
+        return False
+    if not isinstance(was, (tuple, list)):
+        was, made = [was], [made]
+    for old, new in zip(was, made):
+        value = output.fake_mode.known.of(new)
+        if value is None or (new.dtype, new.shape, new.stride()) != (old.dtype, old.shape, old.stride()):
+            return False
+        output.fake_mode.known.add(old, value)
+    return True
+
+
+def _readers(tx: Any) -> frozenset[CodeType]:
+    """The functions that the evaluator is in, but for the frame's own."""
+    readers = set()
+    while tx.parent is not None:
+        readers.add(tx.code)
+        tx = tx.parent
+    return frozenset(readers)
+
+
+# ---------------------------------------------------------------- known from the beginning
+
+
+def needed(tx: Any, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported:
+    """The break, or in its place the wish to start again with the tensors guarded that these nodes come from."""
+    nodes = list(nodes)
+    origins = _inputs_behind(tx.output, nodes)
+    if not tx.output.may_fix:
+        return error
+    if not origins and tx.output.learned and _is_written(tx.output, nodes):
+        # What was written may have come from elements that have become known too late for it.
+        return ValuesNeeded(error.kind, error.detail, frozenset(tx.output.learned), _readers(tx))
+    if not origins:
+        return error
+    changing = sorted(s.name for s, value in origins.values() if not tx.output.may_fix_table(s, value))
+    if changing:
+        names = ", ".join(changing)
+        detail = f"{error.detail}, for which the elements of {names} matter, and these change from call to call"
+        return Unsupported(error.kind, detail)
+    return ValuesNeeded(error.kind, error.detail, frozenset(origins), _readers(tx))
+
+
+def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, tuple[Source, torch.Tensor]]:
+    """The inputs, and masks from inputs, that this was computed from, and whose elements have not been asked for; empty
+    if it was computed from something else too whose elements can't be known."""
+    inputs = {t.node: t for t in output.inputs}
+    found: dict[Any, tuple[Source, torch.Tensor]] = {}
+    pending, seen = list(nodes), set()
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        computed = masks.masks_behind(output, node)
+        if computed is not None:
+            found.update({key: pair for key, pair in computed.items() if key not in output.fixed_tables})
+            continue
+        if node.op == "placeholder":
+            tensor = inputs.get(node)
+            source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
+            if source is None or value is None or not may_be_guarded(value):
+                return {}
+            if source.key not in output.fixed_tables:
+                found[source.key] = source, value
+        elif name in _OF_ANOTHERS_METADATA:
+            pending += node.all_input_nodes[:1]
+            continue
+        elif name in _OF_METADATA or output.fake_mode.known.of(node.meta.get("example_value")) is not None:
+            continue
+        elif not node.all_input_nodes and name not in _FACTORIES:
+            return {}
+        pending += node.all_input_nodes
+    return found
+
+
+def _is_written(output: OutputGraph, nodes: list[fx.Node]) -> bool:
+    """Whether something may have written to what these nodes come from."""
+    pending, seen = list(nodes), set()
+    while pending:
+        node = pending.pop()
+        value = node.meta.get("example_value")
+        if isinstance(value, torch.Tensor) and value.untyped_storage()._cdata in output.written_storages:
+            return True
+        pending += [n for n in node.all_input_nodes if n not in seen]
+        seen.update(node.all_input_nodes)
+    return False
+
+
+def known_elements(tx: Any, value: Any) -> Any:
+    """What is to be put in a tensor: numbers in place of the tensors among them, whose elements have to be known."""
+    if isinstance(value, (list, tuple)):
+        return type(value)([known_elements(tx, item) for item in value])
+    if not isinstance(value, fx.Node) or not isinstance(value.meta["example_value"], torch.Tensor):
+        return value
+    if known_tensor(tx, value.meta["example_value"]) is None and not learn(tx, [value]):
+        raise needed(tx, Unsupported("tensor_to_python", "a tensor made of tensors"), [value])
+    return known_tensor(tx, value.meta["example_value"])
+
+
+def known_tensor(tx: Any, result: Any) -> torch.Tensor | None:
+    """The elements of a result, if they are known."""
+    return tx.output.fake_mode.known.of(result) if isinstance(result, torch.Tensor) else None

@@ -1,0 +1,700 @@
+"""Tensors, and the operations that go into the graph.
+
+A :class:`TensorVariable` is a node of the graph and its fake tensor. An operation is recorded and run on the fake
+tensors at once; the result's trackers are found by the identity of the fake tensors, so that ``x.add_(1) is x`` and
+``x.contiguous() is x`` hold where they hold in eager.
+
+Invariant: every fake tensor that the trace knows has one TensorVariable, and its node computes that tensor.
+"""
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.nn.functional import one_hot
+from torch.utils import _pytree as pytree
+
+from ..._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
+from ...exc import Unsupported
+from ...fake.elements import MOST_IN_GRAPH
+from ...guards.source import AttrSource, Source
+from ...polyfills.optimizers import METHODS as WITH_NUMBERS
+from ...rules.torch_marks import setting
+from ...runtime.graph_calls import GraphCall
+from ...runtime.raising import may_raise
+from ..base import VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
+from ..constant import ConstantVariable
+from ..containers.spaces import dict_source, read_own, write_own
+from ..failures import target_name
+from ..numbers.scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
+from .class_arguments import in_graph
+from .meta_tensors import MetaTensorVariable
+from .parameters import adds_only, is_added, read_added
+from .size_tables import known_elements, known_tensor, learn_or_refuse
+from .tensor_data import check_leaf_views, check_uses, set_data
+
+if TYPE_CHECKING:
+    from ...output.codegen import Codegen
+
+_SYMBOL_TO_OPERATOR: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "<<": operator.lshift, ">>": operator.rshift,
+    "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}
+_SYMBOL_TO_INPLACE: dict[str, Callable[..., Any]] = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
+    "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "<<": operator.ilshift, ">>": operator.irshift,
+    "&": operator.iand, "|": operator.ior, "^": operator.ixor,
+}
+_UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+# Methods that hand data to Python, and the kind of break each is.
+_DATA_METHODS = {
+    "item": "tensor_to_python", "tolist": "tensor_to_python", "__bool__": "tensor_to_python",
+    "__int__": "tensor_to_python", "__float__": "tensor_to_python", "__index__": "tensor_to_python",
+    "__complex__": "tensor_to_python", "is_nonzero": "tensor_to_python", "__contains__": "tensor_to_python",
+    "numpy": "numpy_conversion", "__array__": "numpy_conversion",
+    "is_inference": "unsupported_method", "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr",
+    "__dlpack__": "data_ptr",
+    "share_memory_": "data_ptr", "is_shared": "data_ptr", "pin_memory": "data_ptr", "is_pinned": "data_ptr",
+    "storage_offset": "data_ptr", "_typed_storage": "data_ptr", "typed_storage": "data_ptr",
+    "backward": "autograd_in_graph", "register_hook": "autograd_in_graph", "retain_grad": "autograd_in_graph",
+    "register_post_accumulate_grad_hook": "autograd_in_graph",
+    "set_": "input_mutation", "resize_": "input_mutation", "resize_as_": "input_mutation", "swap_": "input_mutation",
+    "__repr__": "tensor_formatting", "__str__": "tensor_formatting", "__format__": "tensor_formatting",
+    "to_sparse": "sparse_or_quantized", "to_mkldnn": "sparse_or_quantized", "to_sparse_csr": "sparse_or_quantized",
+    "coalesce": "sparse_or_quantized", "to_dense": "sparse_or_quantized",
+    "nonzero": "dynamic_output_shape", "unique": "dynamic_output_shape", "unique_consecutive": "dynamic_output_shape",
+    "masked_select": "dynamic_output_shape", "bincount": "dynamic_output_shape", "argwhere": "dynamic_output_shape",
+    "__reduce_ex__": "unsupported_method", "__deepcopy__": "unsupported_method", "map_": "unsupported_method",
+    "apply_": "unsupported_method", "map2_": "unsupported_method", "_is_view": "unsupported_method",
+}
+# Changes of an input's metadata, which the caller sees; on intermediates they are just operations.
+_METADATA_METHODS = frozenset({
+    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "rename_",
+    "resize_",
+})
+# Attributes that are tensors computed from the tensor.
+_VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
+# Attributes that tell nothing that a guard on the metadata does not fix.
+_METADATA_ATTRIBUTES = frozenset({
+    "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized", "is_mkldnn",
+    "is_mps", "is_xpu", "is_vulkan", "is_nested", "is_sparse_csr", "is_maia", "is_mtia", "is_ipu", "is_xla", "itemsize",
+    "nbytes", "requires_grad", "is_leaf", "names", "retains_grad",
+})
+_LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "is_non_overlapping_and_dense", torch.Tensor.stride})
+# They change what autograd knows of a tensor, and no memory.
+_AUTOGRAD_CHANGES = ("detach_", torch.Tensor.detach_, torch.detach_)
+PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+
+
+class TensorVariable(VariableTracker):
+    """A tensor of the graph.
+
+    Args:
+        node: the graph's node that computes it.
+        fake: its fake tensor.
+        source: where it lives, for inputs.
+        cls: its Python class, Tensor or Parameter.
+    """
+
+    has_identity = True
+    # The tensors of the trace that it may be, if it stands for one of several.
+    alternatives: tuple[TensorVariable, ...] = ()
+    # What reading its data gives, where that was set and it came in from outside.
+    plain: TensorVariable | None = None
+
+    def __init__(
+        self, node: fx.Node, fake: torch.Tensor, source: Source | None = None, cls: type = torch.Tensor
+    ) -> None:
+        super().__init__(source)
+        self.node = node
+        self.fake = fake
+        self.cls = cls
+        self.value: torch.Tensor | None = None  # the real tensor, for inputs
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"tensor{name} of shape {list(self.fake.shape)}"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def hash_key(self) -> Any:
+        return ("tensor", id(self))
+
+    def guard_hash(self, tx: Any) -> None:
+        if self.source is not None:
+            tx.output.guards.distinct([self.source])
+
+    def as_argument(self, tx: Any) -> Any:
+        return self.node
+
+    def contains_tensor(self) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_output(self)
+
+    def truth(self, tx: Any) -> bool:
+        if known_tensor(tx, self.fake) is None:
+            learn_or_refuse(tx, "data_dependent_branch", f"bool() of a {self.describe()}", [self])
+        constant = known_tensor(tx, self.fake)
+        if constant is not None and constant.numel() == 1:
+            return bool(constant)
+        unsupported("data_dependent_branch", f"bool() of a {self.describe()}")
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        if self is not other and isinstance(other, TensorVariable) and (self.alternatives or other.alternatives):
+            mine, theirs = ({id(t) for t in (one, *one.alternatives)} for one in (self, other))
+            return False if mine.isdisjoint(theirs) else None
+        return self is other
+
+    # -- attributes
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if tx.output.overrides.active() and isinstance(getattr(self.cls, name, None), _GETSETS):
+            made = tx.output.overrides.call(tx, getattr, [self, ConstantVariable(name)], {})
+            if made is not None:
+                return made  # type: ignore[no-any-return]
+        if name == "shape":
+            return tx.new_size([ConstantVariable(n) for n in self.fake.shape])
+        if name in _METADATA_ATTRIBUTES:
+            if name in ("is_leaf", "retains_grad") and self.source is None:
+                if name == "is_leaf" or not self.fake.requires_grad:
+                    return ConstantVariable(getattr(self.fake, name))
+                unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
+            if name in ("is_leaf", "retains_grad"):
+                tx.guard(AttrSource(_known(self.source), name), "is", getattr(self.value, name))
+                return ConstantVariable(getattr(self.value, name))
+            return tx.from_result(getattr(self.fake, name), f"Tensor.{name}")
+        if name == "data" and self.plain is not None:
+            return self.plain.getattr(tx, name)
+        if name in _VIEW_ATTRIBUTES:
+            return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
+        if name == "__class__":
+            return tx.from_result(self.cls, "class")
+        if name == "grad" and name in tx.output.effects.attributes_of(self):
+            return tx.output.effects.load_attr(self, name)
+        if name == "grad":
+            return self._grad(tx)
+        if name == "grad_fn" and (not self.fake.requires_grad or self.getattr(tx, "is_leaf").constant()):
+            return ConstantVariable(None)
+        own = instance_dict(self.value) if self.value is not None else None
+        written = name in tx.output.effects.attributes_of(self) or tx.output.effects.tracker_of(own) is not None
+        descriptor = tx.class_lookup(self.cls, name)
+        if descriptor is None or written or own is not None and name in own:
+            found = read_own(tx, self, own, dict_source(self.source), name)
+            if found is not None:
+                return found
+        if descriptor is None:
+            tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        if self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name):
+            return read_added(tx, self, self.cls, name, descriptor)
+        if isinstance(descriptor, _GETSETS):
+            unsupported("unsupported_attribute", f"Tensor.{name}")
+        return TensorMethodVariable(self, name)
+
+    def _grad(self, tx: Any) -> VariableTracker:
+        if self.source is None or self.value is None:
+            if not self.fake.requires_grad:
+                return ConstantVariable(None)
+            unsupported("autograd_in_graph", "Tensor.grad of a value computed in the graph")
+        return tx.wrap_at(self.value.grad, AttrSource(self.source, "grad"))
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        if name == "grad" and self._may_have_grad(value):
+            tx.output.effects.store_attr(self, name, value)
+            return
+        if name == "data" and isinstance(value, TensorVariable):
+            set_data(tx, self, value)
+            return
+        if name in ("data", "requires_grad", "grad", "names") or isinstance(tx.class_lookup(self.cls, name), _GETSETS):
+            unsupported("input_mutation", f"setting Tensor.{name}")
+        own = instance_dict(self.value) if self.value is not None else None
+        write_own(tx, self, own, dict_source(self.source), name, value)
+
+    def _may_have_grad(self, value: VariableTracker) -> bool:
+        """Whether torch surely takes the value as this tensor's gradient, after the graph."""
+        if self.source is None or not self.fake.is_leaf:
+            return False
+        if not isinstance(value, TensorVariable):
+            return value.is_none()
+        a, b = self.fake, value.fake
+        return value is not self and a.shape == b.shape and a.dtype is b.dtype and a.device == b.device and (
+            b.layout is torch.strided)
+
+    # -- methods and operators
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if tx.output.overrides.active() and callable(getattr(self.cls, name, None)):
+            made = tx.output.overrides.call(tx, method_by_name, [self, ConstantVariable(name), *args], kwargs)
+            if made is not None:
+                return made  # type: ignore[no-any-return]
+        kind = _DATA_METHODS.get(name)
+        if kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is None:
+            learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
+        elif kind is not None and kind != "dynamic_output_shape":
+            return self._data_method(tx, name, kind)
+        if name in _METADATA_METHODS and self.source is not None:
+            unsupported("input_mutation", f"Tensor.{name} of the input {self.source.name!r}")
+        if name == "size" and not kwargs:
+            shape = tx.new_size([ConstantVariable(n) for n in self.fake.shape])
+            return shape.getitem(tx, args[0]) if args else shape
+        if name == "new":
+            return self._new(tx, args, kwargs)
+        if name in ("equal", "allclose"):
+            return tx.call(tx.from_result(getattr(torch, name), name), [self, *args], kwargs)  # type: ignore[no-any-return]
+        added = self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name)
+        if added or tx.class_lookup(self.cls, name) is None:
+            return tx.call(self.getattr(tx, name), args, kwargs)  # type: ignore[no-any-return]
+        if name == "__len__":
+            return self.length(tx)
+        if name == "__getitem__":
+            return self.getitem(tx, *args)
+        if name == "__setitem__":
+            self.setitem(tx, *args)
+            return ConstantVariable(None)
+        if name == "requires_grad_":
+            return self._requires_grad(tx, *args, **kwargs)
+        if name == "__hash__":
+            unsupported("unsupported_method", "hash() of a tensor")
+        if name == "register_hook":
+            unsupported("autograd_in_graph", "Tensor.register_hook")
+        number = kwargs.get("alpha", kwargs.get("value"))
+        if number is not None and len(kwargs) == 1 and name in WITH_NUMBERS and is_unknown_number(tx, number):
+            return tx.call(tx.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
+        if tx.overrides_torch([*args, *kwargs.values()]):
+            return tx.call_override(method_by_name, [self, ConstantVariable(name), *args], kwargs)  # type: ignore[no-any-return]
+        return record(tx, "call_method", name, [self, *args], kwargs)
+
+    def _new(
+        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """Tensor.new(): sizes give a tensor with no values, a list or tuple one of these values."""
+        if kwargs or any(a.contains_tensor() for a in args):
+            unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
+        plain = [tx.as_plain(a) for a in args]
+        if len(plain) == 1 and type(plain[0]) in (list, tuple):
+            dtype = {"dtype": ConstantVariable(self.fake.dtype)}
+            return record(tx, "call_method", "new_tensor", [self, args[0]], dtype)
+        sizes = plain[0] if len(plain) == 1 and isinstance(plain[0], torch.Size) else plain or [0]
+        return record(tx, "call_method", "new_empty", [self, tx.new_list([ConstantVariable(n) for n in sizes])], {})
+
+    def _requires_grad(self, tx: Any, requires_grad: VariableTracker | None = None) -> VariableTracker:
+        """requires_grad_(); a tensor made in the trace becomes a leaf."""
+        wanted = requires_grad is None or tx.truth(requires_grad)
+        if wanted == self.fake.requires_grad:
+            return self
+        if self.source is not None or not self.fake.is_leaf:
+            unsupported("grad_mode_mismatch", f"requires_grad_({wanted}) of {self.describe()}")
+        args = (wanted,)
+        tx.output.run_fake(tx, "call_method", "requires_grad_", (self.fake, *args), {})
+        tx.output.create_node(tx, "call_method", "requires_grad_", (self.node, *args), {}, self.fake, True)
+        return self
+
+    def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
+        gives_numbers = name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
+        constant = known_tensor(tx, self.fake) if gives_numbers else None
+        if constant is None and setting("capture_scalar_outputs") and name in NUMBER_METHODS:
+            number = number_in(tx, self, name)
+            if number is not None:
+                return number
+        if constant is None and gives_numbers:
+            learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
+            constant = known_tensor(tx, self.fake)
+        if constant is not None:  # made from Python numbers in this very trace, or guarded by value
+            return tx.from_result(tx.run_python(getattr(constant, name)), f"Tensor.{name}()")
+        unsupported(kind, f"Tensor.{name}()")
+
+    def length(self, tx: Any) -> VariableTracker:
+        if tx.output.overrides.active():
+            made = tx.output.overrides.call(tx, len, [self], {})
+            if made is not None:
+                return made  # type: ignore[no-any-return]
+        if self.fake.dim() == 0:
+            tx.raise_error(TypeError, "len() of a 0-d tensor")
+        return ConstantVariable(self.fake.shape[0])
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
+            # Of a batch in truth, which torch indexes with; one alone would have to be known.
+            keys = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
+            return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.new_list(keys)], {})
+        return call_in_graph(tx, operator.getitem, [self, key], {})
+
+    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+        call_in_graph(tx, operator.setitem, [self, key, value], {})
+
+    def contains(self, tx: Any, item: VariableTracker) -> bool:
+        unsupported("tensor_to_python", "`in` on a tensor")
+
+    def iterator(self, tx: Any) -> VariableTracker:
+        if tx.output.overrides.active():
+            self.call_method(tx, "dim", [], {})  # as Tensor.__iter__ asks
+        if self.fake.dim() == 0:
+            tx.raise_error(TypeError, "iteration over a 0-d tensor")
+        return record(tx, "call_method", "unbind", [self, ConstantVariable(0)], {}).iterator(tx)
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        operands = [other, self] if reflected else [self, other]
+        if tx.overrides_torch([other]):
+            return tx.call_override(_SYMBOL_TO_OPERATOR[op], operands, {})  # type: ignore[no-any-return]
+        if not _is_operand(other):
+            return None
+        return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
+
+    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        return call_in_graph(tx, _SYMBOL_TO_INPLACE[op], [self, other], {}) if _is_operand(other) else None
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and isinstance(other, ConstantVariable) and not _is_operand(other):
+            return ConstantVariable(op == "!=")
+        return self.binary(tx, op, other, reflected=False)
+
+    def unary(self, tx: Any, op: str) -> VariableTracker:
+        return call_in_graph(tx, _UNARY[op], [self], {})
+
+
+class TensorMethodVariable(VariableTracker):
+    """A bound method of a tensor."""
+
+    def __init__(self, tensor: TensorVariable, method: str) -> None:
+        super().__init__()
+        self.tensor = tensor
+        self.method = method
+
+    def python_type(self) -> type:
+        return type(getattr(torch.empty(0), self.method))
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self.method == "__deepcopy__" and len(args) == 1 and not kwargs:
+            return tx.deep_copied(self.tensor, args[0])
+        return self.tensor.call_method(tx, self.method, args, kwargs)
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.tensor
+        if name == "__name__":
+            return ConstantVariable(self.method)
+        return super().getattr(tx, name)
+
+    def truth(self, tx: Any) -> bool:
+        return True
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.push(self.tensor)
+        cg.emit.load_attr(self.method)
+
+
+def is_unknown_number(tx: Any, value: VariableTracker) -> bool:
+    """Whether it is a number that only the running graph knows, or a tensor of one element without dimensions."""
+    value = realized(tx, value)
+    return isinstance(value, ScalarVariable) or (isinstance(value, TensorVariable) and not value.fake.dim())
+
+
+_GETSETS = (type(torch.Tensor.requires_grad), property)
+
+
+def method_by_name(tensor: torch.Tensor, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Calls a method of a tensor, where a function is wanted that does it."""
+    return getattr(tensor, name)(*args, **kwargs)
+
+
+def _are_numbers(key: VariableTracker) -> bool:
+    """Whether an index is one or several tensors without dimensions."""
+    items = getattr(key, "items", None)
+    if isinstance(items, list) and items:
+        return all(isinstance(item, TensorVariable) and _are_numbers(item) for item in items)
+    return isinstance(key, TensorVariable) and not key.fake.dim() and key.fake.dtype in _INDEX_TYPES
+
+
+_INDEX_TYPES = (torch.int64, torch.int32)
+
+
+def _known(source: Source | None) -> Source:
+    assert source is not None
+    return source
+
+
+def _is_operand(value: VariableTracker) -> bool:
+    value = getattr(value, "content", None) or value  # an instance of a subclass of int or float
+    if isinstance(value, ConstantVariable):
+        return issubclass(value.python_type(), (int, float, complex))
+    return isinstance(value, (TensorVariable, ScalarVariable))
+
+
+# ---------------------------------------------------------------- recording
+def call_in_graph(
+    tx: Any, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Records ``function(*args, **kwargs)`` and gives its result."""
+    return record(tx, "call_function", function, args, kwargs)
+
+
+def record(
+    tx: Any, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Adds a node, runs it on fake tensors, and gives the result.
+
+    Raises:
+        exc.Unsupported: an argument can't stand in a graph, or the operation can't be run without data.
+    """
+    output = tx.output
+    if output.overrides.active() and not isinstance(target, GraphCall):
+        made = (output.overrides.call(tx, target, args, kwargs) if op == "call_function" else
+                output.overrides.call(tx, method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs))
+        if made is not None:
+            return made  # type: ignore[no-any-return]
+    node_args = tuple(in_graph(target, a.as_argument(tx)) for a in args)
+    node_kwargs = {name: in_graph(target, a.as_argument(tx)) for name, a in kwargs.items()}
+    if output.open_modes and op == "call_function" and node_kwargs.get("device") is None:
+        device = output.device_for(target)
+        if device is not None:
+            node_kwargs["device"] = device
+    if target in (torch.tensor, torch.as_tensor) and node_args and isinstance(node_args[0], (list, tuple)):
+        node_args, node_kwargs = _made_of_numbers(tx, node_args, node_kwargs)
+    fake_args = fx.node.map_arg(node_args, fake_of)
+    fake_kwargs = fx.node.map_arg(node_kwargs, fake_of)
+    output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
+    output.fake_mode.written.clear()
+    if output.scalars.any:
+        result, impure = run_with_numbers(tx, op, target, fake_args, fake_kwargs)
+    else:
+        result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+    if output.fake_mode.known.needed:
+        leaves = pytree.tree_leaves((fake_args, fake_kwargs))
+        given = {t.untyped_storage()._cdata for t in leaves if isinstance(t, torch.Tensor)}
+        if not may_raise(target, (), {}) and _fits_in_graph(tx, result, given):
+            return _known_result(tx, result)
+        if type(result) is tuple and all(_fits_in_graph(tx, r, given) for r in result):
+            return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
+        if _has_tensor(result):
+            node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
+            fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
+            result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+            if output.fake_mode.known.needed and "output_size" not in node_kwargs:
+                raise Unsupported("dynamic_output_shape", f"{target_name(target)} with a shape that elements decide")
+    if not impure and isinstance(fake_kwargs.get("out"), torch.Tensor):
+        # Some composite ones give a new tensor where operands are of a subclass, and leave `out` as it was.
+        unsupported("unsupported_torch_call", f"{target_name(target)} does not write to out without data")
+    if target in _AUTOGRAD_CHANGES:
+        impure = True
+    if target in _LAYOUT_QUESTIONS:
+        output.layout_questions += 1
+    if not impure and not _has_tensor(result):
+        if result is None or _is_metadata(result):
+            return tx.from_result(result, f"result of {target_name(target)}")
+        unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
+    if output.rebound:
+        check_uses(output, target, (node_args, node_kwargs), result, impure)
+    if impure and output.fake_mode.written:
+        check_leaf_views(output, output.fake_mode.written, pytree.tree_leaves((fake_args, fake_kwargs)))
+    node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
+    node.meta["raises"] = output.fake_mode.raises_seen
+    node.meta["visit"] = tx.root_visit()
+    node.meta["writes"] = frozenset(output.fake_mode.written)
+    if isinstance(result, list):
+        for given, fake in zip(args, fake_args):
+            if fake is result:  # an operation on a list in place
+                return given
+    return wrap_result(tx, node, result)
+
+
+def _made_of_numbers(
+    tx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of torch.tensor() without tensors among the elements, whose types decide about the result's."""
+    elements = known_elements(tx, args[0])
+    found = fx.node.map_aggregate(elements, lambda e: e.dtype if isinstance(e, torch.Tensor) else None)
+    if not any(isinstance(leaf, torch.dtype) for leaf in pytree.tree_leaves(found)):
+        return args, kwargs
+    if kwargs.get("dtype") is None:
+        kwargs = {**kwargs, "dtype": torch.tensor(elements).dtype}
+    numbers = pytree.tree_map_only(torch.Tensor, lambda t: t.tolist(), elements)
+    return (numbers, *args[1:]), kwargs
+
+
+def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
+    """A result whose shape depends on known elements, as a constant of the graph: backends have no elements."""
+    known = known_tensor(tx, fake)
+    assert known is not None
+    output = tx.output
+    shape, strides = tuple(known.shape), known.stride()
+    # As they lie in memory.
+    extent = sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if known.numel() else 0
+    lying = known.as_strided((extent,), (1,))
+    elements, kwargs = lying.tolist(), {"dtype": known.dtype, "device": known.device}
+    with output.fake_mode:
+        flat = torch.empty(extent, dtype=known.dtype, device=known.device)
+    output.fake_mode.known.add(flat, lying)
+    node = output.create_node(tx, "call_function", torch.tensor, (elements,), kwargs, flat, False)
+    if strides == torch.empty(shape, device="meta").stride():
+        node = output.create_node(tx, "call_method", "reshape", (node, shape), {}, fake, False)
+    else:
+        node = output.create_node(tx, "call_method", "as_strided", (node, shape, strides), {}, fake, False)
+    return output.register_tensor(TensorVariable(node, fake))
+
+
+def _fits_in_graph(tx: Any, result: Any, given: set[int]) -> bool:
+    """Whether a result's elements are known, and few enough to be a constant of the graph, which has memory of its own.
+
+    Args:
+        given: the memory of the operation's arguments.
+    """
+    known = known_tensor(tx, result)
+    if known is None or known.numel() > MOST_IN_GRAPH:
+        return False
+    return result.untyped_storage()._cdata not in given
+
+
+def _with_known_sizes(
+    tx: Any, target: Any, node_args: tuple[Any, ...], node_kwargs: dict[str, Any], result: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a node whose result has a shape that known elements decide, so that it can do without them."""
+    if target in (torch.repeat_interleave, "repeat_interleave"):
+        dim = node_kwargs.get("dim", node_args[2] if len(node_args) > 2 else None)
+        return node_args, {**node_kwargs, "output_size": result.numel() if dim is None else result.shape[dim]}
+    if target is one_hot:
+        return node_args[:1], {"num_classes": result.shape[-1]}  # stays in the graph, as it refuses negative numbers
+    if target is operator.getitem:
+        key = node_args[1] if isinstance(node_args[1], tuple) else (node_args[1],)
+        return (node_args[0], tuple(index for part in key for index in _as_indices(tx, part))), node_kwargs
+    return fx.node.map_arg((node_args, node_kwargs), lambda node: _number_or_node(tx, node))
+
+
+def _number_or_node(tx: Any, node: fx.Node) -> Any:
+    """A known number that a tensor holds, where it stands for a size."""
+    known = known_tensor(tx, fake_of(node))
+    return known.item() if known is not None and known.dim() == 0 else node
+
+
+def _as_indices(tx: Any, part: Any) -> list[Any]:
+    """A part of an index; known truths become the positions of the true ones, a vector for each dimension."""
+    fake = fake_of(part) if isinstance(part, fx.Node) else None
+    if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
+        return [fx.node.map_arg(part, lambda node: _number_or_node(tx, node))]
+    known = known_tensor(tx, fake)
+    if known is None or known.dim() == 0:
+        raise Unsupported("dynamic_output_shape", "an index of truths that are not known")
+    nodes = []
+    for positions in known.nonzero(as_tuple=True):
+        if positions.numel() > MOST_IN_GRAPH:
+            raise Unsupported("dynamic_output_shape", f"an index of {positions.numel()} elements that a guard knows")
+        with tx.output.fake_mode:
+            twin = torch.empty(positions.shape, dtype=positions.dtype, device=positions.device)
+        tx.output.fake_mode.known.add(twin, positions)
+        nodes.append(tx.output.create_node(tx, "call_function", torch.tensor, (positions.tolist(),),
+                                           {"dtype": positions.dtype, "device": positions.device}, twin, False))
+    return nodes
+
+
+def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
+    """The tracker of a node's result, a tensor or a structure of tensors."""
+    output = tx.output
+    if isinstance(result, torch.Tensor):
+        known = output.tensor_of(result)
+        if known is not None:
+            return known
+        return output.register_tensor(TensorVariable(node, result))
+    if isinstance(result, (tuple, list)):
+        items = []
+        for index, element in enumerate(result):
+            if isinstance(element, torch.Tensor) and output.tensor_of(element) is not None:
+                items.append(output.tensor_of(element))
+            elif isinstance(element, (torch.Tensor, tuple, list)):
+                child = output.create_node(tx, "call_function", operator.getitem, (node, index), {}, element, False)
+                items.append(wrap_result(tx, child, element))
+            else:
+                items.append(tx.from_result(element, "element of a result"))
+        return tx.new_sequence(type(result), items)
+    if isinstance(result, torch.Size) or result is None or _is_metadata(result):
+        return tx.from_result(result, f"result of {node.target}")
+    unsupported("unsupported_torch_call", f"{target_name(node.target)} returns a {type(result).__name__}")
+
+
+def _has_tensor(result: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return True
+    return isinstance(result, (tuple, list)) and any(_has_tensor(r) for r in result)
+
+
+def _is_metadata(result: Any) -> bool:
+    if isinstance(result, (tuple, list)):
+        return all(_is_metadata(r) for r in result)
+    return isinstance(result, (
+        bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format))
+
+
+def fake_of(node: fx.Node) -> Any:
+    """What a node of the graph gives, on fake tensors."""
+    return node.meta["example_value"]
+
+
+# ---------------------------------------------------------------- inputs
+_DLPACK_CODES = {
+    torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
+    torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64), torch.float16: (2, 16), torch.float32: (2, 32),
+    torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128),
+    torch.bool: (6, 8),
+}
+_DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
+
+
+@wraps_type(torch.Tensor, torch.nn.Parameter)
+def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+    if value.device.type == "meta" and type(value) in PLAIN_TENSOR_TYPES:
+        tx.guard(source, "type_is", type(value))
+        return MetaTensorVariable(value, source)
+    reason = _why_not_plain(value)
+    if reason is not None:
+        unsupported(*reason)
+    code, bits = _DLPACK_CODES[value.dtype]
+    tx.guard(
+        source, "tensor", type(value), code, bits, _DLPACK_DEVICES[value.device.type], value.device.index or 0,
+        tuple(value.shape), tuple(value.stride()), value.requires_grad, _tensor_flags(value), value.dtype,
+    )
+    return tx.output.add_input(value, source)
+
+
+@wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)
+def _wrap_tensor_method(tx: Any, value: Any, source: Source) -> VariableTracker:
+    """``x.sin``: made anew each time it is read, so its identity tells nothing."""
+    tx.guard(source, "type_is", types.BuiltinMethodType)
+    owner = realized(tx, tx.wrap_at(value.__self__, AttrSource(source, "__self__")))
+    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
+    method = TensorMethodVariable(owner, value.__name__)
+    method.source = source
+    return method
+
+
+def _tensor_flags(value: torch.Tensor) -> int:
+    """The operand `flags` of the guard program's step "tensor": every bit is looked at, set ones are expected."""
+    state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()))
+    flags = 0
+    for bit, expected in state:
+        flags |= bit | (bit << TENSOR_EXPECTED_SHIFT if expected else 0)
+    return flags
+
+
+def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
+    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
+        return "sparse_or_quantized", f"a {value.layout} tensor"
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return "functorch", "a tensor wrapped by a functorch transform"
+    if value.device.type not in _DLPACK_DEVICES or value.dtype not in _DLPACK_CODES:
+        return "unsupported_value", f"a tensor of {value.dtype} on {value.device}"
+    return None
+
+
+@wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
+def _wrap_tensor_subclass(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+    if adds_only(type(value)):
+        tx.guard_mro(type(value))
+        return _wrap_tensor(tx, value, source)
+    unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")

@@ -1,0 +1,138 @@
+"""``x.data = y``: the tensor keeps what autograd knows of it, and lies in another one's memory from then on.
+
+In the trace, ``x`` becomes what ``y.detach()`` gives; views that were taken of it before keep the old memory. A tensor
+from outside is given the data for real behind the graph. Invariant: one that requires gradients, which the graph could
+not give it through what stands for it now, is not used with gradients on until the trace has ended.
+"""
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from ..base import unsupported
+
+if TYPE_CHECKING:
+    from .tensor import TensorVariable
+
+_KIND = "input_mutation"
+
+
+def is_same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two fake tensors are the same elements in the same places."""
+    return (
+        a.untyped_storage()._cdata == b.untyped_storage()._cdata and a.storage_offset() == b.storage_offset()
+        and a.shape == b.shape and a.stride() == b.stride() and a.dtype is b.dtype
+        and a.is_conj() == b.is_conj() and a.is_neg() == b.is_neg()
+    )
+
+
+def set_data(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
+    """tensor.data = value."""
+    what = f"setting {tensor.describe()}.data"
+    if is_same_memory(tensor.fake, value.fake):
+        return  # what conversions give where there is nothing to convert
+    output = tx.output
+    if output.overrides.active() or output.examples or value.alternatives or any(
+            tensor is other for choice in output.choices.made for other in choice.tensor.alternatives):
+        unsupported(_KIND, what)
+    old, new = tensor.fake, value.fake
+    if new.device != old.device or new.layout is not old.layout or new.is_inference() or old.is_inference():
+        unsupported(_KIND, f"{what} to {value.describe()}")
+    if old.requires_grad and (tensor.source is None or not old.is_leaf or not new.is_floating_point()):
+        unsupported(_KIND, f"{what}, which requires gradients")
+    if _is_view_with_gradient(output, tensor):
+        unsupported(_KIND, f"{what}, a view of what requires gradients")
+    if tensor.source is not None:
+        if "grad" in output.effects.attributes_of(tensor):
+            unsupported(_KIND, f"{what} behind its gradient")
+        # Not `value`, whose own data may be another by the time when this is set for real.
+        output.effects.store_attr(tensor, "data", _rebind(tx, tensor, value))
+    else:
+        output.effects.advance(tensor)
+        _rebind(tx, tensor, value)
+
+
+def _is_view_with_gradient(output: Any, tensor: TensorVariable) -> bool:
+    """Whether a tensor may be a view that was taken, without gradients, of one that requires them: it would get its
+    place in autograd back."""
+    for seen in (tensor.value, tensor.fake):
+        if seen is not None and seen._is_view():
+            base = seen._base
+            if base is None or base.requires_grad or any(other.fake.requires_grad for other in output.rebound):
+                return True
+    return False
+
+
+def _is_view_of(tensor: TensorVariable, other: torch.Tensor) -> bool:
+    own = tensor.node.meta["example_value"]
+    return other is not own and other.untyped_storage()._cdata == own.untyped_storage()._cdata
+
+
+def _rebind(tx: Any, tensor: TensorVariable, value: TensorVariable) -> TensorVariable:
+    """Makes a tensor lie in another one's memory; gives what its data is, a tensor of the graph."""
+    output = tx.output
+    made: Any = value.call_method(tx, "detach", [], {})
+    requires_grad = tensor.fake.requires_grad
+    if tensor.source is not None:
+        # Reading `data` again is no use of the tensor itself.
+        made, tensor.plain = made.call_method(tx, "detach", [], {}), made
+    if tensor.source is not None and not any(tensor is other for other in output.rebound):
+        # The placeholder is still what the guards and the memory of inputs are about.
+        output.replace_input(tensor, copy.copy(tensor))
+    output.replaced.append(tensor.fake)
+    tensor.node, tensor.fake = made.node, made.fake
+    output.register_tensor(tensor)
+    output.rebound.append(tensor)
+    if requires_grad:
+        with output.fake_mode, torch.enable_grad():
+            tensor.fake = made.fake.detach().requires_grad_()
+        output.register_tensor(tensor)
+    return made  # type: ignore[no-any-return]
+
+
+def check_uses(output: Any, target: Any, arguments: Any, result: Any, impure: bool) -> None:
+    """Refuses an operation on a tensor that would have to hand its gradient to what it was before, or that makes views
+    of one from outside; and changes in place under autograd, which views see through the tensor that they were taken
+    of, whatever its data is by now."""
+    if target in _DETACHING:
+        return
+    used = {leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, fx.Node)}
+    made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    if impure and torch.is_grad_enabled():
+        fakes = [node.meta.get("example_value") for node in used]
+        if any(isinstance(fake, torch.Tensor) and fake.requires_grad for fake in (*fakes, *made)):
+            unsupported(_KIND, "a change in place under autograd behind setting Tensor.data")
+    for tensor in output.rebound:
+        if tensor.plain is None or tensor.node not in used:
+            continue
+        what = f"{tensor.describe()}, whose Tensor.data was set, is used where"
+        if tensor.fake.requires_grad and torch.is_grad_enabled():
+            unsupported(_KIND, f"{what} it gets a gradient")
+        if any(_is_view_of(tensor, other) for other in made):
+            unsupported(_KIND, f"{what} it is the base of a view")
+
+
+_DETACHING = ("detach", torch.detach, torch.Tensor.detach)
+
+
+def check_leaf_views(output: Any, written: set[int], operands: list[Any]) -> None:
+    """Breaks where an operation writes to a view from outside of a leaf that requires gradients, which eager refuses:
+    the tensor without data is no view of anything, and by the time the graph refused it, it might have written to
+    others."""
+    if not torch.is_grad_enabled():
+        return
+    for tensor in output.inputs:
+        seen = getattr(tensor, "value", None)
+        if not isinstance(seen, torch.Tensor) or not seen.requires_grad or seen.is_leaf or not seen._is_view():
+            continue
+        base, storage = seen._base, tensor.fake.untyped_storage()._cdata
+        if base is None or not base.is_leaf or not base.requires_grad or storage not in written:
+            continue
+        if any(isinstance(fake, torch.Tensor) and fake.requires_grad and fake.untyped_storage()._cdata == storage
+               for fake in operands):
+            what = f"a write to {tensor.describe()}, a view of a leaf that requires gradients"
+            unsupported("grad_mode_mismatch", what)

@@ -1,0 +1,64 @@
+"""``with torch.device(...)`` inside a captured function.
+
+The context is entered for real while tracing, and what makes tensors gets the device as an argument of its node, so
+that the graph depends on no mode. Invariant: a graph never ends inside the context; a program that would break there
+breaks before it enters.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._device import _device_constructors
+
+from ...rules.table import breaks
+from ..base import VariableTracker, unsupported
+from ..constant import ConstantVariable
+from .open_mode import OpenMode
+
+breaks("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
+
+
+class DeviceScopeVariable(OpenMode, VariableTracker):
+    """A ``torch.device`` that was entered; called, it is left."""
+
+    has_identity = True
+
+    def __init__(self, device: torch.device, visit: int) -> None:
+        VariableTracker.__init__(self)
+        OpenMode.__init__(self, visit)
+        self.device = device
+
+    def python_type(self) -> type:
+        return type(self.device.__exit__)
+
+    def describe(self) -> str:
+        return f"with torch.device({str(self.device)!r})"
+
+    def enter(self, tx: Any) -> VariableTracker:
+        """Enters the context; gives what ``as`` names."""
+        self.device.__enter__()  # type: ignore[attr-defined]
+        tx.output.open_modes.append(self)
+        tx.output.effects.advance(self)
+        return ConstantVariable(self.device)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        modes = tx.output.open_modes
+        if not modes or modes[-1] is not self:
+            unsupported("unsupported_context_manager", f"{self.describe()} is left out of order")
+        modes.pop()
+        tx.output.effects.advance(self)
+        self.leave()
+        return ConstantVariable(None)
+
+    def leave(self) -> None:
+        self.device.__exit__(None, None, None)  # type: ignore[attr-defined]
+
+
+def device_of_scope(output: Any, target: Any) -> torch.device | None:
+    """The device that a function which makes tensors gets from the innermost context, None if it gets none."""
+    for mode in reversed(output.open_modes):
+        if isinstance(mode, DeviceScopeVariable):
+            return mode.device if target in _device_constructors() else None
+    return None
+

@@ -1,0 +1,367 @@
+"""Python modules, ``nn.Module`` instances, and functions that are called but never traced.
+
+An nn.Module is guarded by structure: its class, the attributes that the trace reads, the absence of hooks. Invariant:
+nothing here holds or compares the identity of a module of the user's, so that equal modules share a compiled artifact.
+"""
+from __future__ import annotations
+
+import collections
+import inspect
+import operator
+import re
+import types
+import typing
+from typing import Any
+
+import torch
+import torch.nn.modules.module as module_state
+
+from ...guards.source import AttrSource, ConstSource, DictItemSource, DictValueSource, InstanceDictSource, Source
+from ...polyfills.modules import call_with_hooks
+from ...rules.torch_marks import below_torch_compile
+from ...rules.trace_rules import is_library
+from ..base import MISSING, VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
+from ..constant import ConstantVariable
+from ..containers.sequences import is_named_tuple
+from ..containers.spaces import dict_source, read_own, space_at, write_own
+from ..objects.classes import has_instance_dict, is_made_by_python
+from ..objects.objects import ObjectVariable
+from ..real_object import RealObjectVariable
+from .torch_functions import is_switch
+
+_HOOK_TABLES = (
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
+)
+_GLOBAL_HOOK_TABLES = (
+    "_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks",
+)
+# ... with which hooks are called in another way than with the arguments, once.
+_OTHER_TABLES = (
+    "_backward_hooks", "_backward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs",
+)
+_OTHER_GLOBAL_TABLES = (
+    "_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs",
+)
+_MEMBER_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+def _is_torchs(function: Any, name: str) -> bool:
+    """Whether a method of nn.Module is torch's own, and none that somebody has put in its place."""
+    if not isinstance(function, types.FunctionType):
+        return False
+    code = function.__code__
+    return code.co_name == name and code.co_filename == module_state.__file__
+
+
+class NNModuleVariable(ObjectVariable):
+    """An ``nn.Module`` that came in from outside."""
+
+    def describe(self) -> str:
+        name = f" {self.source.name!r}" if self.source is not None else ""
+        return f"module{name} of {self.cls.__qualname__}"
+
+    def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+        hook = tx.class_lookup(self.cls, "__getattr__")
+        if not _is_torchs(hook, "__getattr__") or self.value is None:
+            return super()._fallback_getattr(tx, name)
+        return self.member(tx, name)
+
+    def member(self, tx: Any, name: str) -> VariableTracker | None:
+        """A parameter, buffer or submodule, as nn.Module.__getattr__ finds it."""
+        own = instance_dict(self.value) or {}
+        for table in _MEMBER_TABLES:
+            if self._has_written(tx, table):
+                return super()._fallback_getattr(tx, name)
+            members = own.get(table)
+            if members is None:
+                continue
+            assert self.source is not None
+            if tx.output.effects.is_tracked(members):
+                found = realized(tx, tx.wrap_at(members, DictItemSource(InstanceDictSource(self.source), table)))
+                key = ConstantVariable(name)
+                if found.contains(tx, key):
+                    return found.getitem(tx, key)
+                continue
+            where = DictItemSource(InstanceDictSource(self.source), table)
+            tx.output.effects.note_read(members, where)
+            if name in members:
+                return realized(tx, tx.wrap_at(members[name], DictItemSource(where, name)))
+            tx.guard(where, "dict_lacks", name)
+        return None
+
+    def _has_written(self, tx: Any, *names: str) -> bool:
+        """Whether the trace has changed any of these in the module's own dict."""
+        own = instance_dict(self.value) or {}
+        space = tx.output.effects.space_of(tx, self, own, dict_source(self.source))
+        if space is not None:
+            return not all(map(space.is_as_before, names))
+        return not tx.output.effects.attributes_of(self).keys().isdisjoint(names)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """module(...): forward alone where there are no hooks, else nn.Module's own code, inlined."""
+        own = ("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")
+        if not all(_is_torchs(tx.class_lookup(self.cls, name), wanted) for name, wanted in own):
+            return super().call(tx, args, kwargs)
+        if self.own_attribute(tx, "_call_impl") is not None:
+            return super().call(tx, args, kwargs)
+        bare = self._has_no_hooks(tx)
+        hooks = None if bare else self._forward_hooks(tx)
+        if not bare and hooks is None:
+            return super().call(tx, args, kwargs)
+        compiled = self.own_attribute(tx, "_compiled_call_impl")
+        if compiled is not None and not compiled.is_none():
+            unsupported("recursive_compile", f"{self.describe()}, which Module.compile() has compiled")
+        if hooks is not None:
+            given = tx.new_sequence(tuple, args), tx.new_dict({ConstantVariable(k): v for k, v in kwargs.items()})
+            inner = tx.library_function(call_with_hooks)
+            return tx.call(inner, [self, *hooks, *given], {})  # type: ignore[no-any-return]
+        return tx.call(self.getattr(tx, "forward"), args, kwargs)
+
+    def _forward_hooks(self, tx: Any) -> list[VariableTracker] | None:
+        """The hooks before and after forward, the global ones first, where there are no others; None if there are.
+
+        They are guarded by their number and what each is, and not by their keys, which are new for each hook.
+        """
+        own = instance_dict(self.value) if self.value is not None else None
+        if own is None or self.source is None:
+            return None
+        places: tuple[tuple[Any, Source, Any, tuple[str, ...]], ...] = (
+            (vars(module_state), ConstSource(module_state, "torch.nn.modules.module"), "_global", _OTHER_GLOBAL_TABLES),
+            (own, self.source, "", _OTHER_TABLES),
+        )
+        before: list[VariableTracker] = []
+        after: list[VariableTracker] = []
+        for space, _, prefix, others in places:
+            names = [f"{prefix}_forward_pre_hooks", f"{prefix}_forward_hooks"]
+            tables = [space.get(name) for name in (*names, *others)]
+            if self._has_written(tx, *names, *others) or any(map(tx.output.effects.is_tracked, tables)):
+                return None
+            if any(tables[2:]) or not all(type(table) is collections.OrderedDict for table in tables[:2]):
+                return None
+        for space, source, prefix, others in places:
+            where = InstanceDictSource(source) if space is own else ConstSource(space, "torch.nn.modules.module")
+            empty = list(others)
+            for name, found in ((f"{prefix}_forward_pre_hooks", before), (f"{prefix}_forward_hooks", after)):
+                if not space[name]:
+                    empty.append(name)
+                    continue
+                table = DictItemSource(where, name)
+                tx.guard(table, "type_is", collections.OrderedDict)
+                tx.guard(table, "len", len(space[name]))
+                found += [tx.wrap_at(v, DictValueSource(table, i)) for i, v in enumerate(space[name].values())]
+            tx.guard(source, "no_hooks", tuple(empty))
+        return [tx.new_sequence(tuple, before), tx.new_sequence(tuple, after)]
+
+    def _has_no_hooks(self, tx: Any) -> bool:
+        own = instance_dict(self.value) if self.value is not None else None
+        if own is None or any(own.get(name) for name in _HOOK_TABLES):
+            return False
+        if self._has_written(tx, *_HOOK_TABLES) or any(tx.output.effects.is_tracked(own.get(n)) for n in _HOOK_TABLES):
+            return False
+        if any(getattr(module_state, name) for name in _GLOBAL_HOOK_TABLES):
+            return False
+        assert self.source is not None
+        tx.guard(self.source, "no_hooks", _HOOK_TABLES)
+        tx.guard(ConstSource(module_state, "torch.nn.modules.module"), "no_hooks", _GLOBAL_HOOK_TABLES)
+        return True
+
+
+@wraps_if(lambda value: isinstance(value, torch.nn.Module), rank=6)
+def _wrap_module(tx: Any, value: torch.nn.Module, source: Source) -> VariableTracker:
+    tx.guard(source, "type_is", type(value))
+    if isinstance(value, torch.jit.ScriptModule):
+        unsupported("unsupported_value", f"{source.name}, a TorchScript module")
+    compiled = below_torch_compile(value)
+    if compiled is not None and not any(getattr(value, name) for name in _HOOK_TABLES):
+        tx.guard(source, "no_hooks", _HOOK_TABLES)
+        return realized(tx, tx.wrap_at(compiled, AttrSource(source, "_orig_mod")))
+    return NNModuleVariable(type(value), value, source)
+
+
+class PythonModuleVariable(RealObjectVariable):
+    """A module such as ``torch`` or ``math``."""
+
+    value: types.ModuleType
+
+    @property
+    def name(self) -> str:
+        """For messages and guards; a program may have taken the name away."""
+        name = vars(self.value).get("__name__")
+        return name if isinstance(name, str) else "module"
+
+    def describe(self) -> str:
+        return f"module {self.name}"
+
+    def _changed(self, tx: Any) -> VariableTracker:
+        """The tracker that holds what is written to the module, which may be reached by several names."""
+        known = tx.output.effects.tracker_of(self.value)
+        if known is None:
+            known = PythonModuleVariable(self.value, ConstSource(self.value, self.name))
+            tx.output.effects.track(self.value, known)
+        return known
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        space = vars(self.value)
+        where = ConstSource(space, self.name)
+        if name == "__dict__":
+            return space_at(tx, space, where)
+        cls = type(self.value)
+        if is_made_by_python(cls) or not is_library(self.name):
+            tx.guard(ConstSource(self.value, self.name), "type_is", cls)
+        # A property of the module's class comes before what the module holds.
+        if not hasattr(type(inspect.getattr_static(cls, name, None)), "__set__"):
+            found = read_own(tx, self._changed(tx), space, where, name)
+            if found is not None:
+                return found
+        switch = getattr(vars(cls).get(name), "getter", None)
+        if is_switch(switch):
+            # What the trace has set may differ from what is set at entry, as a guard would see it.
+            return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.name}.{name}")), [], {})
+        hook = space.get("__getattr__", MISSING)
+        if hook is MISSING:
+            tx.guard(where, "dict_lacks", "__getattr__")
+        else:
+            tx.guard(DictItemSource(where, "__getattr__"), "is", hook)
+        if not hasattr(cls, name) and (name in space or hook is MISSING and cls is types.ModuleType):
+            self._raise_missing(tx, space, where, name)
+        # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
+        value = tx.run_python(getattr, self.value, name)
+        return tx.wrap_at(value, AttrSource(ConstSource(self.value, self.name), name))
+
+    def _raise_missing(self, tx: Any, space: dict[str, Any], where: Source, name: str) -> None:
+        if getattr(space.get("__spec__"), "_initializing", False):
+            unsupported("unsupported_attribute", f"{self.describe()}.{name}, while the module is imported")
+        own = read_own(tx, self._changed(tx), space, where, "__name__")
+        named = f" {own.constant()!r}" if own is not None and own.python_type() is str else ""
+        tx.raise_error(AttributeError, f"module{named} has no attribute {name!r}")
+
+    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+        space = vars(self.value)
+        write_own(tx, self._changed(tx), space, ConstSource(space, self.name), name, value)
+
+
+@wraps_if(lambda value: isinstance(value, types.ModuleType), rank=1)
+def _wrap_python_module(tx: Any, value: types.ModuleType, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return PythonModuleVariable(value, source)
+
+
+class SkippedFunctionVariable(RealObjectVariable):
+    """A function that is called in plain Python: a break at every call.
+
+    Args:
+        value: the function.
+        kind: the break's kind.
+        reason: in words, why it is not traced.
+    """
+
+    def __init__(self, value: Any, kind: str, reason: str, source: Source | None = None) -> None:
+        super().__init__(value, source)
+        self.kind = kind
+        self.reason = reason
+
+    def describe(self) -> str:
+        return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', self.value)}"
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        unsupported(self.kind, f"{self.describe()}(): {self.reason}" if self.reason else f"{self.describe()}()")
+
+
+class SubstitutedFunctionVariable(RealObjectVariable):
+    """A function in whose place another one is traced.
+
+    Args:
+        value: the function.
+        traced: the tracker of the other one.
+    """
+
+    def __init__(self, value: Any, traced: VariableTracker, source: Source | None = None) -> None:
+        super().__init__(value, source)
+        self.traced = traced
+
+    def describe(self) -> str:
+        return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', self.value)}"
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.traced, args, kwargs)
+
+
+class ConstantCallVariable(SkippedFunctionVariable):
+    """A function whose result the user declared to be constant: it is called while compiling."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        super().__init__(value, "call_skipped", "", source)
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        plain = [tx.as_real(a) for a in args]
+        named = {k: tx.as_real(v) for k, v in kwargs.items()}
+        return _constant_result(tx, tx.run_python(self.value, *plain, **named))
+
+
+def _constant_result(tx: Any, value: Any) -> VariableTracker:
+    """The tracker of a result that is the same ever after; tensors in it are the very ones of this call."""
+    if isinstance(value, torch.Tensor):
+        return tx.frozen(value)
+    if type(value) in (list, tuple) or is_named_tuple(type(value)):
+        return tx.new_sequence(type(value), [_constant_result(tx, item) for item in value])
+    if type(value) is dict:
+        return tx.new_dict({_constant_result(tx, k): _constant_result(tx, v) for k, v in value.items()})
+    return tx.from_result(value, "a result that is assumed to be constant")
+
+
+@wraps_type(types.GenericAlias, type(list[int] | None), type(typing.Optional[int]), type(property()),
+            types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern, re.Match)
+def _wrap_opaque_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return OpaqueVariable(value, source)
+
+
+# Not of classes, whose metaclass may be typing's: protocols and typed dicts are made like others.
+@wraps_if(lambda value: type(value).__module__ == "typing" and not isinstance(value, type), rank=7)
+def _wrap_typing(tx: Any, value: Any, source: Source) -> VariableTracker:
+    tx.guard(source, "is", value)
+    return OpaqueVariable(value, source)
+
+
+class OpaqueVariable(RealObjectVariable):
+    """An immutable object that is only handed around: a type union, a code object."""
+
+    def describe(self) -> str:
+        try:
+            text = repr(self.value)
+        except AttributeError:  # its __init__ has not come to what its repr() shows
+            text = "in the making"
+        return f"{type(self.value).__name__} {text}"[:80]
+
+    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+        if op in ("==", "!=") and other.is_constant():
+            return ConstantVariable((self.value == other.constant()) == (op == "=="))
+        return None
+
+    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return tx.from_result(tx.run_python(operator.getitem, self.value, tx.as_plain(key)), f"{self.describe()}[...]")
+
+    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "|" and other.is_constant():
+            pair = (other.constant(), self.value) if reflected else (self.value, other.constant())
+            return tx.from_result(tx.run_python(operator.or_, *pair), "type union")
+        return None
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        origin = getattr(self.value, "__origin__", None)
+        if isinstance(origin, type) and getattr(self.value, "_inst", True):  # typing.List can not be called
+            made = tx.call(tx.from_result(origin, "class"), args, kwargs)
+            if isinstance(made, ObjectVariable) and has_instance_dict(made.cls):
+                made.setattr(tx, "__orig_class__", self)
+            return made
+        unsupported("call_skipped", f"calling {self.describe()}")
+
+
+class FoldedFunctionVariable(SkippedFunctionVariable):
+    """A function that only computes: it is called while compiling, on arguments that are constants."""
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        plain, named = [tx.as_plain(a) for a in args], {k: tx.as_plain(v) for k, v in kwargs.items()}
+        return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())

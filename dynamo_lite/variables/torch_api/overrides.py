@@ -1,0 +1,231 @@
+"""Torch function modes that the program enters: ``with Mode(): ...``, where ``Mode`` has a ``__torch_function__``.
+
+The program's modes are a stack of trackers; what torch would hand to the innermost is found by asking torch itself,
+with a mode of our own over fake tensors. The mode's method is then inlined, with the mode off the stack, as torch has
+it. Invariant: a graph never ends while a mode is on; a program that would break there breaks before it enters.
+"""
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.overrides import TorchFunctionMode
+
+from ...exc import DynamoLiteError
+from ...guards.source import ConstSource
+from ...rules.table import handles
+from ..base import VariableTracker, unsupported
+from ..constant import ConstantVariable
+from ..functions.functions import FunctionVariable
+from ..tensors.tensor import TensorVariable, fake_of, method_by_name
+from .modes import DeviceScopeVariable
+from .modules import OpaqueVariable
+from .open_mode import OpenMode
+
+_KIND = "unsupported_context_manager"
+
+
+class _Asked(Exception):
+    """What torch hands to a mode; not an error."""
+
+    def __init__(self, received: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.received = received
+
+
+class _Probe(TorchFunctionMode):
+    def __torch_function__(self, *received: Any) -> Any:  # type: ignore[override]
+        raise _Asked(received)
+
+
+class FunctionMode(OpenMode):
+    """A mode that is on; torch knows nothing of it.
+
+    Args:
+        mode: the program's object.
+        visit: the root's instruction that has entered it.
+    """
+
+    def __init__(self, mode: VariableTracker, visit: int) -> None:
+        super().__init__(visit)
+        self.mode = mode
+
+    def describe(self) -> str:
+        return f"the torch function mode {self.mode.describe()}"
+
+
+class Overrides:
+    """The program's modes, innermost last, and what they make of torch's functions."""
+
+    def __init__(self) -> None:
+        self.modes: list[FunctionMode] = []
+        self.off = 0  # how many times all modes are switched off
+        self._popped: FunctionMode | None = None
+
+    def active(self) -> bool:
+        """Whether a call of torch goes to a mode first."""
+        return bool(self.modes) and not self.off
+
+    def push(self, tx: Any, mode: VariableTracker) -> None:
+        """Enters a mode."""
+        again = self._popped
+        entry = again if again is not None and again.mode is mode else FunctionMode(mode, tx.root_visit())
+        self.modes.append(entry)
+        tx.output.open_modes.append(entry)
+        tx.output.effects.advance(mode)
+
+    def pop(self, tx: Any) -> VariableTracker:
+        """Leaves the innermost mode."""
+        if not self.modes or tx.output.open_modes[-1] is not self.modes[-1]:
+            unsupported(_KIND, "a torch function mode is left out of order")
+        entry = self._popped = self.modes.pop()
+        tx.output.open_modes.pop()
+        tx.output.effects.advance(entry.mode)
+        return entry.mode
+
+    @contextlib.contextmanager
+    def _without_innermost(self) -> Iterator[VariableTracker]:
+        entry = self.modes.pop()
+        try:
+            yield entry.mode
+        finally:
+            self.modes.append(entry)
+
+    def call(
+        self, tx: Any, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker | None:
+        """What the innermost mode makes of ``function(*args, **kwargs)``; None where torch does not ask it."""
+        if any(isinstance(mode, DeviceScopeVariable) for mode in tx.output.open_modes):
+            unsupported(_KIND, "with torch.device(...) together with torch function modes")
+        plain = fx.node.map_arg(tuple(a.as_argument(tx) for a in args), fake_of)
+        named = fx.node.map_arg({k: a.as_argument(tx) for k, a in kwargs.items()}, fake_of)
+        try:
+            with tx.output.fake_mode, _Probe():
+                function(*plain, **named)
+        except _Asked as asked:
+            received = asked.received
+        except DynamoLiteError:
+            raise
+        except Exception:
+            # Arguments that the function does not take, of which it may say what it likes: no mode gets to see them.
+            # The caller records the call, fails as the probe did, and says so.
+            return None
+        else:
+            return None
+        if isinstance(function, types.FunctionType) and function is not method_by_name and received[0] is not function:
+            # It does not ask by itself, only what it calls does, maybe more than one of them.
+            own = FunctionVariable(function, ConstSource(function, function.__qualname__))
+            return tx.call(own, args, kwargs)  # type: ignore[no-any-return]
+        handed = [_function(tx, received[0]), *(self._tracker(tx, part, [*args, *kwargs.values()])
+                                                for part in received[1:])]
+        with self._without_innermost() as mode:
+            result: VariableTracker = tx.call(mode.getattr(tx, "__torch_function__"), handed, {})
+        if result.is_constant() and result.constant() is NotImplemented:
+            unsupported(_KIND, f"{mode.describe()}.__torch_function__ returns NotImplemented")
+        return result
+
+    def _tracker(self, tx: Any, value: Any, given: list[VariableTracker]) -> VariableTracker:
+        if isinstance(value, torch.Tensor):
+            found = tx.output.tensor_of(value)
+            if found is None:
+                unsupported(_KIND, "a torch function mode is handed a tensor that the trace has not made")
+            return found  # type: ignore[no-any-return]
+        if type(value) is tuple or isinstance(value, list):  # in a graph lists are immutable, a class of their own
+            return tx.new_sequence(  # type: ignore[no-any-return]
+                list if isinstance(value, list) else tuple, [self._tracker(tx, item, given) for item in value])
+        if isinstance(value, dict):
+            return tx.new_dict(  # type: ignore[no-any-return]
+                {tx.from_result(k, "argument"): self._tracker(tx, v, given) for k, v in value.items()})
+        if isinstance(value, slice):
+            return tx.call(tx.from_result(slice, "slice"), [  # type: ignore[no-any-return]
+                self._tracker(tx, part, given) for part in (value.start, value.stop, value.step)], {})
+        return tx.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
+
+
+def _function(tx: Any, function: Any) -> VariableTracker:
+    """The function as a mode gets it."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(function, types.MethodWrapperType) and isinstance(owner, types.GetSetDescriptorType):
+        return TensorGetterVariable(function)
+    return tx.from_result(function, "a function of torch")  # type: ignore[no-any-return]
+
+
+class TensorGetterVariable(OpaqueVariable):
+    """``torch.Tensor.shape.__get__`` and the like: what a mode gets where the program reads an attribute."""
+
+    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        name = self.value.__self__.__name__
+        if self.value.__name__ != "__get__" or not args or not isinstance(args[0], TensorVariable):
+            unsupported("unsupported_attribute", f"{self.value.__name__} of Tensor.{name}")
+        return args[0].getattr(tx, name)
+
+
+class DisabledOverridesVariable(OpenMode, VariableTracker):
+    """``torch._C.DisableTorchFunction()``: no mode is asked inside; ``DisableTorchFunctionSubclass()`` leaves modes on.
+
+    No tensor of the trace is of a class that overrides torch's functions, so that there is nothing else to switch off.
+    """
+
+    has_identity = True
+
+    def __init__(self, cls: type, visit: int) -> None:
+        VariableTracker.__init__(self)
+        OpenMode.__init__(self, visit)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return f"torch._C.{self.cls.__name__}()"
+
+    def getattr(self, tx: Any, name: str) -> VariableTracker:
+        return tx.builtin_method(self, name)  # type: ignore[no-any-return]
+
+    def call_method(
+        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        modes = tx.output.open_modes
+        if name == "__enter__":
+            modes.append(self)
+        elif name == "__exit__" and modes and modes[-1] is self:
+            modes.pop()
+        else:
+            unsupported(_KIND, f"{self.describe()}.{name}()")
+        if self.cls is torch._C.DisableTorchFunction:
+            tx.output.overrides.off += 1 if name == "__enter__" else -1
+        tx.output.effects.advance(self)
+        return ConstantVariable(None)
+
+
+@handles(torch._C._push_on_torch_function_stack)
+def _push(tx: Any, mode: VariableTracker) -> VariableTracker:
+    tx.output.overrides.push(tx, mode)
+    return ConstantVariable(None)
+
+
+@handles(torch._C._pop_torch_function_stack)
+def _pop(tx: Any) -> VariableTracker:
+    return tx.output.overrides.pop(tx)  # type: ignore[no-any-return]
+
+
+@handles(torch._C._len_torch_function_stack)
+def _length(tx: Any) -> VariableTracker:
+    return ConstantVariable(torch._C._len_torch_function_stack() + len(tx.output.overrides.modes))
+
+
+@handles(torch._C._get_function_stack_at)
+def _at(tx: Any, index: VariableTracker) -> VariableTracker:
+    position = index.constant() - torch._C._len_torch_function_stack()
+    if position < 0:
+        unsupported(_KIND, "a look at the torch function modes around the captured function")
+    return tx.output.overrides.modes[position].mode  # type: ignore[no-any-return]
+
+
+@handles(torch._C._is_torch_function_mode_enabled)
+def _any_mode(tx: Any) -> VariableTracker:
+    return ConstantVariable(tx.output.overrides.active() or bool(torch._C._len_torch_function_stack()))

@@ -1,0 +1,341 @@
+"""Breaks at every instruction of every program of the zoo, natively: nothing that a caller can see may change."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import weakref
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from native_breaks import break_points, capture_at, outcome, run_broken, with_code
+from zoo import CASES
+
+from dynamo_lite._eval_frame import (
+    RUN_ORIGINAL,
+    SKIP,
+    CompiledFunction,
+    Continuation,
+    Decision,
+    FrameHook,
+    GuardedCode,
+    reset_code,
+)
+from dynamo_lite._guards import GuardProgram
+from dynamo_lite.bytecode.analysis import analyse
+from dynamo_lite.bytecode.instructions import decode
+from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE
+from dynamo_lite.continuation import resume
+
+FUNCTIONS = {fn.__qualname__: [args for f, args in CASES if f is fn] for fn, _ in CASES}
+BY_NAME = {fn.__qualname__: fn for fn, _ in CASES}
+
+every_function = pytest.mark.parametrize("name", FUNCTIONS)
+# As the compiler uses them, and the most literal: all locals carried, a resume function for every way out.
+OPTIONS: list[dict[str, Any]] = [{}, {"keep_dead": True, "inline_tail": False}]
+
+
+def some(points: list[int]) -> list[int]:
+    """All of them; of a very long function about twenty."""
+    return points if len(points) < 400 else points[:: len(points) // 20]
+
+
+def test_the_zoo_is_large_and_varied() -> None:
+    assert len(FUNCTIONS) >= 60
+    opnames = {i.opname for fn in BY_NAME.values() for i in decode(fn.__code__).instructions}
+    assert len(opnames) > 80
+
+
+@every_function
+def test_a_break_at_each_instruction(name: str) -> None:
+    fn = BY_NAME[name]
+    for args in FUNCTIONS[name]:
+        expected = outcome(fn, args)
+        for index in some(break_points(fn.__code__)):
+            for options in OPTIONS:
+                code = capture_at(fn.__code__, index, **options)
+                got = outcome(lambda *a: run_broken(fn, code, a)[0], args)
+                assert got == expected, decode(fn.__code__).instructions[index]
+
+
+@every_function
+def test_a_break_whenever_an_instruction_is_reached(name: str) -> None:
+    """As compiled code does it: what goes on breaks at the same place again, in loops many times."""
+    fn = BY_NAME[name]
+    for args in FUNCTIONS[name]:
+        expected = outcome(fn, args)
+        for index in some(break_points(fn.__code__)):
+
+            def again(code: CodeType) -> CodeType:
+                for i in break_points(code):
+                    if resume.origin(code, i)[1] == index:
+                        return capture_at(code, i)
+                return code
+
+            code = capture_at(fn.__code__, index)
+            got = outcome(lambda *a: run_broken(fn, code, a, again)[0], args)
+            assert got == expected, decode(fn.__code__).instructions[index]
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "wide"])
+@pytest.mark.parametrize("options", OPTIONS, ids=["lean", "literal"])
+def test_one_instruction_at_a_time(name: str, options: dict[str, Any]) -> None:
+    """Every frame runs one instruction and breaks: each resume function is made from the one before."""
+    fn = BY_NAME[name]
+
+    def again(code: CodeType) -> CodeType:
+        info = resume.is_resume_code(code)
+        assert info is not None
+        return capture_at(code, info.origins.index(info.index), **options)
+
+    for args in FUNCTIONS[name]:
+        expected = outcome(fn, args)
+        code = capture_at(fn.__code__, break_points(fn.__code__)[0], **options)
+        assert outcome(lambda *a: run_broken(fn, code, a, again)[0], args) == expected
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if "except" in n or "raise" in n or "try" in n or "with" in n])
+def test_inside_a_handler_of_the_caller(name: str) -> None:
+    """The exception that the caller is handling stays current before, in and after the function."""
+    fn = BY_NAME[name]
+    for args in FUNCTIONS[name]:
+        try:
+            raise LookupError("of the caller")
+        except LookupError as handled:
+            expected = outcome(fn, args)
+            for index in break_points(fn.__code__):
+                code = capture_at(fn.__code__, index)
+                got = outcome(lambda *a: run_broken(fn, code, a)[0], args)
+                assert got == expected, decode(fn.__code__).instructions[index]
+                assert sys.exception() is handled
+
+
+class Interrupter:
+    """A hook under which one function breaks whenever it reaches an instruction."""
+
+    def __init__(self, code: CodeType, index: int) -> None:
+        self.code, self.index = code, index
+        self.frames = 0
+        self.hook = FrameHook(self.compile_frame)
+
+    def compile_frame(self, code: CodeType, *frame: Any) -> GuardedCode | Decision:
+        info = resume.is_resume_code(code)
+        if (code if info is None else info.original) is not self.code:
+            return SKIP
+        self.frames += 1
+        for i in break_points(code):
+            if resume.origin(code, i)[1] == self.index:
+                return GuardedCode(GuardProgram([], 0, 0), capture_at(code, i, guarded=True), True)
+        return RUN_ORIGINAL
+
+
+@every_function
+def test_under_the_hook(name: str) -> None:
+    """Guarded code, entries, closures and the running of continuations as the extension does them."""
+    fn = BY_NAME[name]
+    for args in FUNCTIONS[name]:
+        expected = outcome(fn, args)
+        for index in some(break_points(fn.__code__)):
+            compiled = CompiledFunction(fn, Interrupter(fn.__code__, index).hook)
+            got = outcome(compiled, args)
+            reset_code(fn.__code__)
+            assert got == expected, decode(fn.__code__).instructions[index]
+
+
+def test_a_long_loop_of_breaks_keeps_the_stack_flat_and_compiles_two_frames() -> None:
+    interrupter = Interrupter(counting_loop.__code__, index_of(counting_loop.__code__, "BINARY_OP"))
+    try:
+        assert CompiledFunction(counting_loop, interrupter.hook)(100_000) == sum(range(100_000))
+        assert interrupter.frames == 2
+    finally:
+        reset_code(counting_loop.__code__)
+
+
+def counting_loop(n: int) -> int:
+    total = 0
+    for i in range(n):
+        total += abs(i)
+    return total
+
+
+def index_of(code: CodeType, opname: str, argval: Any = None) -> int:
+    """Where a break at the first such instruction falls."""
+    for i in decode(code).instructions:
+        if i.opname == opname and argval in (None, i.argval):
+            return resume.break_start(code, i.index)
+    raise AssertionError(opname)
+
+
+def test_a_loop_comes_back_to_the_same_resume_code() -> None:
+    seen: list[CodeType] = []
+    code = counting_loop.__code__
+    index = index_of(code, "BINARY_OP")
+
+    def again(resumed: CodeType) -> CodeType:
+        seen.append(resumed)
+        here = next(i for i in break_points(resumed) if resume.origin(resumed, i)[1] == index)
+        return capture_at(resumed, here)
+
+    result, breaks = run_broken(counting_loop, capture_at(code, index), (500,), again)
+    assert (result, breaks) == (sum(range(500)), 500)
+    assert len({id(c) for c in seen}) == 1
+
+
+def test_resume_code_looks_like_the_users_function() -> None:
+    code = counting_loop.__code__
+    index = index_of(code, "BINARY_OP")
+    (target,) = resume_codes(code, index)
+    info = resume.is_resume_code(target)
+    assert info is not None and info.original is code and info.index == index + 1
+    assert (target.co_name, target.co_qualname) == (code.co_name, code.co_qualname)
+    assert (target.co_filename, target.co_firstlineno) == (code.co_filename, code.co_firstlineno)
+    assert "__resume_at" in resume.resume_label(target) and "counting_loop" in resume.resume_label(target)
+    assert resume.resume_label(code) == "counting_loop"
+    assert resume.is_resume_code(code) is None
+    lines = {i.lineno for i in decode(target).instructions}
+    assert lines <= {i.lineno for i in decode(code).instructions}
+    # total is about to be stored, so only the iterator and the sum come along
+    assert info.stack == (VALUE, VALUE) and info.carried == ()
+
+
+def resume_codes(code: CodeType, index: int, **options: Any) -> list[CodeType]:
+    captured = capture_at(code, index, **options)
+    return [c for c in captured.co_consts if isinstance(c, CodeType) and resume.is_resume_code(c)]
+
+
+def test_a_break_before_the_end_needs_no_resume_function() -> None:
+    def f(x):
+        print(x)
+
+    assert resume_codes(f.__code__, index_of(f.__code__, "CALL")) == []
+    assert len(resume_codes(f.__code__, index_of(f.__code__, "CALL"), inline_tail=False)) == 1
+
+
+def test_resume_code_dies_with_what_refers_to_it() -> None:
+    code = counting_loop.__code__
+    captured = capture_at(code, index_of(code, "GET_ITER"))
+    ref = weakref.ref(next(c for c in captured.co_consts if isinstance(c, CodeType)))
+    del captured
+    gc.collect()
+    assert ref() is None
+
+
+def test_closures_share_their_cells_across_a_break() -> None:
+    def f():
+        n = 0
+
+        def bump():
+            nonlocal n
+            n += 1
+            return n
+
+        made.append(bump)
+        bump()
+        return n, bump
+
+    made: list[FunctionType] = []
+    for index in break_points(f.__code__):
+        made.clear()
+        (n, bump), _ = run_broken(f, capture_at(f.__code__, index), ())
+        assert n == 1
+        assert all(b is bump or b() for b in made)
+        assert bump() == 2 and bump.__closure__[0].cell_contents == 2
+
+
+def test_a_local_not_carried_is_unbound() -> None:
+    def f(x):
+        y = x
+        print(y)
+        del y
+        return y  # noqa: F821
+
+    code = f.__code__
+    for index in break_points(code):
+        with pytest.raises(UnboundLocalError, match="'y'"):
+            run_broken(f, capture_at(code, index), (1,))
+
+
+def test_the_guarded_code_returns_a_continuation_with_the_stack_last() -> None:
+    def f(a, b):
+        c = a + b
+        return [a, abs(c)][1]
+
+    code = f.__code__
+    result = with_code(f, capture_at(code, index_of(code, "CALL")))(1, 2)
+    assert type(result) is Continuation
+    assert result.args == (1, 3)  # what lies on the stack: a, then abs(c); no local is live
+    assert result.fn(*result.args) == 3
+    result = with_code(f, capture_at(code, index_of(code, "STORE_FAST", "c")))(1, 2)
+    assert result.fn.__code__.co_varnames[: len(result.args)] == ("a", "c")
+    assert result.args == (1, 3)
+
+
+def test_kinds_of_what_lies_on_the_stack() -> None:
+    def f(x):
+        try:
+            x()
+        except ValueError:
+            with x:
+                x(1)
+
+    code = f.__code__
+    instructions = decode(code).instructions
+    match = next(i.index for i in instructions if i.opname == "CHECK_EXC_MATCH")
+    assert analyse(code).stacks[match] == (PREV_EXC, VALUE, VALUE)
+    start = next(i.index for i in instructions if i.opname == "WITH_EXCEPT_START")
+    assert analyse(code).stacks[start] == (PREV_EXC, VALUE, LASTI, PREV_EXC, VALUE)
+    call = index_of(code, "CALL")
+    assert analyse(code).stacks[call] == (NULL, VALUE)
+    assert analyse(code).bound(call) == (frozenset("x"), frozenset("x"))
+
+
+def test_needed_locals_are_judged_by_the_users_code() -> None:
+    def f(a, b):
+        c = a
+        print(c)
+        return locals()
+
+    code = f.__code__
+    (resumed,) = resume_codes(code, index_of(code, "LOAD_GLOBAL", "locals"))
+    call = resume.break_start(resumed, next(i.index for i in decode(resumed).instructions if i.opname == "CALL"))
+    assert resume.needed_locals(resumed, call) == {"a", "b", "c"}
+
+    def g(a, b):
+        c = a
+        return c(b)
+
+    code = g.__code__
+    assert resume.needed_locals(code, 1) == {"a", "b"}
+    assert resume.needed_locals(code, index_of(code, "CALL")) == set()
+
+
+def test_tracing_shows_the_users_lines() -> None:
+    """A debugger or coverage tool sees the same lines of the same function."""
+    fn = BY_NAME["for_with_try"]
+    code = fn.__code__
+
+    def lines(call: Any) -> set[tuple[str, int]]:
+        seen: set[tuple[str, int]] = set()
+
+        def trace(frame: Any, event: str, arg: Any) -> Any:
+            if frame.f_code.co_filename == code.co_filename and event == "line":
+                seen.add((frame.f_code.co_qualname, frame.f_lineno))
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            call(4)
+        finally:
+            sys.settrace(before)
+        return seen
+
+    expected = lines(fn)
+    for index in break_points(code):
+        captured = capture_at(code, index)
+        assert lines(lambda n: run_broken(fn, captured, (n,))) == expected

@@ -1,0 +1,116 @@
+"""Operations that write to memory they read elsewhere: eager's exception, or eager's result; what does not stays one
+graph."""
+import random
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite import log
+from dynamo_lite.fake import overlap as fake_overlap
+
+
+def test_layouts_have_a_common_element():
+    drawn = random.Random(0)
+    memory = torch.arange(80)
+
+    def view():
+        rank = drawn.randrange(1, 4)
+        sizes = [drawn.randrange(1, 4) for _ in range(rank)]
+        strides = [drawn.choice([0, 1, 2, 3, 4, 6, 8]) for _ in range(rank)]
+        return memory.as_strided(sizes, strides, drawn.randrange(20))
+
+    for _ in range(3000):
+        a, b = view(), view()
+        want = not set(a.flatten().tolist()).isdisjoint(b.flatten().tolist())
+        assert fake_overlap.have_common_element(fake_overlap.layout(a), fake_overlap.layout(b)) == want, (a, b)
+
+
+def test_halves_of_rows_have_none():
+    x = torch.empty(8, 16, 128, 64)
+    for a, b in ((x[..., :32], x[..., 32:]), (x[..., ::2], x[..., 1::2]), (x[:, 0], x[:, 3])):
+        assert not fake_overlap.have_common_element(fake_overlap.layout(a), fake_overlap.layout(b))
+    other = torch.empty(6).view(torch.uint8)
+    assert fake_overlap.have_common_element(
+        fake_overlap.layout(other[3:4]), fake_overlap.layout(other.view(torch.float32)[:1]))
+
+
+TWO = torch.tensor([0, 1])
+ACROSS = {
+    "copy_": lambda x: x.copy_(x.t()),
+    "out": lambda x: torch.mul(x[:3, :3], 2, out=x[:3, :3].t()),
+    "add_": lambda x: x.add_(x[0]),
+    "shifted": lambda x: torch.mul(x.view(-1)[1:], 2, out=x.view(-1)[:-1]),
+    "setitem": lambda x: x.view(-1).__setitem__(slice(1, None), x.view(-1)[:-1]),
+    "columns": lambda x: x[:, 1:].copy_(x[:, :-1]),
+    "index_put_": lambda x: x.index_put_((TWO,), x[2:4]),
+    "setitem by index": lambda x: x.__setitem__(TWO, x[1:3]),
+    "scatter_": lambda x: x.scatter_(0, torch.zeros(1, 4, dtype=torch.long), x[:1]),
+    "scatter_ of itself": lambda x: x.scatter_(0, torch.zeros(4, 4, dtype=torch.long), x),
+    "index_add_": lambda x: x.index_add_(0, TWO, x[2:4]),
+    "index_copy_": lambda x: x.index_copy_(0, TWO, x[2:4]),
+    "expanded": lambda x: x[0].expand(4, 4).add_(1),
+    "windows": lambda x: x.view(-1).unfold(0, 3, 1).mul_(2),
+}
+APART = {
+    "itself": lambda x: x.mul_(x),
+    "a view of itself": lambda x: x.add_(x.view(4, 4)),
+    "halves": lambda x: x[:, :2].add_(x[:, 2:]),
+    "every other": lambda x: x[::2].copy_(x[1::2]),
+    "setitem": lambda x: x.__setitem__((slice(None), 0), x[:, 1]),
+    "out": lambda x: torch.exp(x, out=x),
+    "where": lambda x: torch.where(x > 0, x, -x, out=x),
+    "index_put_": lambda x: x[:2].index_put_((TWO,), x[2:]),
+    "masked_fill_": lambda x: x.masked_fill_(x > 0, 0.5),
+    "foreach": lambda x: torch._foreach_add_([x[0], x[1]], [x[2], x[3]]),
+}
+
+
+def outcome(f, x):
+    x = x.clone()
+    try:
+        result = f(x)
+    except RuntimeError as e:
+        return str(e), x
+    return result, x
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("f", ACROSS.values(), ids=ACROSS)
+def test_across(f, backend):
+    x = torch.arange(16.0).reshape(4, 4)
+    want, got = outcome(f, x), outcome(dynamo_lite.compile(f, backend=backend), x)
+    assert str(got) == str(want)
+
+
+def test_a_handler_in_the_program_sees_it():
+    def f(x):
+        try:
+            x.copy_(x.t())
+        except RuntimeError as e:
+            return x + 1, "single memory location" in str(e)
+
+    x = torch.randn(3, 3)
+    got = dynamo_lite.compile(f)(x)
+    assert torch.equal(got[0], x + 1) and got[1]
+
+
+@pytest.mark.parametrize("f", APART.values(), ids=APART)
+def test_apart(f):
+    x = torch.arange(16.0).reshape(4, 4)
+    before = log.counters().get("graph_breaks", 0)
+    want, got = outcome(f, x), outcome(dynamo_lite.compile(f, fullgraph=True), x)
+    assert str(got) == str(want) and log.counters().get("graph_breaks", 0) == before
+
+
+def test_views_of_one_memory_from_outside():
+    def f(a, b):
+        return a.add_(b)
+
+    compiled = dynamo_lite.compile(f)
+    memory = torch.arange(8.0)
+    assert torch.equal(compiled(memory.clone()[:4], torch.ones(4)), memory[:4] + 1)
+    x = memory.clone()
+    assert torch.equal(compiled(x[:4], x[4:]), memory[:4] + memory[4:])
+    with pytest.raises(RuntimeError, match="single memory location"):
+        compiled(x[:4], x[2:6])

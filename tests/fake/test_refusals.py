@@ -1,0 +1,168 @@
+"""What eager refuses to write is refused without data: op_db's in-place operations, and programs around them, on both
+backends, with handlers, effects and lines."""
+import traceback
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.fake import refusals as fake_refusals
+from dynamo_lite.fake.mode import TraceFakeMode
+
+pytest.importorskip("expecttest")
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+# What they refuse depends on elements: indices of the samples that do not fit the smaller tensor.
+ON_DATA = ("put", "index_fill", "index_put", "index_add", "index_copy", "index_reduce")
+IN_PLACE = [op for op in op_db if op.inplace_variant is not None and not op.name.startswith(ON_DATA)]
+
+
+def raised(function, args, kwargs):
+    try:
+        function(*args, **kwargs)
+    except Exception as error:
+        return error
+    return None
+
+
+def written_wrongly(x):
+    if x.dim() and x.numel():
+        yield x[0].clone()
+        yield x[:1].clone().expand(x.shape)
+    for dtype in (torch.int32, torch.bool, torch.float32):
+        if dtype is not x.dtype and not x.is_complex():
+            yield x.to(dtype)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", range(4))
+def test_what_eager_refuses_to_write_is_refused_without_data(part):
+    missed = []
+    for op in IN_PLACE[part::4]:
+        dtype = torch.float32 if torch.float32 in op.dtypes else torch.int64
+        if dtype not in op.dtypes:
+            continue
+        for _, sample in zip(range(2), op.sample_inputs("cpu", dtype)):
+            if not isinstance(sample.input, torch.Tensor):
+                continue
+            for x in written_wrongly(sample.input.detach()):
+                mode = TraceFakeMode()
+                given = (x, *sample.args), sample.kwargs
+                args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, given)
+                with mode:
+                    without_data = raised(op.inplace_variant, args, kwargs)
+                real, real_kwargs = pytree.tree_map_only(
+                    torch.Tensor, lambda t: t if t is x else t.detach().clone(), given)
+                error = raised(op.inplace_variant, real, real_kwargs)
+                if error is not None and without_data is None:
+                    missed.append((op.name, tuple(x.shape), x.dtype, str(error)))
+    assert not missed
+
+
+def test_large_tensors_are_asked_about_by_small_ones():
+    mode = TraceFakeMode()
+    with mode:
+        x, y = torch.empty(3000, 400), torch.empty(400)
+        with pytest.raises(RuntimeError, match="output with shape"):
+            y.mul_(x)
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            torch.empty(1 << 20, dtype=torch.int32).div_(2)
+        assert x.mul_(y) is x and tuple(y.shape) == (400,)
+
+
+def test_a_tensor_that_a_metadata_rule_resizes_is_a_fault():
+    x = torch.ones(4)
+    written = fake_refusals.sizes_written(torch.ops.aten.add_.Tensor, (x, 1), {})
+    x.resize_(3, 4)
+    with pytest.raises(dynamo_lite.exc.InternalError):
+        fake_refusals.compare_sizes(torch.ops.aten.add_.Tensor, written)
+
+
+with torch.inference_mode():
+    INFERENCE = torch.ones(4)
+
+
+def power(y, x):
+    y **= x
+
+
+REFUSED = {
+    "power": (power, lambda: (torch.ones(4), torch.ones(3, 4))),
+    "larger": (lambda y, x: y.add_(x), lambda: (torch.ones(400), torch.ones(3000, 400))),
+    "a fraction": (lambda y: y.div_(2.5), lambda: (torch.arange(4),)),
+    "a leaf": (lambda y: y.add_(1), lambda: (torch.ones(4, requires_grad=True),)),
+    "a view of a leaf": (lambda y: y[1:].add_(1), lambda: (torch.ones(4, requires_grad=True),)),
+    "expanded": (lambda y: y.expand(3, 4).add_(1), lambda: (torch.ones(4),)),
+    "shifted": (lambda y: y[1:].add_(y[:-1]), lambda: (torch.ones(4),)),
+    "out of another type": (lambda y, x: torch.add(x, 1, out=y), lambda: (torch.ones(4).int(), torch.ones(4))),
+    "out with gradients": (
+        lambda y, x: torch.add(x, 1, out=y), lambda: (torch.ones(4, requires_grad=True), torch.ones(4))),
+    "an item": (lambda y, x: y.__setitem__(0, x), lambda: (torch.ones(4), torch.ones(3))),
+    "bits of floats": (lambda y: y.bitwise_and_(1), lambda: (torch.ones(4),)),
+    "a mask": (lambda y, m: y.masked_fill_(m, 0), lambda: (torch.ones(4), torch.ones(3, 4, dtype=torch.bool))),
+    "statistics": (
+        lambda y, x: torch.nn.functional.batch_norm(x, y, torch.ones(4), training=True),
+        lambda: (torch.ones(3), torch.ones(2, 4, 3))),
+    "bounds": (lambda y, x: y.clamp_(x), lambda: (torch.ones(4), torch.ones(3, 4))),
+    "a product": (lambda y, x: y.addmm_(x, x), lambda: (torch.ones(4), torch.ones(4, 4))),
+    "a copy": (lambda y, x: y.copy_(x), lambda: (torch.ones(4), torch.ones(3, 4))),
+    "lists": (lambda y, x: torch._foreach_add_([y], [x]), lambda: (torch.ones(4), torch.ones(3, 4))),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_in_eager(name, backend, fullgraph):
+    write, make = REFUSED[name]
+
+    def caught(log, *tensors):
+        log.append("before")
+        try:
+            write(*tensors)
+        except Exception as error:
+            return type(error), str(error), log
+        return "passed"
+
+    def uncaught(log, *tensors):
+        log.append("before")
+        write(*tensors)
+        log.append("after")
+
+    want, tensors = caught([], *make()), make()
+    assert want != "passed"
+    assert dynamo_lite.compile(caught, backend=backend, fullgraph=fullgraph)([], *tensors) == want
+    assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(tensors, make()))
+    log, compiled = [], dynamo_lite.compile(uncaught, backend=backend, fullgraph=fullgraph)
+    with pytest.raises(want[0]) as info:
+        compiled(log, *make())
+    lines = [f.lineno for f in traceback.extract_tb(info.value.__traceback__) if f.filename == __file__]
+    with pytest.raises(want[0]) as info:
+        uncaught([], *make())
+    assert lines[1:] == [f.lineno for f in traceback.extract_tb(info.value.__traceback__)
+                         if f.filename == __file__][1:]
+    assert str(info.value) == want[1] and log == ["before"]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_inference_tensors_outside_of_inference_mode(backend):
+    def write(log, x):
+        log.append(1)
+        try:
+            x.mul_(1)
+        except RuntimeError as error:
+            return str(error)
+
+    def differentiate(x, w):
+        return (x * w).sum()
+
+    compiled = dynamo_lite.compile(write, backend=backend)
+    assert compiled([], INFERENCE) == write([], INFERENCE) != None  # noqa: E711
+    assert torch.equal(INFERENCE, torch.ones(4))
+    with torch.inference_mode():
+        assert compiled([], INFERENCE) is None
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved"):
+        dynamo_lite.compile(differentiate, backend=backend)(INFERENCE, torch.ones(4, requires_grad=True))
+    assert torch.equal(dynamo_lite.compile(differentiate, backend=backend)(INFERENCE, torch.ones(4)), torch.tensor(4.0))

@@ -1,0 +1,106 @@
+"""torch.autocast: weights that change between calls are cast anew, at every depth, with breaks and with errors."""
+import copy
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.runtime import autocast
+
+
+def context(**settings):
+    return torch.autocast("cpu", **{"dtype": torch.bfloat16, **settings})
+
+
+@dynamo_lite.disable
+def opaque(x):
+    return x
+
+
+def whole(model, x):
+    with context():
+        h = model(x) + model(x * 2)
+    return h.float().sum()
+
+
+def with_a_break(model, x):
+    with context():
+        h = opaque(model(x))
+        h = h + model(x * 2)
+    return h.float().sum()
+
+
+def nested(model, x):
+    with context():
+        with context(enabled=False):
+            h = opaque(model(x))
+        h = h + model(x * 2)
+        try:
+            with context():
+                h = opaque(h + model(x))
+                raise KeyError
+        except KeyError:
+            h = h * 2
+        h = h + model(x)
+    return h.float().sum()
+
+
+def that_raises(model, x):
+    with context():
+        h = model(x)
+        try:
+            h = h[torch.tensor([len(x) * 100])]
+        except IndexError:
+            h = h + model(x)
+    return h.float().sum()
+
+
+def by_hand(model, x):
+    casts = context()
+    casts.__enter__()
+    h = opaque(model(x)) + model(x)
+    casts.__exit__(None, None, None)
+    return h.float().sum()
+
+
+def out_of_order(model, x):
+    with context(cache_enabled=False):
+        h = model(x)
+    with context():
+        h = h + model(x)
+        torch.clear_autocast_cache()
+        h = h + model(x)
+    return h.float().sum()
+
+
+PROGRAMS = {f.__name__: f for f in (whole, with_a_break, nested, that_raises, by_hand, out_of_order)}
+BREAKS = {"with_a_break": 1, "nested": 2, "by_hand": 1}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_weights_that_change(name, outside, backend):
+    torch.manual_seed(0)
+    fn = PROGRAMS[name]
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    twin = copy.deepcopy(model)
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for _ in range(3):
+        x = torch.randn(5, 8)
+        losses = []
+        for f, m in ((fn, model), (compiled, twin)):
+            with context(enabled=outside):
+                losses.append(f(m, x))
+            losses[-1].backward()
+        exact = {"rtol": 0, "atol": 0} if backend == "eager" else {"rtol": 2e-2, "atol": 0.15}
+        torch.testing.assert_close(losses[1], losses[0], **exact)
+        for p, q in zip(model.parameters(), twin.parameters()):
+            torch.testing.assert_close(q.grad, p.grad, **exact)
+        for p in (*model.parameters(), *twin.parameters()):
+            p.grad = None
+            with torch.no_grad():
+                p.sub_(0.05)
+        assert autocast.depth() == 0 and not torch.is_autocast_enabled("cpu")
+    explained = dynamo_lite.explain(fn)(twin, torch.randn(5, 8))
+    assert explained.graph_break_count == BREAKS.get(name, 0)
