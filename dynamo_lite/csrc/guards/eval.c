@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "../dict_version.h"
+#include "versions.h"
 
 #define REGISTERS_ON_STACK 64
 #define FIRST_STEPS 32 /* the program of another specialization mostly fails within these */
@@ -240,9 +241,8 @@ set_order_is(PyObject *obj, PyObject *expected)
     }
     Py_ssize_t at = 0, i = 0;
     PyObject *item;
-    Py_hash_t hash;
     int equal = 1;
-    while (equal == 1 && i < PyTuple_GET_SIZE(expected) && _PySet_NextEntry(obj, &at, &item, &hash)) {
+    while (equal == 1 && i < PyTuple_GET_SIZE(expected) && (item = guard_next_member(obj, &at)) != NULL) {
         PyObject *other = PyTuple_GET_ITEM(expected, i++);
         Py_INCREF(item);
         equal = item == other                    ? 1
@@ -492,10 +492,8 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
         return PyCell_Check(src) ? Py_XNewRef(PyCell_GET(src)) : NULL;
     case OP_LOAD_METHOD_PART:
         return PyMethod_Check(src) ? field_at(src, step->i1) : NULL;
-    case OP_LOAD_WEAKREF: {
-        PyObject *referent = PyWeakref_Check(src) ? PyWeakref_GET_OBJECT(src) : NULL;
-        return referent == Py_None ? NULL : Py_XNewRef(referent);
-    }
+    case OP_LOAD_WEAKREF:
+        return PyWeakref_Check(src) ? weakref_referent(src) : NULL;
     case OP_LOAD_DICT_KEY:
         return PyDict_Check(src) && step->i1 >= 0 ? dict_key_at(src, step->i1) : NULL;
     case OP_LOAD_DICT_VALUE: {

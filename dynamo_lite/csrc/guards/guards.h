@@ -125,7 +125,10 @@ PyObject *guard_op_names(void);
 /* eval.c */
 int guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step);
 int guard_const_equal(PyObject *a, PyObject *b); /* same exact type and value: 1, 0, or -1 with an exception */
-int guard_same_table(PyObject *a, PyObject *b);  /* two sets with equal members in the same slots: 1, 0, -1 */
+
+/* set_tables.c */
+int guard_same_table(PyObject *a, PyObject *b); /* two sets with equal members in the same slots: 1, 0, -1 */
+PyObject *guard_next_member(PyObject *set, Py_ssize_t *at);
 PyObject *set_clone_table(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *set_copy_table(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *set_same_table(PyObject *, PyObject *const *, Py_ssize_t);

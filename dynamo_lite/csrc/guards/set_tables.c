@@ -14,6 +14,20 @@ holds_member(const setentry *entry)
     return entry->key != NULL && entry->hash != -1;
 }
 
+/* The member at or behind `*at` in the table, and `*at` moves behind it; borrowed. NULL: there is none. */
+PyObject *
+guard_next_member(PyObject *set, Py_ssize_t *at)
+{
+    PySetObject *self = (PySetObject *)set;
+    while (*at <= self->mask) {
+        const setentry *entry = &self->table[(*at)++];
+        if (holds_member(entry)) {
+            return entry->key;
+        }
+    }
+    return NULL;
+}
+
 int
 guard_same_table(PyObject *a, PyObject *b)
 {
