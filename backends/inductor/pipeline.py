@@ -11,6 +11,7 @@ from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
+from dynamo_lite.backends.inductor.ir.symbolic import to_sympy
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 
@@ -93,7 +94,7 @@ def _used(lowered: LoweredGraph, steps: list[prog.Step]) -> dict[str, Buffer]:
 
 
 def _size(lowered: LoweredGraph, n: ix.Index) -> prog.Expr:
-    return n if isinstance(n, int) else ix.to_sympy(n, lowered.size_symbols())
+    return n if isinstance(n, int) else to_sympy(n, lowered.size_symbols())
 
 
 def _spec(lowered: LoweredGraph, buffer: Buffer) -> prog.BufferSpec:

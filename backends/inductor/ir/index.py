@@ -9,14 +9,14 @@ made, so that equal indices of affine form compare equal. A ``Var`` knows its si
 dimension of size 1 has no variable, its index is 0. All values are non-negative where a division is concerned, so
 ``//`` and ``%`` have one meaning.
 
-It is polynomials of our own because sympy takes longer than all the rest of a lowering; ``to_sympy`` and ``from_sympy``
-are the door to symbolic sizes.
+It is polynomials of our own because sympy takes longer than all the rest of a lowering. ``substitution`` replaces the
+atoms of an index or computes its value; ``symbolic`` converts sizes from sympy and to it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
 Index = Union[int, "Expr"]
@@ -188,7 +188,7 @@ def var(name: str, size: Index) -> Index:
     return 0 if isinstance(size, int) and size == 1 else atom(Var(name, size))
 
 
-def _make(terms: dict[Monomial, int], const: int) -> Index:
+def polynomial(terms: dict[Monomial, int], const: int) -> Index:
     if not terms:
         return const
     if len(terms) > 1 or const:
@@ -209,7 +209,7 @@ def _join_mods(terms: dict[Monomial, int], const: int) -> Index:
             high = mul(mul(floordiv(part.expr, part.divisor), part.divisor), mul(rest_terms, c))
             if isinstance(high, Expr) and all(terms.get(m) == k for m, k in high.terms.items()) and not high.const:
                 left = {m: k for m, k in terms.items() if m != monomial and m not in high.terms}
-                return add(_make(left, const), mul(mul(part.expr, rest_terms), c))
+                return add(polynomial(left, const), mul(mul(part.expr, rest_terms), c))
             if not isinstance(part.divisor, int) or rest:
                 continue
             quotient = floordiv(part.expr, part.divisor)
@@ -223,7 +223,7 @@ def _join_mods(terms: dict[Monomial, int], const: int) -> Index:
                     and isinstance(top.divisor, int)
                 ):
                     left = {m: n for m, n in terms.items() if m != monomial and m != other}
-                    return add(_make(left, const), mul(mod(part.expr, part.divisor * top.divisor), c))
+                    return add(polynomial(left, const), mul(mod(part.expr, part.divisor * top.divisor), c))
     return Expr(terms, const)
 
 
@@ -243,7 +243,7 @@ def add(a: Index, b: Index) -> Index:
             terms[monomial] = total
         else:
             del terms[monomial]
-    return _make(terms, a.const + b.const)
+    return polynomial(terms, a.const + b.const)
 
 
 def mul(a: Index, b: Index) -> Index:
@@ -265,7 +265,7 @@ def mul(a: Index, b: Index) -> Index:
         for n, d in b.terms.items():
             key = tuple(sorted(m + n, key=_order))
             products[key] = products.get(key, 0) + c * d
-    return add(total, _make({m: c for m, c in products.items() if c}, 0))
+    return add(total, polynomial({m: c for m, c in products.items() if c}, 0))
 
 
 def _order(value: Atom) -> str:
@@ -320,7 +320,7 @@ def _split(x: Index, divisor: Index) -> tuple[Index, Index]:
     if isinstance(divisor, int):
         quotient = add(quotient, const // divisor)
         const %= divisor
-    return quotient, _make(remainder, const)
+    return quotient, polynomial(remainder, const)
 
 
 def _fits(r: Index, divisor: Index) -> bool:
@@ -516,58 +516,6 @@ def affine_terms(x: Index) -> tuple[dict[Var, Index], Index] | None:
     return strides, offset
 
 
-# ---------------------------------------------------------------- replacement
-def substitute(x: Index, mapping: Mapping[Any, Index], indirect: Callable[[Any], Any] | None = None) -> Index:
-    """``x`` with atoms replaced. ``indirect`` maps the node behind an ``Indirect`` atom, whose value moves along."""
-    if isinstance(x, int):
-        return x
-    total: Index = x.const
-    kept: dict[Monomial, int] = {}
-    for monomial, k in x.terms.items():
-        if all(type(a) in (Var, Sym) and a not in mapping for a in monomial):
-            kept[monomial] = k
-            continue
-        value: Index = k
-        for a in monomial:
-            value = mul(value, _substitute_atom(a, mapping, indirect))
-        total = add(total, value)
-    return add(total, _make(kept, 0)) if kept else total
-
-
-def _substitute_atom(a: Atom, mapping: Mapping[Any, Index], indirect: Callable[[Any], Any] | None) -> Index:
-    new = mapping.get(a)
-    if new is not None:
-        return new
-    if isinstance(a, FloorDiv):
-        return floordiv(substitute(a.expr, mapping, indirect), substitute(a.divisor, mapping, indirect))
-    if isinstance(a, Mod):
-        return mod(substitute(a.expr, mapping, indirect), substitute(a.divisor, mapping, indirect))
-    if isinstance(a, Indirect) and indirect is not None:
-        return atom(Indirect(indirect(a.node), substitute(a.size, mapping, indirect)))
-    return atom(a)
-
-
-def evaluate(x: Index, values: Mapping[Any, Any], indirect: Callable[[Any], Any] | None = None) -> Any:
-    """The index's value; ``values`` by atom, ints or arrays of ints."""
-    if isinstance(x, int):
-        return x
-    total: Any = x.const
-    for monomial, k in x.terms.items():
-        value: Any = k
-        for a in monomial:
-            if isinstance(a, FloorDiv):
-                part = evaluate(a.expr, values, indirect) // evaluate(a.divisor, values, indirect)
-            elif isinstance(a, Mod):
-                part = evaluate(a.expr, values, indirect) % evaluate(a.divisor, values, indirect)
-            elif isinstance(a, Indirect) and indirect is not None:
-                part = indirect(a.node)
-            else:
-                part = values[a]
-            value = value * part
-        total = total + value
-    return total
-
-
 # ---------------------------------------------------------------- shapes
 def contiguous_strides(sizes: Sequence[Index]) -> tuple[Index, ...]:
     strides: list[Index] = []
@@ -593,49 +541,3 @@ def unflatten(flat: Index, sizes: Sequence[Index]) -> tuple[Index, ...]:
         part = floordiv(flat, stride)
         out.append(mod(part, size) if at or not _fits(part, size) else part)
     return tuple(out)
-
-
-# ---------------------------------------------------------------- sympy
-def from_sympy(x: Any) -> Index:
-    """An index from a sympy expression over symbolic sizes (or an int, or a SymInt)."""
-    if isinstance(x, int):
-        return x
-    if hasattr(x, "node"):
-        return from_sympy(x.node.expr)
-    if x.is_Integer:
-        return int(x)
-    if x.is_Symbol:
-        return atom(Sym(x.name))
-    if x.is_Add:
-        return sum_of(map(from_sympy, x.args))
-    if x.is_Mul:
-        return product(map(from_sympy, x.args))
-    if x.is_Pow and x.exp.is_Integer and x.exp > 0:
-        return product([from_sympy(x.base)] * int(x.exp))
-    name = type(x).__name__
-    if name in ("FloorDiv", "CleanDiv"):
-        return floordiv(from_sympy(x.args[0]), from_sympy(x.args[1]))
-    if name in ("Mod", "PythonMod"):
-        return mod(from_sympy(x.args[0]), from_sympy(x.args[1]))
-    raise NotImplementedError(f"a size of the form {x}")
-
-
-def to_sympy(x: Index, symbols: Mapping[str, Any]) -> Any:
-    """The sympy expression of a size; ``symbols`` by name. Ints stay ints, so that static programs never import
-    sympy."""
-    if isinstance(x, int):
-        return x
-    total: Any = x.const
-    for monomial, k in x.terms.items():
-        value: Any = k
-        for a in monomial:
-            if isinstance(a, Sym):
-                value = value * symbols[a.name]
-            elif isinstance(a, FloorDiv):
-                value = value * (to_sympy(a.expr, symbols) // to_sympy(a.divisor, symbols))
-            elif isinstance(a, Mod):
-                value = value * (to_sympy(a.expr, symbols) % to_sympy(a.divisor, symbols))
-            else:
-                raise AssertionError(f"{a} is no size")
-        total = total + value
-    return total

@@ -13,6 +13,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import HALF, OPS, REDUCTIONS
+from dynamo_lite.backends.inductor.ir.substitution import evaluate_index
 
 Memory = dict[str, torch.Tensor]
 
@@ -42,7 +43,7 @@ def run_nest(nest: LoopNest, memory: Memory) -> None:
         if nest.kind.startswith("arg"):
             value = _position(nest, value, places, kept, reduced)
         places = iteration_space(nest.kept)
-    index = torch.as_tensor(ix.evaluate(nest.index, places)).expand([shape[d] for d in kept])
+    index = torch.as_tensor(evaluate_index(nest.index, places)).expand([shape[d] for d in kept])
     _memory_of(nest, memory)[index.reshape(-1)] = value.reshape(-1).to(nest.buffer.dtype)
 
 
@@ -65,7 +66,7 @@ def run_scan(nest: LoopNest, memory: Memory) -> None:
         places = {**iteration_space(others), nest.scan.over: torch.tensor(at)}
         state = {c.name: evaluate(c.value, places, memory, state).expand(shape) for c in nest.scan.carried}
         value = evaluate(nest.value, places, memory, state).expand(shape)
-        target[torch.as_tensor(ix.evaluate(nest.index, places)).expand(shape).reshape(-1)] = value.reshape(-1)
+        target[torch.as_tensor(evaluate_index(nest.index, places)).expand(shape).reshape(-1)] = value.reshape(-1)
 
 
 def run_update(node: Node, dims: tuple[ix.Var, ...], target: torch.Tensor, memory: Memory) -> None:
@@ -78,7 +79,7 @@ def run_update(node: Node, dims: tuple[ix.Var, ...], target: torch.Tensor, memor
     def indirect(inner: Node) -> torch.Tensor:
         return evaluate(inner, places, memory)
 
-    at = torch.as_tensor(ix.evaluate(index, places, indirect)).expand(shape).reshape(-1)
+    at = torch.as_tensor(evaluate_index(index, places, indirect)).expand(shape).reshape(-1)
     for k, i in enumerate(at.tolist()):
         target[i] = value[k] if mode == "set" else OPS[mode].reference(target[i], value[k])
 
@@ -116,16 +117,16 @@ def evaluate(
         if node.op == "const":
             result = torch.tensor(node.attr, dtype=node.dtype)
         elif node.op == "index":
-            result = torch.as_tensor(ix.evaluate(node.attr, places, indirect)).to(node.dtype)
+            result = torch.as_tensor(evaluate_index(node.attr, places, indirect)).to(node.dtype)
         elif node.op == "load":
             name, index = node.attr
-            at = torch.as_tensor(ix.evaluate(index, places, indirect))
+            at = torch.as_tensor(evaluate_index(index, places, indirect))
             # Out of bounds only where a guard (an "inside" node) does not hold, and nobody looks.
             inside = at.clamp(0, max(memory[name].numel() - 1, 0))
             assert not bounds or torch.equal(at, inside), f"{node} reads out of bounds"
             result = memory[name][inside]
         elif node.op == "inside":
-            value, low, high = (torch.as_tensor(ix.evaluate(i, places, indirect)) for i in node.attr)
+            value, low, high = (torch.as_tensor(evaluate_index(i, places, indirect)) for i in node.attr)
             result = (low <= value) & (value < high)
         elif node.op == "bounded":
             size, wraps, _ = node.attr
@@ -164,7 +165,7 @@ def _position(
 ) -> torch.Tensor:
     """The nest's own numbering of the iteration that argmax found."""
     shape = [_int(v.size) for v in nest.dims]
-    numbers = torch.as_tensor(ix.evaluate(nest.position, places)).expand(shape)
+    numbers = torch.as_tensor(evaluate_index(nest.position, places)).expand(shape)
     numbers = numbers.permute(*kept, *reduced).reshape(*[shape[d] for d in kept], -1)
     return numbers.gather(-1, flat.unsqueeze(-1)).squeeze(-1)
 

@@ -20,6 +20,7 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.ops import HALF, OPS
+from dynamo_lite.backends.inductor.ir.substitution import substitute
 
 # Operations whose result is one of their operands, or its negative: rounding it again changes nothing.
 _SELECTIONS = frozenset({"where", "maximum", "minimum", "neg", "abs"})
@@ -208,14 +209,14 @@ class Builder:
             if not replace and not any(v in mapping for v in node.vars):
                 done[node.id] = node
             elif node.op == "load":
-                done[node.id] = self.load(node.attr[0], ix.substitute(node.attr[1], mapping, moved), node.dtype)
+                done[node.id] = self.load(node.attr[0], substitute(node.attr[1], mapping, moved), node.dtype)
             elif node.op == "index":
-                done[node.id] = self.index(ix.substitute(node.attr, mapping, moved), node.dtype)
+                done[node.id] = self.index(substitute(node.attr, mapping, moved), node.dtype)
             elif node.op == "update":
-                place = ix.substitute(node.attr[0], mapping, moved)
+                place = substitute(node.attr[0], mapping, moved)
                 done[node.id] = self.update(done[node.args[0].id], place, node.attr[1])
             elif node.op == "inside":
-                done[node.id] = self.inside(ix.substitute(node.attr[0], mapping), *node.attr[1:])
+                done[node.id] = self.inside(substitute(node.attr[0], mapping), *node.attr[1:])
             else:
                 done[node.id] = self.rebuild(node, tuple([done[a.id] for a in node.args]))
         return [done[root.id] for root in roots]

@@ -31,7 +31,8 @@ from dynamo_lite.backends.inductor.lowering import (
     views,
     windows,
 )
-from dynamo_lite.backends.inductor.lowering.graph import GraphLowering, LoweredGraph
+from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS, register_lowering
 
 __all__ = [

@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import MAX_KERNEL_WIDTH, Contraction, Matrix, Patches
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.layouts import same_strides
 from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped
@@ -55,7 +56,7 @@ def convolution(
     window = _Window(input, weight, stride, padding, dilation, groups)
     out_shape = window.result(spatial)
     wanted = g.wanted_stride(out_shape)
-    if wanted is None or not _same(out_shape, wanted, ix.contiguous_strides(out_shape)):
+    if wanted is None or not same_strides(out_shape, wanted, ix.contiguous_strides(out_shape)):
         return NotImplemented
     out: TensorValue | None
     if window.columns == 1 and window.plain and groups == 1:
@@ -148,15 +149,11 @@ class _Window:
         return (self.batch, self.groups * self.group_out, *(self.out_height, self.out_width)[-spatial:])
 
 
-def _same(shape: Sequence[int], a: Sequence[Any], b: Sequence[Any]) -> bool:
-    return all(x == y for n, x, y in zip(shape, a, b) if n != 1)
-
-
 def _contiguous(g: GraphLowering, x: TensorValue, dims: int) -> Operand:
     """``x`` in memory, its last ``dims`` dims contiguous."""
     operand = Operand(g, x)
     strides = ix.contiguous_strides(x.shape)
-    if not _same(operand.shape[-dims:], operand.stride[-dims:], strides[-dims:]):
+    if not same_strides(operand.shape[-dims:], operand.stride[-dims:], strides[-dims:]):
         copy = TensorValue(x.shape, x.dtype, x.node, strides, x.device)
         g.realize(copy, fresh=True)
         operand = Operand(g, copy)

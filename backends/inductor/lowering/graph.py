@@ -10,10 +10,9 @@ Invariant: a buffer of a node of the graph has exactly the strides of the node's
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 import torch
@@ -27,6 +26,9 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
+from dynamo_lite.backends.inductor.ir.symbolic import from_sympy, to_sympy
+from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
+from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation, symbols_by_name
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
@@ -40,32 +42,11 @@ from dynamo_lite.backends.inductor.lowering.values import (
 )
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 
-Operation = Union[LoopNest, prog.ExternCall, prog.View, prog.CopyInto]
-
 # An expression of more nodes than this is put in a buffer: fusion usually takes the buffer out again, and no expression
 # grows without bound.
 MAX_NODES = 300
 # A value that several operations read is computed again in each if it costs at most this many additions.
 CHEAP_TO_REPEAT = 2
-
-
-@dataclasses.dataclass(slots=True)
-class LoweredGraph:
-    """What ``GraphLowering.run`` makes; the scheduler's input."""
-
-    builder: Builder
-    inputs: tuple[str, ...]
-    constants: dict[str, torch.Tensor]
-    buffers: dict[str, Buffer]
-    operations: list[Operation]
-    outputs: tuple[Union[str, prog.Literal], ...]
-    symbols: dict[str, Any]
-    metrics: dict[str, int]
-    faults: list[tuple[type[Exception], str]] = dataclasses.field(default_factory=list)
-
-    def size_symbols(self) -> dict[str, Any]:
-        """Sympy symbols by name, of the integer inputs' expressions."""
-        return symbols_by_name(self.symbols.values())
 
 
 class GraphLowering:
@@ -135,7 +116,7 @@ class GraphLowering:
             return self._memory(node.name, value)
         if isinstance(value, torch.SymInt):
             self.symbols[node.name] = value.node.expr
-            return ix.from_sympy(value)
+            return from_sympy(value)
         return value
 
     def _constant(self, node: torch.fx.Node) -> TensorValue:
@@ -144,8 +125,8 @@ class GraphLowering:
 
     def _memory(self, name: str, fake: torch.Tensor) -> TensorValue:
         """A buffer with the layout of a fake tensor, and the tensor that reads it."""
-        size = tuple(map(ix.from_sympy, fake.shape))
-        stride = _strides(fake)
+        size = tuple(map(from_sympy, fake.shape))
+        stride = strides_of(fake)
         buffer = self.buffers[name] = Buffer(name, size, stride, fake.dtype, fake.device)
         return TensorValue(
             size, fake.dtype, self.ops.load(name, buffer.load_index(shape_vars(size)), fake.dtype), stride, fake.device
@@ -174,7 +155,7 @@ class GraphLowering:
         def value(leaf: Any) -> Any:
             if isinstance(leaf, torch.fx.Node):
                 return self.env[leaf]
-            return ix.from_sympy(leaf) if isinstance(leaf, torch.SymInt) else leaf
+            return from_sympy(leaf) if isinstance(leaf, torch.SymInt) else leaf
 
         return torch.fx.node.map_aggregate(tree, value)
 
@@ -195,12 +176,12 @@ class GraphLowering:
         return result
 
     def _check(self, node: torch.fx.Node, result: TensorValue, fake: torch.Tensor) -> None:
-        shape = tuple(map(ix.from_sympy, fake.shape))
+        shape = tuple(map(from_sympy, fake.shape))
         assert result.dtype is fake.dtype, f"{node.target}: lowered to {result.dtype}, eager gives {fake.dtype}"
         assert len(shape) == len(result.shape) and all(
             a == b for a, b in zip(result.shape, shape) if isinstance(a, int) and isinstance(b, int)
         ), f"{node.target}: lowered to shape {result.shape}, eager gives {shape}"
-        result.stride = _strides(fake)
+        result.stride = strides_of(fake)
         result.device = fake.device
         self._origins.setdefault(result.node.id, self.origin)
 
@@ -240,7 +221,7 @@ class GraphLowering:
         unless ``fresh``. A layout with gaps becomes a contiguous one, unless ``gaps``. Returns the buffer's name."""
         if x.node.op == "load" and not fresh:
             return x.node.attr[0]
-        fits = x.stride is not None and (_separate if gaps else _dense)(x.shape, x.stride)
+        fits = x.stride is not None and (is_separate if gaps else is_dense)(x.shape, x.stride)
         stride = x.stride if fits and x.stride is not None else ix.contiguous_strides(x.shape)
         buffer = self.new_buffer(x.shape, stride, x.dtype, x.device)
         variables = shape_vars(x.shape)
@@ -322,14 +303,14 @@ class GraphLowering:
     def wanted_stride(self, shape: Shape) -> Shape | None:
         """Eager's strides of the operator being lowered, if its result has this shape."""
         value = self._node.meta["val"] if self._node is not None else None
-        if isinstance(value, torch.Tensor) and tuple(map(ix.from_sympy, value.shape)) == shape:
-            return _strides(value)
+        if isinstance(value, torch.Tensor) and tuple(map(from_sympy, value.shape)) == shape:
+            return strides_of(value)
         return None
 
     def dense_stride(self, shape: Shape) -> Shape:
         """The same where it hits every element of its memory once; otherwise a contiguous layout's."""
         stride = self.wanted_stride(shape)
-        return stride if stride is not None and _dense(shape, stride) else ix.contiguous_strides(shape)
+        return stride if stride is not None and is_dense(shape, stride) else ix.contiguous_strides(shape)
 
     def emit(self, operation: Operation) -> None:
         self.operations.append(operation)
@@ -362,7 +343,7 @@ class GraphLowering:
         """The buffer that holds ``x`` in eager's layout, and where in it the first element is; realizes ``x`` if need
         be."""
         layout = self.layout_of(x)
-        if layout is None or not _same_strides(x.shape, layout[1], x.stride):
+        if layout is None or not same_strides(x.shape, layout[1], x.stride):
             return self.realize(x, fresh=True), 0
         return layout[0], layout[2]
 
@@ -370,11 +351,11 @@ class GraphLowering:
         """A name under which a library call gets ``x``: a buffer, or a view of one."""
         layout = self.layout_of(x)
         if layout is None or (
-            x.stride is not None and not _same_strides(x.shape, layout[1], x.stride) and _dense(x.shape, x.stride)
+            x.stride is not None and not same_strides(x.shape, layout[1], x.stride) and is_dense(x.shape, x.stride)
         ):
             return self.realize(x, fresh=True)
         base, stride, offset = layout
-        if is_size(offset, 0) and _same_layout(x.shape, stride, self.buffers[base]):
+        if is_size(offset, 0) and same_layout(x.shape, stride, self.buffers[base]):
             return base
         key = (base, x.shape, stride, offset)
         name = self._view_names.get(key)
@@ -386,7 +367,7 @@ class GraphLowering:
 
     def size_expr(self, x: ix.Index) -> Any:
         """An integer of the program: an int or a sympy expression."""
-        return x if isinstance(x, int) else ix.to_sympy(x, symbols_by_name(self.symbols.values()))
+        return x if isinstance(x, int) else to_sympy(x, symbols_by_name(self.symbols.values()))
 
     # ------------------------------------------------------------ what isn't lowered
     def _library(self, node: torch.fx.Node) -> Any:
@@ -415,7 +396,7 @@ class GraphLowering:
                 values.append(leaf)
                 continue
             buffer = self.new_buffer(
-                tuple(map(ix.from_sympy, leaf.shape)), _strides(leaf), leaf.dtype, leaf.device or device
+                tuple(map(from_sympy, leaf.shape)), strides_of(leaf), leaf.dtype, leaf.device or device
             )
             names.append(buffer.name)
             values.append(
@@ -474,7 +455,7 @@ class GraphLowering:
             if not isinstance(value, TensorValue):
                 out.append(prog.Literal(value))
                 continue
-            value = TensorValue(value.shape, value.dtype, value.node, _strides(arg.meta["val"]), value.device)
+            value = TensorValue(value.shape, value.dtype, value.node, strides_of(arg.meta["val"]), value.device)
             layout = self.layout_of(value)
             # A buffer of somebody else's (an input, another output) can't be handed out, nor a view of one.
             own = (
@@ -483,8 +464,8 @@ class GraphLowering:
                 and layout[0] not in self._inputs
                 and (layout[0] not in self.constants)
                 and is_size(layout[2], 0)
-                and (_same_layout(value.shape, layout[1], self.buffers[layout[0]]))
-                and (_same_strides(value.shape, layout[1], value.stride))
+                and (same_layout(value.shape, layout[1], self.buffers[layout[0]]))
+                and (same_strides(value.shape, layout[1], value.stride))
             )
             name = layout[0] if own and layout is not None else self._reshaped(value, taken)
             if name is None:
@@ -505,7 +486,7 @@ class GraphLowering:
             return None
         layouts = ((value.shape, layout[1]), (value.shape, value.stride), (buffer.size, buffer.stride))
         if ix.product(value.shape) != ix.product(buffer.size) or not all(
-                _same_strides(size, ix.contiguous_strides(size), stride) for size, stride in layouts):
+                same_strides(size, ix.contiguous_strides(size), stride) for size, stride in layouts):
             return None
         if not any(isinstance(made, prog.ExternCall) and name in made.outputs for made in self.operations):
             return None
@@ -536,11 +517,6 @@ def _places(node: Node) -> ix.Index:
     return ix.product(tuple(v.size for v in node.vars))
 
 
-def symbols_by_name(expressions: Iterable[Any]) -> dict[str, Any]:
-    """The sympy symbols in expressions."""
-    return {s.name: s for e in expressions for s in e.free_symbols}
-
-
 def _supported(value: torch.Tensor) -> bool:
     return (
         value.device.type == "cpu" and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
@@ -552,44 +528,6 @@ def _device_of(node: torch.fx.Node) -> torch.device:
         if isinstance(value, torch.Tensor):
             return value.device
     return torch.device("cpu")
-
-
-def _strides(fake: torch.Tensor) -> Shape:
-    return (
-        tuple(map(ix.from_sympy, fake.stride())) if fake.layout is torch.strided else ix.contiguous_strides(fake.shape)
-    )
-
-
-def _same_strides(shape: Shape, a: Sequence[ix.Index], b: Sequence[ix.Index] | None) -> bool:
-    return b is not None and all(x == y for n, x, y in zip(shape, a, b) if not is_size(n, 1))
-
-
-def _same_layout(shape: Shape, stride: Shape, buffer: Buffer) -> bool:
-    return shape == buffer.size and _same_strides(shape, stride, buffer.stride)
-
-
-def _dense(shape: Shape, stride: Shape) -> bool:
-    """Whether the layout hits every element of its memory once."""
-    if not all(isinstance(n, int) and isinstance(s, int) for n, s in zip(shape, stride)):
-        return True
-    expected = 1
-    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
-        if s != expected:
-            return any(n == 0 for n in shape)
-        expected *= n  # type: ignore[assignment, operator]
-    return True
-
-
-def _separate(shape: Shape, stride: Shape) -> bool:
-    """Whether no two elements of the layout share memory; there may be gaps between them."""
-    if _dense(shape, stride) or any(is_size(n, 0) for n in shape):
-        return True
-    end = 1
-    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
-        if s < end:  # type: ignore[operator]
-            return False
-        end = s * (n - 1) + end  # type: ignore[operator, assignment]
-    return True
 
 
 def _origin(node: torch.fx.Node) -> str:

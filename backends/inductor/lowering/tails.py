@@ -24,6 +24,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.layouts import is_dense
 from dynamo_lite.backends.inductor.lowering.promotion import Operand, result_type
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, broadcast_shapes, shape_vars
 
@@ -96,18 +97,9 @@ def _strides(x: TensorValue, rank: int, dtype: torch.dtype) -> Sizes | None:
     sizes = tuple(n for n in x.shape if isinstance(n, int))
     if len(strides) != x.ndim or len(sizes) != x.ndim:
         return None
-    if x.dtype is not dtype and not _is_dense(sizes, strides):
+    if x.dtype is not dtype and not is_dense(sizes, strides):
         strides = tuple(s for s in ix.contiguous_strides(sizes) if isinstance(s, int))  # of its converted copy
     return (0,) * (rank - x.ndim) + tuple(0 if n == 1 else s for n, s in zip(sizes, strides))
-
-
-def _is_dense(shape: Sizes, stride: Sizes) -> bool:
-    expected = 1
-    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):
-        if s != expected:
-            return False
-        expected *= n
-    return True
 
 
 def _order(shape: Sizes, strides: Sequence[Sizes]) -> list[int]:

@@ -11,7 +11,7 @@ from typing import Union
 
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
-from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph
+from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph
 from dynamo_lite.backends.inductor.scheduler.build import build_kernel
 from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contraction
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser

@@ -14,6 +14,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
+from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, group_var
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
@@ -65,7 +66,7 @@ class KernelBuilder:
         mapping = self.group.mapping(member)
         assert mapping is not None
         value = self.ops.substitute(nest.value, mapping)
-        index = ix.substitute(nest.index, mapping)
+        index = substitute(nest.index, mapping)
         inside = [n for n in walk((value,)) if n.op == "load" and n.attr[0] in self._value]
         full = member.full and (bool(self.inner) or nest.kind is not None or not self.group.has_reduction)
         stage = self._stage_for(inside, full)
@@ -75,7 +76,7 @@ class KernelBuilder:
         self._ready[name] = stage
         needed = name in self.needed
         if nest.kind is not None:
-            position = ix.substitute(nest.position, mapping)
+            position = substitute(nest.position, mapping)
             self.stages.setdefault(stage, []).append(Accumulate(name, nest.kind, value, position))
             self._value[name] = self.ops.acc(name, nest.buffer.dtype, frozenset(self.kept))
             if needed:

@@ -16,6 +16,7 @@ from dynamo_lite.backends.inductor.ir.checker import MalformedIR, check_nodes, r
 from dynamo_lite.backends.inductor.ir.interpreter import Memory, evaluate, iteration_space, reduce, run_update
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.ir.substitution import evaluate_index
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 
 
@@ -91,7 +92,7 @@ def _run_stage(
     values = [evaluate(s.value, places, memory, accs, bounds=True).expand(shape) for s in stage.statements]
     for s, value in zip(stage.statements, values):
         if isinstance(s, Store):
-            index = torch.as_tensor(ix.evaluate(s.index, places)).expand(shape).reshape(-1)
+            index = torch.as_tensor(evaluate_index(s.index, places)).expand(shape).reshape(-1)
             target = memory[s.buffer]
             assert not index.numel() or (0 <= int(index.min()) and int(index.max()) < target.numel()), s.buffer
             assert index.unique().numel() == index.numel(), f"{s.buffer} is written twice at one place"
@@ -99,7 +100,7 @@ def _run_stage(
             continue
         result = reduce(s.kind, value, [], list(range(len(shape))))
         if s.kind.startswith("arg"):
-            numbers = torch.as_tensor(ix.evaluate(s.position, places)).expand(shape).reshape(-1)
+            numbers = torch.as_tensor(evaluate_index(s.position, places)).expand(shape).reshape(-1)
             # Loops may run in another order than the numbers: the first of equal values is that of the least number.
             order = numbers.argsort()
             result = numbers[order][reduce(s.kind, value.reshape(-1)[order], [], [0])]
@@ -114,7 +115,7 @@ def _run_scan(stage: Stage, place: dict[ix.Atom, torch.Tensor], memory: Memory) 
         accs = {s.acc: evaluate(s.value, places, memory, accs, bounds=True) for s in carried}
         for s in stage.statements:
             if isinstance(s, Store):
-                at = int(torch.as_tensor(ix.evaluate(s.index, places)))
+                at = int(torch.as_tensor(evaluate_index(s.index, places)))
                 memory[s.buffer][at] = evaluate(s.value, places, memory, accs, bounds=True)
 
 

@@ -15,6 +15,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
+from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store, Tiles
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
@@ -44,7 +45,7 @@ def accepts(group: Group, member: Member) -> bool:
     (lane,) = {v for index in flat.values() for v in ix.free_vars(index) if v.name == "c"}
     indices = [member.nest.index, *(index for several in member.reads.values() for index in several)]
     indices += [n.attr for n in walk((member.nest.value,)) if n.op == "index"]
-    return all(ix.coefficient(ix.substitute(ix.substitute(index, mapping), flat), lane) in (0, 1) for index in indices)
+    return all(ix.coefficient(substitute(substitute(index, mapping), flat), lane) in (0, 1) for index in indices)
 
 
 def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers: dict[str, Buffer]) -> Kernel:

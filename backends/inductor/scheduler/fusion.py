@@ -18,7 +18,8 @@ from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
-from dynamo_lite.backends.inductor.lowering.graph import LoweredGraph, Operation
+from dynamo_lite.backends.inductor.ir.substitution import substitute
+from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
 from dynamo_lite.backends.inductor.scheduler.contraction import accepts
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, make_member
 from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
@@ -217,7 +218,7 @@ class Fuser:
             if mapping is None:
                 return False
             for index in m.guards:
-                terms = ix.affine_terms(ix.substitute(index, mapping))
+                terms = ix.affine_terms(substitute(index, mapping))
                 if terms is None or len(terms[0]) > 1:
                     return False
         return True
@@ -240,9 +241,9 @@ class Fuser:
             theirs = group.mapping(producer, dims, reduced)
             if theirs is None or (producer.full and producer.nest.kind is None and not full):
                 return False
-            written = ix.substitute(producer.nest.index, theirs)
+            written = substitute(producer.nest.index, theirs)
             for index in member.reads[producer.nest.buffer.name]:
-                if ix.substitute(index, mapping) != written:
+                if substitute(index, mapping) != written:
                     return False
         return True
 

@@ -13,7 +13,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import walk
-from dynamo_lite.backends.inductor.lowering.graph import Operation
+from dynamo_lite.backends.inductor.lowering.lowered_graph import Operation
 from dynamo_lite.backends.inductor.scheduler.order import ordered_dims
 from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, combine
 

@@ -14,6 +14,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
+from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
 # A loop is split so that an index has no division if the inner part keeps at least this many iterations.
@@ -89,9 +90,9 @@ def rewrite(
     for s, value in zip(statements, values):
         s.value = value
         if isinstance(s, Store):
-            s.index = ix.substitute(s.index, mapping)
+            s.index = substitute(s.index, mapping)
         else:
-            s.position = ix.substitute(s.position, mapping)
+            s.position = substitute(s.position, mapping)
     kernel.outer = tuple(_replace(kernel.outer, replaced))
     for stage in kernel.stages:
         stage.inner = tuple(_replace(stage.inner, replaced))
@@ -142,7 +143,7 @@ def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
 def _stays_one_loop(limit: tuple[ix.Index, ix.Index, ix.Index], v: ix.Var, divisor: int) -> bool:
     """Whether a guard still names one loop when ``v`` has been split: only such guards become stages of their own."""
     value, low, high = limit
-    step, rest = ix.coefficient(value, v), ix.substitute(value, {v: 0})
+    step, rest = ix.coefficient(value, v), substitute(value, {v: 0})
     if step == 0:
         return True
     if not isinstance(step, int):
@@ -264,7 +265,7 @@ def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
     for guard in guards(values):
         value, low, high = guard.attr
         if v in ix.free_vars(value):
-            step, offset = ix.coefficient(value, v), ix.substitute(value, {v: 0})
+            step, offset = ix.coefficient(value, v), substitute(value, {v: 0})
             assert isinstance(step, int) and step > 0 and isinstance(offset, int), f"no guard of one loop: {guard}"
             bounds.update(b for b in (-((offset - bound) // step) for bound in (low, high)) if 0 < b < v.size)
     edges = sorted(bounds)
@@ -276,13 +277,13 @@ def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
         for guard in guards(values):
             value, low, high = guard.attr
             if v in ix.free_vars(value):
-                first = ix.substitute(value, {v: start})
+                first = substitute(value, {v: start})
                 decided[guard] = builder.const(low <= first < high, torch.bool)
         new = builder.substitute_all(builder.substitute_all(values, {}, decided), place)
         statements: list[Statement] = []
         for s, value in zip(stage.statements, new):
             assert isinstance(s, Store)
-            statements.append(Store(s.buffer, ix.substitute(s.index, place), value))
+            statements.append(Store(s.buffer, substitute(s.index, place), value))
         loops = tuple(w for u in stage.inner for w in (_atom(here) if u is v or u == v else (u,)))
         parts.append(Stage(loops, statements))
     return parts

@@ -14,6 +14,7 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
+from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import indices_of, mergeable
 
@@ -51,7 +52,7 @@ def _renamed(builder: Builder, stage: Stage, prefix: str) -> Stage:
     stage.inner = tuple(own.values())
     for s in stage.statements:
         assert isinstance(s, Store)
-        s.value, s.index = builder.substitute(s.value, mapping), ix.substitute(s.index, mapping)
+        s.value, s.index = builder.substitute(s.value, mapping), substitute(s.index, mapping)
     return stage
 
 
@@ -80,14 +81,14 @@ def _merged(builder: Builder, stage: Stage) -> Stage:
         merged = ix.Var(f"{a.name}_{b.name}", ix.mul(a.size, b.size))
         mapping = {a: 0, b: ix.atom(merged)}
         statement.value = builder.substitute(statement.value, mapping)
-        statement.index = ix.substitute(statement.index, mapping)
+        statement.index = substitute(statement.index, mapping)
         stage.inner = tuple(merged if v is b else v for v in stage.inner if v is not a)
 
 
 def _writes_apart(node: Node, v: ix.Var) -> bool:
     """Whether each iteration of an outermost loop writes to a range of its own, whatever is in memory."""
     index = node.attr[0]
-    step, rest = ix.coefficient(index, v), ix.value_range(ix.substitute(index, {v: 0}))
+    step, rest = ix.coefficient(index, v), ix.value_range(substitute(index, {v: 0}))
     if not isinstance(step, int) or rest is None:
         return False
     low, high = rest

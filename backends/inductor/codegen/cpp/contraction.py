@@ -17,6 +17,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import MAX_LINES, Contraction, Matrix, Patches, volume
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
+from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 
 # As in contraction.h.
@@ -95,7 +96,7 @@ class ContractionKernel(CppKernel):
         if near or not first.buffer or strides[2] != 1 or None in strides[:2]:
             self.line("c.result = nullptr;")
             return
-        start = ix.substitute(first.index, {v: 0 for v in (t.batch, t.line, t.lane) if v is not None})
+        start = substitute(first.index, {v: 0 for v in (t.batch, t.line, t.lane) if v is not None})
         self.line(f"c.result = (const float*){self._pointer(first.buffer)} + {index_text(start, {})};")
         self.line(f"c.result_line = {strides[1]}, c.result_batch = {strides[0]};")
 

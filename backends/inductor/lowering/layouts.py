@@ -1,0 +1,56 @@
+"""Layouts of tensors: strides compared, and whether elements share memory or leave gaps.
+
+Symbolic sizes count as if their layout were dense: it is eager's, whose results are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import Buffer
+from dynamo_lite.backends.inductor.ir.symbolic import from_sympy
+from dynamo_lite.backends.inductor.lowering.values import Shape, is_size
+
+
+def strides_of(fake: torch.Tensor) -> Shape:
+    """The strides of a fake tensor as indices; contiguous ones where its layout has none."""
+    return (
+        tuple(map(from_sympy, fake.stride())) if fake.layout is torch.strided else ix.contiguous_strides(fake.shape)
+    )
+
+
+def same_strides(shape: Shape, a: Sequence[ix.Index], b: Sequence[ix.Index] | None) -> bool:
+    """Whether strides agree in all dimensions that have a second element."""
+    return b is not None and all(x == y for n, x, y in zip(shape, a, b) if not is_size(n, 1))
+
+
+def same_layout(shape: Shape, stride: Shape, buffer: Buffer) -> bool:
+    """Whether a buffer has this layout."""
+    return shape == buffer.size and same_strides(shape, stride, buffer.stride)
+
+
+def is_dense(shape: Shape, stride: Shape) -> bool:
+    """Whether the layout hits every element of its memory once."""
+    if not all(isinstance(n, int) and isinstance(s, int) for n, s in zip(shape, stride)):
+        return True
+    expected = 1
+    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
+        if s != expected:
+            return any(n == 0 for n in shape)
+        expected *= n  # type: ignore[assignment, operator]
+    return True
+
+
+def is_separate(shape: Shape, stride: Shape) -> bool:
+    """Whether no two elements of the layout share memory; there may be gaps between them."""
+    if is_dense(shape, stride) or any(is_size(n, 0) for n in shape):
+        return True
+    end = 1
+    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
+        if s < end:  # type: ignore[operator]
+            return False
+        end = s * (n - 1) + end  # type: ignore[operator, assignment]
+    return True
