@@ -248,7 +248,7 @@ trampoline(ThreadState *thread, FrameHook *hook, PyObject *result)
 static PyObject *
 ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObject *function, const GuardFrame *frame)
 {
-    if (hook->compile_frame == NULL || _Py_IsFinalizing()) {
+    if (hook->compile_frame == NULL || interpreter_is_finalizing()) {
         return Py_NewRef(run_original); /* taken apart by the garbage collector, or its modules by the end of the process */
     }
     PyObject *args = PyTuple_New(frame->nargs);
@@ -264,13 +264,13 @@ ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObj
     Above own = begin_own(thread);
     Switched switched = begin_hook(thread, NULL);
     PyThreadState *tstate = PyThreadState_Get();
-    *recursion_left(tstate) += COMPILE_DEPTH;
+    lend_recursion(tstate, COMPILE_DEPTH);
     thread->compiling++;
     thread->busy++;
     PyObject *decision = PyObject_Vectorcall(callback, stack, Py_ARRAY_LENGTH(stack), NULL);
     thread->busy--;
     thread->compiling--;
-    *recursion_left(tstate) -= COMPILE_DEPTH;
+    lend_recursion(tstate, -COMPILE_DEPTH);
     end_hook(thread, switched);
     end_own(thread, own);
     Py_DECREF(callback);
@@ -407,7 +407,7 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     if (found == 0 && !closed) {
         PyObject *decision = ask_hook(thread, hook, code, function, &guard_frame);
         if (decision == NULL) {
-            return NULL;
+            return leave_frame(tstate, frame, NULL);
         }
         if (Py_IS_TYPE(decision, &GuardedCode_Type)) {
             entry = (GuardedCode *)decision;
@@ -423,13 +423,14 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
         }
     }
     if (found < 0) {
-        return NULL;
+        return leave_frame(tstate, frame, NULL);
     }
     if (found == 0) {
         return skip == SKIP_WITH_CALLEES ? eval_unhooked(thread, tstate, frame) : eval_uncaptured(thread, tstate, frame);
     }
     PyObject *result;
-    if (entry->code == NULL) {
+    int passed_on = entry->code == NULL;
+    if (passed_on) {
         result = entry->needs_hook ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
     }
     else {
@@ -440,7 +441,7 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     if (result != NULL && Py_IS_TYPE(result, &Continuation_Type) && !accepts) {
         result = trampoline(thread, hook, result);
     }
-    return result;
+    return passed_on ? result : leave_frame(tstate, frame, result);
 }
 
 PyObject *
@@ -463,7 +464,7 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
     if (throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)) {
         return eval_plain(thread, tstate, frame, throwflag);
     }
-    if (call_policy == Py_None || stack_left_is_below(thread_state(), thread->stack_reserve)) {
+    if (call_policy == Py_None || recursion_is_deep(thread_state(), tstate)) {
         return eval_unhooked(thread, tstate, frame);
     }
     Py_INCREF(hook);

@@ -332,7 +332,7 @@ compiled_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, Py
         }
         return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }
-    if (stack_left_is_below(thread, thread->stack_reserve)) {
+    if (recursion_is_deep(thread, tstate)) {
         if (stack_left_is_below(thread, thread->stack_reserve / 4)) {
             PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded while calling a compiled function");
             return NULL;

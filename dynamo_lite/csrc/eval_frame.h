@@ -10,13 +10,8 @@
 #include <Python.h>
 #include <stdint.h>
 
-#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
-#    include "py311.h"
-#else
-#    error "dynamo_lite's frame hook supports CPython 3.11 so far"
-#endif
-
 #include "guards_api.h"
+#include "python_version.h"
 
 typedef struct Slot Slot;
 
@@ -166,6 +161,13 @@ stack_left_is_below(const ThreadState *thread, uintptr_t size)
 {
     char here;
     return (uintptr_t)&here - thread->stack_end < size;
+}
+
+/* Whether calls are nested so deeply that what is left of the stack belongs to the program in plain Python. */
+static inline int
+recursion_is_deep(const ThreadState *thread, PyThreadState *tstate)
+{
+    return stack_left_is_below(thread, thread->stack_reserve) || c_recursion_is_low(tstate);
 }
 
 /* Compiles, and guarded code that runs without the hook: nobody else's evaluation function is to see their frames.

@@ -19,7 +19,7 @@ int
 cache_init(void)
 {
     if (extra_index < 0) {
-        extra_index = _PyEval_RequestCodeExtraIndex(free_cache);
+        extra_index = PyUnstable_Eval_RequestCodeExtraIndex(free_cache);
         if (extra_index < 0) {
             PyErr_SetString(PyExc_ImportError, "dynamo_lite: this interpreter has no index left for data on code objects");
             return -1;
@@ -32,7 +32,7 @@ CodeCache *
 cache_of(PyCodeObject *code)
 {
     void *extra = NULL;
-    if (_PyCode_GetExtra((PyObject *)code, extra_index, &extra) < 0) {
+    if (PyUnstable_Code_GetExtra((PyObject *)code, extra_index, &extra) < 0) {
         PyErr_Clear(); /* only raised for what is no code object */
         return NULL;
     }
@@ -51,7 +51,7 @@ need_cache(PyCodeObject *code)
         PyErr_NoMemory();
         return NULL;
     }
-    if (_PyCode_SetExtra((PyObject *)code, extra_index, cache) < 0) {
+    if (PyUnstable_Code_SetExtra((PyObject *)code, extra_index, cache) < 0) {
         PyMem_Free(cache);
         return NULL;
     }

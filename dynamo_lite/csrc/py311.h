@@ -1,4 +1,4 @@
-/* CPython 3.11: what the hook reads from interpreter frames, which are private to the interpreter and differ by version.
+/* CPython 3.11: what is private to the interpreter and differs by version, above all its frames.
  *
  * Invariant: nothing outside this header names a field of a frame. In 3.11 whoever called the evaluation function clears and
  * pops the frame, so a hook that does not evaluate a frame has nothing to do for it.
@@ -8,6 +8,11 @@
 
 #include <Python.h>
 #include <internal/pycore_frame.h>
+
+#define interpreter_is_finalizing _Py_IsFinalizing
+#define PyUnstable_Eval_RequestCodeExtraIndex _PyEval_RequestCodeExtraIndex
+#define PyUnstable_Code_GetExtra _PyCode_GetExtra
+#define PyUnstable_Code_SetExtra _PyCode_SetExtra
 
 typedef struct _PyInterpreterFrame InterpreterFrame;
 
@@ -56,11 +61,25 @@ frame_is_fresh(InterpreterFrame *frame)
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->prev_instr == _PyCode_CODE(frame->f_code) - 1;
 }
 
-/* Calls that may still be nested before a RecursionError. */
-static inline int *
-recursion_left(PyThreadState *tstate)
+/* For a frame that is not passed on to the interpreter: its caller clears and pops it. */
+static inline PyObject *
+leave_frame(PyThreadState *Py_UNUSED(tstate), InterpreterFrame *Py_UNUSED(frame), PyObject *result)
 {
-    return &tstate->recursion_remaining;
+    return result;
+}
+
+/* Raises the number of calls that may still be nested before a RecursionError. */
+static inline void
+lend_recursion(PyThreadState *tstate, int depth)
+{
+    tstate->recursion_remaining += depth;
+}
+
+/* Whether the interpreter's limit of nested calls in C is near, which hooked Python calls count for, too. 3.11 has none. */
+static inline int
+c_recursion_is_low(PyThreadState *Py_UNUSED(tstate))
+{
+    return 0;
 }
 
 /* A debugger or a coverage tool wants to see the lines that this thread runs. A profiler does not: it sees calls. */

@@ -230,7 +230,7 @@ static void
 release_thread(PyObject *Py_UNUSED(capsule))
 {
     FrameHook *hook = exchange_hook(&this_thread, NULL);
-    if (!_Py_IsFinalizing()) {
+    if (!interpreter_is_finalizing()) {
         Py_XDECREF(hook);
     }
 }

@@ -1,0 +1,120 @@
+/* CPython 3.12: what is private to the interpreter and differs by version, above all its frames.
+ *
+ * Invariant: nothing outside this header names a field of a frame. From 3.12 on the evaluation function clears a frame and takes
+ * it off the thread's data stack, so a hook that does not pass a frame on to the interpreter has to do that: leave_frame().
+ */
+#ifndef DYNAMO_LITE_PY312_H
+#define DYNAMO_LITE_PY312_H
+
+#include <Python.h>
+#define Py_BUILD_CORE
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+
+#define interpreter_is_finalizing _Py_IsFinalizing
+
+typedef struct _PyInterpreterFrame InterpreterFrame;
+
+static inline PyCodeObject *
+frame_code(InterpreterFrame *frame)
+{
+    return frame->f_code;
+}
+
+static inline PyFunctionObject *
+frame_function(InterpreterFrame *frame)
+{
+    return (PyFunctionObject *)frame->f_funcobj;
+}
+
+static inline PyObject *
+frame_globals(InterpreterFrame *frame)
+{
+    return frame->f_globals;
+}
+
+static inline PyObject *
+frame_builtins(InterpreterFrame *frame)
+{
+    return frame->f_builtins;
+}
+
+/* The arguments, before the prologue of the code has moved any of them into a cell. */
+static inline PyObject *const *
+frame_arguments(InterpreterFrame *frame)
+{
+    return frame->localsplus;
+}
+
+/* The same as references that the frame owns and that may be taken from one that is never going to be evaluated. */
+static inline PyObject **
+frame_owned_arguments(InterpreterFrame *frame)
+{
+    return frame->localsplus;
+}
+
+/* True when the frame has not executed anything: a frame that is resumed is never captured. */
+static inline int
+frame_is_fresh(InterpreterFrame *frame)
+{
+    return frame->owner == FRAME_OWNED_BY_THREAD && frame->prev_instr == _PyCode_CODE(frame->f_code) - 1;
+}
+
+/* What _PyThreadState_PopFrame() does, which is not exported. */
+static inline void
+pop_frame(PyThreadState *tstate, InterpreterFrame *frame)
+{
+    _PyStackChunk *chunk = tstate->datastack_chunk;
+    PyObject **base = (PyObject **)frame;
+    if (base != &chunk->data[0]) {
+        tstate->datastack_top = base;
+        return;
+    }
+    _PyStackChunk *previous = chunk->previous; /* never NULL: the first frame of the first chunk lies one further */
+    PyObjectArenaAllocator allocator;
+    PyObject_GetArenaAllocator(&allocator);
+    tstate->datastack_top = &previous->data[previous->top];
+    tstate->datastack_chunk = previous;
+    tstate->datastack_limit = (PyObject **)((char *)previous + previous->size);
+    allocator.free(allocator.ctx, chunk, chunk->size);
+}
+
+/* For a frame that is not passed on to the interpreter. It was never linked into the thread's frames and has no frame object. */
+static inline PyObject *
+leave_frame(PyThreadState *tstate, InterpreterFrame *frame, PyObject *result)
+{
+    tstate->c_recursion_remaining--; /* as the interpreter does, for destructors */
+    for (int i = 0; i < frame->stacktop; i++) {
+        Py_XDECREF(frame->localsplus[i]);
+    }
+    Py_XDECREF(frame->f_locals);
+    Py_DECREF(frame->f_funcobj);
+    Py_DECREF(frame->f_code);
+    tstate->c_recursion_remaining++;
+    pop_frame(tstate, frame);
+    return result;
+}
+
+/* Raises the number of calls that may still be nested before a RecursionError. */
+static inline void
+lend_recursion(PyThreadState *tstate, int depth)
+{
+    tstate->py_recursion_remaining += depth;
+    tstate->c_recursion_remaining += depth;
+}
+
+/* Whether the interpreter's limit of nested calls in C is near, which hooked Python calls count for, too: 3.12.1 allows 1500. */
+static inline int
+c_recursion_is_low(PyThreadState *tstate)
+{
+    return tstate->c_recursion_remaining < 500;
+}
+
+/* A debugger or a coverage tool wants to see the lines that this thread runs. A profiler does not: it sees calls. */
+static inline int
+thread_is_traced(PyThreadState *tstate)
+{
+    return tstate->c_tracefunc != NULL;
+}
+
+#endif
