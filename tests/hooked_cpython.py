@@ -8,21 +8,18 @@
 """
 
 import dis
-import importlib.util
 import signal
 import sys
-import types
 
-# The extensions alone: the package would bring torch, and its frames.
-package = types.ModuleType("dynamo_lite")
-package.__path__ = importlib.util.find_spec("dynamo_lite").submodule_search_locations
-sys.modules["dynamo_lite"] = package
+import extensions_alone  # noqa: F401
 
-from dynamo_lite import _eval_frame as E  # noqa: E402
-from dynamo_lite import _guards as G  # noqa: E402
+from dynamo_lite import _eval_frame as E
+from dynamo_lite import _guards as G
 
 EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
-WITH_LOCAL = {*dis.haslocal, *dis.hasfree}
+# Instructions with two locals, in four bits each, have two names in one.
+WITH_LOCAL = {op for op in {*dis.haslocal, *dis.hasfree} if dis.opname[op].count("_FAST") < 2}
+WITH_TWO_LOCALS = {*dis.haslocal} - WITH_LOCAL
 
 
 def with_inputs(code):
@@ -37,6 +34,10 @@ def with_inputs(code):
             if extended or raw[i + 1] == 255:
                 return None
             raw[i + 1] += 1
+        elif raw[i] in WITH_TWO_LOCALS:
+            if extended or 15 in (raw[i + 1] >> 4, raw[i + 1] & 15):
+                return None
+            raw[i + 1] += 16 * (raw[i + 1] >> 4 >= n) + (raw[i + 1] & 15 >= n)
         extended = raw[i] == EXTENDED_ARG
     return code.replace(
         co_code=bytes(raw),

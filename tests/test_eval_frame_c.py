@@ -2,21 +2,16 @@
 
 import asyncio
 import inspect
-import os
-import subprocess
 import sys
-import textwrap
 import types
 import weakref
 
 import pytest
+from extensions_alone import run_alone
+from frame_hooks import ANY, Hook, code_of, entry, guard_on, nothing_stays_active  # noqa: F401
 
 from dynamo_lite import _eval_frame as E
 from dynamo_lite import _guards as G
-
-sys.path.insert(0, os.path.dirname(__file__))
-
-from frame_hooks import ANY, Hook, code_of, entry, guard_on, nothing_stays_active  # noqa: F401
 
 
 def one(x):
@@ -568,14 +563,12 @@ def test_recursion():
 
 def test_deep_recursion_does_not_end_the_stack():
     """Plain Python recurses without C stack; a hooked frame can't, and has to lose the hook in time."""
-    code = f"""
-        import sys, threading
-        sys.path.insert(0, {str(sys.path[0])!r})
-        from dynamo_lite import _eval_frame as E, _guards as G
+    code = """
+        import threading
         sys.setrecursionlimit(10**6)
         def depth(n):
             return 0 if n == 0 else 1 + depth(n - 1)
-        guarded = {{}}
+        guarded = {}
         exec("def depth(n, inputs): return 0 if n == 0 else 1 + DEPTH(n - 1)", guarded)
         DEPTH = depth
         program = G.GuardProgram([], 0, 0)
@@ -593,7 +586,7 @@ def test_deep_recursion_does_not_end_the_stack():
         run()
         t = threading.Thread(target=run); t.start(); t.join()
     """
-    p = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    p = run_alone(code, timeout=120)
     assert p.returncode == 0, p.stderr[-2000:]
     assert p.stdout.split() == ["50000", "50000", "RecursionError"] * 2
 

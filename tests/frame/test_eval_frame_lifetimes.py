@@ -5,19 +5,16 @@ import gc
 import os
 import subprocess
 import sys
-import textwrap
 import threading
 import tracemalloc
 import weakref
 
+import extensions_alone
 import pytest
+from frame_hooks import ANY, Hook, code_of, entry, guard_on, nothing_stays_active  # noqa: F401
 
 from dynamo_lite import _eval_frame as E
 from dynamo_lite import _guards as G
-
-sys.path.insert(0, os.path.dirname(__file__))
-
-from frame_hooks import ANY, Hook, code_of, entry, guard_on, nothing_stays_active  # noqa: F401
 
 
 def one(x):
@@ -294,7 +291,7 @@ def test_calls_leave_reference_counts_as_they_were(monkeypatch):
 def test_pythons_own_tests_pass_with_every_frame_hooked(how):
     pytest.importorskip("test.libregrtest", reason="this Python comes without its tests")
     modules = "generators coroutines exceptions with contextlib weakref call functools asyncgen raise super enum"
-    script = os.path.join(os.path.dirname(__file__), "hooked_cpython.py")
+    script = os.path.join(os.path.dirname(extensions_alone.__file__), "hooked_cpython.py")
     command = [sys.executable, script, how, *("test_" + m for m in modules.split())]
     p = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert p.returncode == 0 and "Result: SUCCESS" in p.stdout, p.stdout[-4000:] + p.stderr[-2000:]
@@ -305,7 +302,6 @@ def test_the_evaluation_function_is_installed_only_while_needed():
     """Specialized calls of Python functions take no C stack; with an evaluation function installed they do."""
     code = """
         import ctypes
-        from dynamo_lite import _eval_frame as E
         api = ctypes.pythonapi
         api.PyInterpreterState_Get.restype = api._PyInterpreterState_GetEvalFrameFunc.restype = ctypes.c_void_p
         api._PyInterpreterState_GetEvalFrameFunc.argtypes = [ctypes.c_void_p]
@@ -324,14 +320,12 @@ def test_the_evaluation_function_is_installed_only_while_needed():
         assert current() == plain
         print("ok")
     """
-    p = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
+    p = extensions_alone.run_alone(code, timeout=60)
     assert p.stdout == "ok\n", p.stderr
 
 
 def test_ending_the_process_with_a_hook_active():
     code = """
-        import sys
-        from dynamo_lite import _eval_frame as E
         class Hook:
             def __call__(self, *a): return E.SKIP
             def __del__(self): print("gone")
@@ -339,5 +333,5 @@ def test_ending_the_process_with_a_hook_active():
         def f(): sys.exit(3)
         E.CompiledFunction(f, E.FrameHook(Hook()))()
     """
-    p = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
+    p = extensions_alone.run_alone(code, timeout=60)
     assert p.returncode == 3 and not p.stderr, p.stderr
