@@ -11,6 +11,7 @@ import os
 import runpy
 import shlex
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,6 +50,10 @@ class BuildExtensions(build_ext):
     """build_ext that says in one sentence what is missing when there is no compiler or no Python.h."""
 
     def run(self) -> None:
+        if "t" in getattr(sys, "abiflags", ""):
+            raise PlatformError(
+                "dynamo_lite needs the global interpreter lock; free-threaded builds of Python are not supported."
+            )
         super().run()
         self._build_libraries()
 

@@ -2,6 +2,11 @@
 
 ``@dynamo_lite.compile`` on a function, or ``dynamo_lite.compile(model)``; everything else here is for looking inside.
 """
+import sys as _sys
+
+if "t" in getattr(_sys, "abiflags", ""):
+    raise ImportError("dynamo_lite needs the global interpreter lock; free-threaded builds of Python are not supported")
+
 import torch as _torch
 
 from .runtime.collector import importing as _importing

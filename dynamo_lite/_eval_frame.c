@@ -197,7 +197,7 @@ call_continuation(ThreadState *thread, FrameHook *hook, Continuation *next)
     PyObject *fn = next->fn;
     PyCodeObject *code = PyFunction_Check(fn) ? (PyCodeObject *)PyFunction_GET_CODE(fn) : NULL;
     if (code != NULL && code_can_be_captured(code) && code->co_argcount == Py_SIZE(next)
-        && code_argument_count(code) == code->co_argcount && !thread_is_traced(PyThreadState_Get())
+        && code_argument_count(code) == code->co_argcount && !thread_is_traced(PyThreadState_Get()) && !code_is_monitored(code)
         && call_policy != Py_None) {
         PyFunctionObject *function = (PyFunctionObject *)fn;
         GuardFrame frame = {next->args, Py_SIZE(next), function->func_closure, function->func_globals, function->func_builtins};
@@ -461,7 +461,8 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
     if (thread->busy) {
         return eval_without_hook(thread, tstate, frame, throwflag);
     }
-    if (throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)) {
+    if (throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)
+        || code_is_monitored(code)) {
         return eval_plain(thread, tstate, frame, throwflag);
     }
     if (call_policy == Py_None || recursion_is_deep(thread_state(), tstate)) {

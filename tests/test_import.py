@@ -46,3 +46,17 @@ dynamo_lite.explain(m)(torch.ones(2, 4))
 print("LOADED", [n for n in sys.modules if n.startswith(("torch._dynamo", "torch._inductor", "functorch.compile"))])
 """)
     assert "LOADED []" in out
+
+
+def test_a_free_threaded_build_is_refused():
+    out = run("""
+import sys
+sys.abiflags = "t"
+try:
+    import dynamo_lite
+except ImportError as error:
+    print(error, "torch" in sys.modules)
+""")
+    assert out == (
+        "dynamo_lite needs the global interpreter lock; free-threaded builds of Python are not supported False\n"
+    )

@@ -234,7 +234,7 @@ call_hit(ThreadState *thread, FrameHook *hook, PyObject *fn, PyObject *const *ar
     PyFunctionObject *function = (PyFunctionObject *)fn;
     PyCodeObject *code = (PyCodeObject *)function->func_code;
     CodeCache *cache = cache_of(code);
-    if (cache == NULL || cache->skip != SKIP_NOT || !code_can_be_captured(code)) {
+    if (cache == NULL || cache->skip != SKIP_NOT || !code_can_be_captured(code) || code_is_monitored(code)) {
         return NULL;
     }
     Slot *slot = find_slot(cache, hook);

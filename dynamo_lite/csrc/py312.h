@@ -8,8 +8,12 @@
 
 #include <Python.h>
 #define Py_BUILD_CORE
+#undef _PyGC_FINALIZED /* a macro of Python.h, an inline function below */
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
+
+#include "monitoring.h"
 
 #define interpreter_is_finalizing _Py_IsFinalizing
 
@@ -114,7 +118,15 @@ c_recursion_is_low(PyThreadState *tstate)
 static inline int
 thread_is_traced(PyThreadState *tstate)
 {
-    return tstate->c_tracefunc != NULL;
+    return tstate->c_tracefunc != NULL || tools_see_lines(tstate->interp->monitors.tools, _PY_MONITORING_UNGROUPED_EVENTS);
+}
+
+/* A tool has asked for events in this code alone, which it is therefore to see as it is. */
+static inline int
+code_is_monitored(PyCodeObject *code)
+{
+    return code->_co_monitoring != NULL
+           && tools_see_lines(code->_co_monitoring->local_monitors.tools, _PY_MONITORING_LOCAL_EVENTS);
 }
 
 #endif

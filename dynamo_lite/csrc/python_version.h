@@ -8,7 +8,7 @@
 #include <Python.h>
 
 #ifdef Py_GIL_DISABLED
-#    error "dynamo_lite needs the global interpreter lock: free-threaded builds of CPython are not supported"
+#    error "dynamo_lite needs the global interpreter lock; free-threaded builds of Python are not supported"
 #elif PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000
 #    include "py311.h"
 #elif PY_VERSION_HEX >= 0x030c0000 && PY_VERSION_HEX < 0x030d0000

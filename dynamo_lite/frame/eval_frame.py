@@ -437,8 +437,8 @@ _eval_frame.skip(importlib._bootstrap._find_and_load.__code__, None, True)  # ty
 def _note_traced() -> None:
     log.count("traced_calls")
     log.artifact("skipped_frames").warning(
-        "compiled functions run in plain Python while their thread has a trace function (sys.settrace: a debugger, a "
-        "coverage tool), which would not see their lines otherwise. This is said once."
+        "compiled functions run in plain Python while their thread has a trace function (sys.settrace) or a tool of "
+        "sys.monitoring asks for lines: debuggers and coverage tools would not see them otherwise. This is said once."
     )
 
 

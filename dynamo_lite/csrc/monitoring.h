@@ -1,0 +1,31 @@
+/* Whether tools of sys.monitoring (PEP 669, since CPython 3.12) have to see the lines that the user wrote.
+ *
+ * Debuggers and coverage tools do: they ask for lines, or for the start of functions whose lines they then ask for. A profiler
+ * that asks for calls and returns does not, as under sys.setprofile. For sys.settrace and sys.setprofile the interpreter has
+ * tools of its own; those count by thread, not here.
+ */
+#ifndef DYNAMO_LITE_MONITORING_H
+#define DYNAMO_LITE_MONITORING_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#define PROFILING_TOOLS (1 << 2 | 1 << 5)               /* sys.monitoring.PROFILER_ID and OPTIMIZER_ID */
+#define OTHER_TOOLS (1 << 0 | 1 << 1 | 1 << 3 | 1 << 4) /* DEBUGGER_ID, COVERAGE_ID, and those for any use */
+#define FIRST_LINE_EVENT PY_MONITORING_EVENT_LINE
+#define N_LINE_EVENTS (PY_MONITORING_EVENT_BRANCH - PY_MONITORING_EVENT_LINE + 1) /* LINE, INSTRUCTION, JUMP, BRANCH */
+
+/* `tools` has a byte for each event. */
+static inline int
+tools_see_lines(const uint8_t *tools, size_t n_events)
+{
+    const uint64_t every_byte = UINT64_C(0x0101010101010101);
+    uint64_t first, last = 0, lines = 0;
+    memcpy(&first, tools, 8);
+    memcpy(&last, tools + 8, n_events - 8);
+    memcpy(&lines, tools + FIRST_LINE_EVENT, N_LINE_EVENTS);
+    return (((first | last) & OTHER_TOOLS * every_byte) | (lines & PROFILING_TOOLS * every_byte)) != 0;
+}
+
+#endif
