@@ -421,7 +421,7 @@ def _restore_module(module: torch.nn.Module) -> Any:
 @wraps_type(CompiledModule)
 def _wrap_compiled_module(tx: Any, value: CompiledModule, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
-    return realized(tx, tx.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
+    return realized(tx, tx.values.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
 
 
 # What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to

@@ -6,7 +6,7 @@ check stands only in graphs after which a frame can run again.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,6 +17,7 @@ from ..variables.tensors.size_tables import ValuesNeeded
 from ..variables.tensors.tensor import TensorVariable, record
 
 if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
     from .translator import Translator
 
 # What may stand between a branch and its raise: it computes the exception and does nothing else.
@@ -62,11 +63,11 @@ def _only_raises(tx: Translator, index: int) -> bool:
     return index < len(instructions) and instructions[index].opname == "RAISE_VARARGS"
 
 
-def _assume(tx: Any, value: TensorVariable, truth: bool) -> None:
+def _assume(tx: Tracer, value: TensorVariable, truth: bool) -> None:
     condition: VariableTracker = value
     if not truth:
         condition = record(tx, "call_function", torch.logical_not, [value], {})
     if condition.fake.dim():  # type: ignore[attr-defined]
-        condition = record(tx, "call_method", "reshape", [condition, tx.new_tuple([])], {})
+        condition = record(tx, "call_method", "reshape", [condition, tx.values.new_tuple([])], {})
     tx.output.assume(tx.root_visit())
     record(tx, "call_function", torch._assert_async, [condition, ConstantVariable(_MESSAGE)], {})

@@ -16,21 +16,22 @@ from ..rules.trace_rules import is_library
 from ..variables.base import VariableTracker
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
+from .part import Part
 
 
-class ClassChecks:
-    """isinstance and issubclass."""
+class ClassChecks(Part):
+    """isinstance and issubclass; a part of the tracer."""
 
     def is_instance(self, value: VariableTracker, classes: VariableTracker) -> bool:
         """isinstance(value, classes) (Objects/abstract.c, object_recursive_isinstance)."""
-        tx: Any = self
-        plain = tx.as_plain(classes)
+        tx = self.tx
+        plain = tx.values.as_plain(classes)
         cls = value.python_type()
-        tx.guard_mro(cls)
+        tx.classes.guard_mro(cls)
         return any(self._is_instance_of(value, cls, candidate) for candidate in _flatten_classes(plain))
 
     def _is_instance_of(self, value: VariableTracker, cls: type, candidate: Any) -> bool:
-        tx: Any = self
+        tx = self.tx
         hook = self._hook(candidate, "__instancecheck__")
         if hook is not None and cls is candidate:
             return True  # which is not asked
@@ -54,17 +55,17 @@ class ClassChecks:
 
     def classes_it_names(self, value: VariableTracker) -> list[type]:
         """What an object whose class defines ``__class__`` gives there (Objects/abstract.c, object_isinstance)."""
-        if not isinstance(value, ObjectVariable) or not value.may_name_another_class(self):
+        if not isinstance(value, ObjectVariable) or not value.may_name_another_class(self.tx):
             return []
-        named = value.getattr(self, "__class__")
+        named = value.getattr(self.tx, "__class__")
         return [named.constant()] if named.is_constant() and isinstance(named.constant(), type) else []
 
     def is_subclass(self, cls: type, candidate: Any) -> bool:
         """issubclass(cls, candidate), guarded where classes may be registered as virtual subclasses."""
-        tx: Any = self
+        tx = self.tx
         hook = self._hook(candidate, "__subclasscheck__")
         if hook is not None:
-            return self._ask(candidate, "__subclasscheck__", hook, tx.from_result(cls, "class"))
+            return self._ask(candidate, "__subclasscheck__", hook, tx.values.from_result(cls, "class"))
         if isinstance(candidate, abc.ABCMeta) and candidate not in cls.__mro__:
             token = abc.get_cache_token()
             tx.guard(ConstSource(abc, "abc"), "callable_eq", abc.get_cache_token, (), token)
@@ -72,20 +73,20 @@ class ClassChecks:
 
     def _hook(self, candidate: Any, name: str) -> types.FunctionType | None:
         """What the user's metaclass defines to answer by; that there is nothing is guarded."""
-        tx: Any = self
+        tx = self.tx
         meta = type(candidate)
         if meta is type or is_library(meta.__module__):
             return None
-        hook = tx.class_lookup(meta, name)
+        hook = tx.classes.lookup(meta, name)
         return hook if isinstance(hook, types.FunctionType) and not is_library(hook.__module__) else None
 
     def _ask(self, candidate: Any, name: str, hook: types.FunctionType, value: VariableTracker) -> bool:
-        tx: Any = self
-        meta = tx.from_result(candidate, "class")
-        return bool(tx.truth(tx.call_class_attribute(meta, type(candidate), name, hook, [value], {})))
+        tx = self.tx
+        meta = tx.values.from_result(candidate, "class")
+        return bool(tx.truth(tx.classes.call_attribute(meta, type(candidate), name, hook, [value], {})))
 
     def _tensor_is(self, value: TensorVariable, candidate: Any) -> bool:
-        tx: Any = self
+        tx = self.tx
         if candidate is torch.nn.Parameter:
             return issubclass(value.cls, torch.nn.Parameter)
         if candidate is torch.nn.Buffer:

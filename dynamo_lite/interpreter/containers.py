@@ -7,7 +7,7 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -32,28 +32,31 @@ from ..variables.containers.sets import SetVariable, set_of
 from ..variables.numbers.ranges import RangeVariable
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
-from .construction import Constructor
+from .constructors import Constructor
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
 
 
 @handles(list)
-def _list(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return ListVariable(tx.listed(items) if items is not None else [])
+def _list(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
+    return ListVariable(tx.iteration.listed(items) if items is not None else [])
 
 
 @handles(tuple)
-def _tuple(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+def _tuple(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, TupleVariable) and items.cls is tuple:
         return items
-    return TupleVariable(tx.listed(items) if items is not None else [])
+    return TupleVariable(tx.iteration.listed(items) if items is not None else [])
 
 
 @handles(torch.Size)
-def _size(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
-    return TupleVariable(tx.listed(items) if items is not None else [], cls=torch.Size)
+def _size(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
+    return TupleVariable(tx.iteration.listed(items) if items is not None else [], cls=torch.Size)
 
 
 def _dict_like(cls: type) -> Constructor:
-    def constructor(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def constructor(tx: Tracer, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         result = DictVariable({}, cls=cls)
         if len(args) > 1:
             tx.raise_error(TypeError, f"{cls.__name__} expected at most 1 argument, got {len(args)}")
@@ -69,7 +72,7 @@ handles(collections.OrderedDict)(_dict_like(collections.OrderedDict))
 
 @handles(collections.defaultdict)
 def _defaultdict(
-    tx: Any, factory: VariableTracker | None = None, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Tracer, factory: VariableTracker | None = None, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     result = DictVariable({}, cls=collections.defaultdict, default_factory=factory or ConstantVariable(None))
     DictVariable._update(result, tx, *args, **kwargs)
@@ -77,15 +80,17 @@ def _defaultdict(
 
 
 @handles(types.MappingProxyType)
-def _mapping_proxy(tx: Any, mapping: VariableTracker) -> VariableTracker:
-    content = tx.dict_content(mapping)
+def _mapping_proxy(tx: Tracer, mapping: VariableTracker) -> VariableTracker:
+    content = tx.operators.dict_content(mapping)
     if content is None:
         unsupported("unsupported_builtin", f"mappingproxy of {mapping.describe()}")
     return MappingProxyVariable(mapping, content)
 
 
 @handles(collections.deque)
-def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTracker | None = None) -> VariableTracker:
+def _deque(
+    tx: Tracer, iterable: VariableTracker | None = None, maxlen: VariableTracker | None = None
+) -> VariableTracker:
     made = DequeVariable([], None if maxlen is None else maxlen.constant())
     if iterable is not None:
         made.call_method(tx, "extend", [iterable], {})
@@ -93,61 +98,61 @@ def _deque(tx: Any, iterable: VariableTracker | None = None, maxlen: VariableTra
 
 
 @handles(set)
-def _set(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+def _set(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
     return set_of(tx, items) if items is not None else SetVariable({})
 
 
 @handles(frozenset)
-def _frozenset(tx: Any, items: VariableTracker | None = None) -> VariableTracker:
+def _frozenset(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, SetVariable) and items.cls is frozenset:
         return items
     return set_of(tx, items, frozenset) if items is not None else SetVariable({}, cls=frozenset)
 
 
 @handles(enumerate)
-def _enumerate(tx: Any, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
-    return EnumerateVariable(tx.get_iter(iterable), tx.as_index(start) if start is not None else 0)
+def _enumerate(tx: Tracer, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
+    return EnumerateVariable(tx.iteration.get_iter(iterable), tx.operators.as_index(start) if start is not None else 0)
 
 
 @handles(itertools._tee)  # type: ignore[attr-defined]
-def _tee(tx: Any, iterable: VariableTracker) -> VariableTracker:
-    iterator = tx.get_iter(iterable)
+def _tee(tx: Tracer, iterable: VariableTracker) -> VariableTracker:
+    iterator = tx.iteration.get_iter(iterable)
     return iterator.copied() if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
 
 
 @handles(zip)
-def _zip(tx: Any, *iterables: VariableTracker, strict: VariableTracker | None = None) -> VariableTracker:
-    return ZipVariable([tx.get_iter(i) for i in iterables], strict is not None and tx.truth(strict))
+def _zip(tx: Tracer, *iterables: VariableTracker, strict: VariableTracker | None = None) -> VariableTracker:
+    return ZipVariable([tx.iteration.get_iter(i) for i in iterables], strict is not None and tx.truth(strict))
 
 
 @handles(map)
-def _map(tx: Any, function: VariableTracker, *iterables: VariableTracker) -> VariableTracker:
-    return MapVariable(function, [tx.get_iter(i) for i in iterables])
+def _map(tx: Tracer, function: VariableTracker, *iterables: VariableTracker) -> VariableTracker:
+    return MapVariable(function, [tx.iteration.get_iter(i) for i in iterables])
 
 
 @handles(filter)
-def _filter(tx: Any, function: VariableTracker, iterable: VariableTracker) -> VariableTracker:
-    return FilterVariable(function, tx.get_iter(iterable))
+def _filter(tx: Tracer, function: VariableTracker, iterable: VariableTracker) -> VariableTracker:
+    return FilterVariable(function, tx.iteration.get_iter(iterable))
 
 
 @handles(Steps)
-def _steps(tx: Any, iterator: VariableTracker) -> VariableTracker:
+def _steps(tx: Tracer, iterator: VariableTracker) -> VariableTracker:
     return StepsVariable(iterator) if isinstance(iterator, ObjectVariable) else iterator
 
 
 @handles(reversed)
-def _reversed(tx: Any, items: VariableTracker) -> VariableTracker:
+def _reversed(tx: Tracer, items: VariableTracker) -> VariableTracker:
     if isinstance(items, ObjectVariable):
-        method = tx.class_lookup(items.cls, "__reversed__")
+        method = tx.classes.lookup(items.cls, "__reversed__")
         if isinstance(method, types.FunctionType):
-            return tx.call_class_attribute(items, items.cls, "__reversed__", method, [], {})
-        own = [tx.class_lookup(items.cls, name) for name in ("__getitem__", "__len__")]
+            return tx.classes.call_attribute(items, items.cls, "__reversed__", method, [], {})
+        own = [tx.classes.lookup(items.cls, name) for name in ("__getitem__", "__len__")]
         if items.content is not None and method is not None:
             items = items.content
         elif own[0] is None or own[1] is None:
             tx.raise_error(TypeError, f"{items.cls.__name__!r} object is not reversible")
         else:
-            return ReversedObjectVariable(items, tx.as_index(items.length(tx)) - 1)
+            return ReversedObjectVariable(items, tx.operators.as_index(items.length(tx)) - 1)
     if isinstance(items, TensorVariable):
         return tx.call_method(items, "flip", [ConstantVariable(0)]).iterator(tx)
     if isinstance(items, DequeVariable):

@@ -8,11 +8,11 @@ from __future__ import annotations
 import collections
 import copyreg
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..variables.base import MISSING, VariableTracker, unsupported
+from ..variables.base import MISSING, ObservedException, VariableTracker, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.containers.deques import DequeVariable
 from ..variables.containers.mappings import DictVariable
@@ -23,25 +23,28 @@ from ..variables.objects.classes import native_base
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
+
 # Builtins whose instances hold what copyreg.__newobj__ makes them of, or what is put in afterwards.
 _FILLED = (object, list, dict, collections.OrderedDict, collections.defaultdict)
 _MADE_OF = (tuple, str, bytes, int, float, complex)
 
 
-def reduced_ex(tx: Any, owner: VariableTracker, protocol: VariableTracker) -> VariableTracker:
+def reduced_ex(tx: Tracer, owner: VariableTracker, protocol: VariableTracker) -> VariableTracker:
     """owner.__reduce_ex__(protocol)."""
     cls = owner.python_type()
-    own = tx.class_lookup(cls, "__reduce__")
+    own = tx.classes.lookup(cls, "__reduce__")
     if isinstance(own, types.FunctionType):
-        return tx.call_class_attribute(owner, cls, "__reduce__", own, [], {})
-    return reduced(tx, owner, as_new=tx.as_index(protocol) >= 2)
+        return tx.classes.call_attribute(owner, cls, "__reduce__", own, [], {})
+    return reduced(tx, owner, as_new=tx.operators.as_index(protocol) >= 2)
 
 
-def reduced(tx: Any, owner: VariableTracker, *, as_new: bool = False) -> VariableTracker:
+def reduced(tx: Tracer, owner: VariableTracker, *, as_new: bool = False) -> VariableTracker:
     """owner.__reduce__(); `as_new`: as the protocols do that make objects with ``__newobj__``."""
     cls = owner.python_type()
     none = ConstantVariable(None)
-    made_by = tx.from_result(cls, "class")
+    made_by = tx.values.from_result(cls, "class")
     content = getattr(owner, "content", None) if isinstance(owner, ObjectVariable) else owner
     if isinstance(content, SetVariable):
         return TupleVariable([made_by, TupleVariable([ListVariable(content.ordered(tx))]), _state(tx, owner)])
@@ -59,12 +62,12 @@ def reduced(tx: Any, owner: VariableTracker, *, as_new: bool = False) -> Variabl
         unsupported("unsupported_method", f"pickling {owner.describe()}")
     if base in (collections.OrderedDict, collections.defaultdict):
         unsupported("unsupported_method", f"pickling {owner.describe()}, a kind of {base.__name__}")
-    if tx.class_lookup(cls, "__getnewargs_ex__") is not None:
+    if tx.classes.lookup(cls, "__getnewargs_ex__") is not None:
         unsupported("unsupported_method", f"pickling {owner.describe()}, which has __getnewargs_ex__")
-    given_args = tx.class_lookup(cls, "__getnewargs__")
+    given_args = tx.classes.lookup(cls, "__getnewargs__")
     arguments: list[VariableTracker] = []
     if isinstance(given_args, types.FunctionType):
-        found = tx.call_class_attribute(owner, cls, "__getnewargs__", given_args, [], {})
+        found = tx.classes.call_attribute(owner, cls, "__getnewargs__", given_args, [], {})
         if not issubclass(found.python_type(), tuple):
             kind = found.python_type().__name__
             tx.raise_error(TypeError, f"__getnewargs__ should return a tuple, not {kind!r}")
@@ -77,16 +80,16 @@ def reduced(tx: Any, owner: VariableTracker, *, as_new: bool = False) -> Variabl
         arguments = [content]
     elements = content.iterator(tx) if base is list and content is not None else none
     entries = content.call_method(tx, "items", [], {}).iterator(tx) if isinstance(content, DictVariable) else none
-    maker = tx.library_function(copyreg.__newobj__)  # type: ignore[attr-defined]
+    maker = tx.values.library_function(copyreg.__newobj__)  # type: ignore[attr-defined]
     return TupleVariable([maker, TupleVariable([made_by, *arguments]), _state(tx, owner), elements, entries])
 
 
-def _state(tx: Any, owner: VariableTracker) -> VariableTracker:
+def _state(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     """owner.__getstate__() (Objects/typeobject.c, object_getstate)."""
     cls = owner.python_type()
-    custom = tx.class_lookup(cls, "__getstate__")
+    custom = tx.classes.lookup(cls, "__getstate__")
     if isinstance(custom, types.FunctionType):
-        return tx.call_class_attribute(owner, cls, "__getstate__", custom, [], {})
+        return tx.classes.call_attribute(owner, cls, "__getstate__", custom, [], {})
     if custom is not object.__getstate__:  # type: ignore[attr-defined]
         unsupported("unsupported_method", f"pickling {owner.describe()}, whose class has a __getstate__ of its own")
     if not isinstance(owner, ObjectVariable):
@@ -104,20 +107,20 @@ def _state(tx: Any, owner: VariableTracker) -> VariableTracker:
             slots[name] = value
     if not slots:
         return state
-    return TupleVariable([state, tx.new_dict({ConstantVariable(name): value for name, value in slots.items()})])
+    return TupleVariable([state, tx.values.new_dict({ConstantVariable(name): value for name, value in slots.items()})])
 
 
-def _slot(tx: Any, owner: ObjectVariable, name: str) -> VariableTracker | None:
+def _slot(tx: Tracer, owner: ObjectVariable, name: str) -> VariableTracker | None:
     try:
         value = owner.generic_getattr(tx, name)
-    except tx.observed as error:
+    except ObservedException as error:
         if issubclass(error.value.python_type(), AttributeError):
             return None
         raise
     return None if value is MISSING else value
 
 
-def deep_copied(tx: Any, owner: VariableTracker, memo: VariableTracker) -> VariableTracker:
+def deep_copied(tx: Tracer, owner: VariableTracker, memo: VariableTracker) -> VariableTracker:
     """owner.__deepcopy__(memo) of a tensor: a clone, where that has the same strides and nothing shares its memory."""
     if not isinstance(owner, TensorVariable) or not isinstance(memo, DictVariable):
         return owner.call_method(tx, "__deepcopy__", [memo], {})

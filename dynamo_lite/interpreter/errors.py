@@ -5,29 +5,20 @@ out of the evaluator is either ``exc.Unsupported`` or a fault of ours.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..output.output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.containers.sequences import TupleVariable
-from ..variables.functions.functions import GeneratorVariable
 from ..variables.objects.classes import ClassVariable, derives, native_base
 from ..variables.objects.objects import ExceptionState, ObjectVariable
+from .part import Part
 
 _EXCEPTION_FIELDS = {"__cause__": None, "__context__": None, "__traceback__": None, "__suppress_context__": False}
 
 
-class Errors:
-    """Raising exceptions; a part of the translator."""
-
-    output: OutputGraph
-    as_plain: Callable[[VariableTracker], Any]
-    from_result: Callable[..., VariableTracker]
-    getattr: Callable[[VariableTracker, str], VariableTracker]
-    to_text: Callable[[VariableTracker, str], VariableTracker]
-    observed = ObservedException
+class Errors(Part):
+    """Raising exceptions and what they are; a part of the tracer."""
 
     def new_exception(
         self, cls: type, args: list[VariableTracker], initialize: bool = True, by_interpreter: bool = False
@@ -43,7 +34,7 @@ class Errors:
         value.new_arguments = list(args)
         if issubclass(cls, BaseExceptionGroup):
             unsupported("exception_handling", f"{cls.__qualname__}()")
-        self.output.effects.store_attr(value, "args", TupleVariable(list(args)))
+        self.tx.output.effects.store_attr(value, "args", TupleVariable(list(args)))
         if initialize:
             self.init_exception(value, args)
         return value
@@ -56,12 +47,12 @@ class Errors:
         if issubclass(value.cls, OSError) and args:
             # errno, strerror and filename are arguments that do not stay in `args`.
             real = self._real_exception(value)
-            kept = [self.from_result(a, "argument") for a in real.args]
+            kept = [self.tx.values.from_result(a, "argument") for a in real.args]
             if value.cls is OSError:
                 value.cls = type(real)  # by its number
-        self.output.effects.store_attr(value, "args", TupleVariable(kept))
+        self.tx.output.effects.store_attr(value, "args", TupleVariable(kept))
         if issubclass(value.cls, StopIteration):
-            self.output.effects.store_attr(value, "value", args[0] if args else ConstantVariable(None))
+            self.tx.output.effects.store_attr(value, "value", args[0] if args else ConstantVariable(None))
 
     def _real_exception(self, value: ObjectVariable) -> BaseException:
         """An exception of the builtin base with the same arguments, to learn what it makes of them."""
@@ -69,15 +60,11 @@ class Errors:
         base: Any = native_base(value.cls)
         if state is None or state.by_interpreter:
             unsupported("exception_handling", f"what {value.describe()} holds, raised by the interpreter")
-        new = [self.as_plain(a) for a in value.new_arguments]
-        made = self.run_python(base.__new__, base, *new)
+        new = [self.tx.values.as_plain(a) for a in value.new_arguments]
+        made = self.tx.run_python(base.__new__, base, *new)
         if state.arguments is not None:
-            self.run_python(base.__init__, made, *(self.as_plain(a) for a in state.arguments))
+            self.tx.run_python(base.__init__, made, *(self.tx.values.as_plain(a) for a in state.arguments))
         return made
-
-    def raise_error(self, cls: type, message: str) -> NoReturn:
-        """Raises an exception of the program with a text."""
-        raise ObservedException(self.new_exception(cls, [ConstantVariable(message)], by_interpreter=True))
 
     def raise_value(self, cls: type, args: list[VariableTracker]) -> NoReturn:
         """Raises an exception of the program with arguments."""
@@ -94,32 +81,25 @@ class Errors:
         args: list[VariableTracker] = [ConstantVariable(a) for a in error.args]
         raise ObservedException(self.new_exception(type(error), args, by_interpreter=True)) from error
 
-    def run_python(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a pure Python function on real values; what it raises, the program sees."""
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            self.raise_python(error)
-
     def exception_to_raise(self, args: list[VariableTracker]) -> ObservedException:
         """The exception of ``raise x`` or ``generator.throw(x)``."""
         value = args[0]
         if isinstance(value, ClassVariable):
             if not issubclass(value.value, BaseException):
-                self.raise_error(TypeError, "exceptions must derive from BaseException")
+                self.tx.raise_error(TypeError, "exceptions must derive from BaseException")
             given = list(args[1:2])
-            if given and derives(self, given[0].python_type(), value.value):
+            if given and derives(self.tx, given[0].python_type(), value.value):
                 return ObservedException(given[0])  # type: ignore[arg-type]
             if given and given[0].is_none():
                 given = []
-            value = value.call(self, given, {})
+            value = value.call(self.tx, given, {})
         if not isinstance(value, ObjectVariable) or not issubclass(value.cls, BaseException):
-            self.raise_error(TypeError, "exceptions must derive from BaseException")
+            self.tx.raise_error(TypeError, "exceptions must derive from BaseException")
         return ObservedException(value)
 
     def current_exception(self) -> VariableTracker | None:
         """The exception that is being handled here or in a caller."""
-        frame: Any = self
+        frame: Any = self.tx
         while frame is not None:
             for handled in reversed(frame.exceptions):
                 if handled is not None:
@@ -129,60 +109,33 @@ class Errors:
 
     def exception_attribute(self, owner: ObjectVariable, name: str) -> VariableTracker:
         """An attribute that exceptions store in C."""
-        written = self.output.effects.attributes_of(owner)
+        written = self.tx.output.effects.attributes_of(owner)
         if name in written:
-            return self.output.effects.load_attr(owner, name)
+            return self.tx.output.effects.load_attr(owner, name)
         if owner.value is None and name in _EXCEPTION_FIELDS:
             if name == "__traceback__":
                 unsupported("exception_handling", "__traceback__ of an exception raised while compiling")
             return ConstantVariable(_EXCEPTION_FIELDS[name])
         if owner.value is None and owner.exception is not None:
             if not any(name in base.__dict__ for base in BaseException.__mro__):
-                return self.from_result(self.run_python(getattr, self._real_exception(owner), name), name)
+                return self.tx.values.from_result(self.tx.run_python(getattr, self._real_exception(owner), name), name)
         unsupported("exception_handling", f"{owner.describe()}.{name}")
 
     def exception_text(self, value: ObjectVariable, conversion: str) -> VariableTracker:
         """str() or repr() of an exception whose class does not define them."""
         base: Any = native_base(value.cls)
-        args = self.getattr(value, "args")
+        args = self.tx.getattr(value, "args")
         if conversion == "r":
             if base.__repr__ is not BaseException.__repr__:
                 unsupported("exception_handling", f"text of {value.describe()}")
-            texts = [self.to_text(a, "r").constant() for a in args.iterate(self)]
+            texts = [self.tx.texts.to_text(a, "r").constant() for a in args.iterate(self.tx)]
             return ConstantVariable(f"{value.cls.__name__}({', '.join(texts)})")
         if base.__str__ in (BaseException.__str__, KeyError.__str__):
-            items = list(args.iterate(self))
+            items = list(args.iterate(self.tx))
             if len(items) == 1:
-                return self.to_text(items[0], "s" if base.__str__ is BaseException.__str__ else "r")
-            return self.to_text(args, "s") if items else ConstantVariable("")
+                return self.tx.texts.to_text(items[0], "s" if base.__str__ is BaseException.__str__ else "r")
+            return self.tx.texts.to_text(args, "s") if items else ConstantVariable("")
         state = value.exception
         if state is not None and state.by_interpreter:  # of ImportError, UnicodeError and OSError
-            return ConstantVariable(self.run_python(str, self.run_python(base, *self.as_plain(args))))
-        return ConstantVariable(self.run_python(str, self._real_exception(value)))
-
-    def function_text(self, function: VariableTracker) -> str:
-        """A function as messages about its call name it (Objects/object.c, _PyObject_FunctionStr)."""
-        try:
-            name = self.getattr(function, "__qualname__").constant()
-        except ObservedException:
-            return str(self.to_text(function, "s").constant())
-        try:
-            module = self.getattr(function, "__module__").constant()
-        except ObservedException:
-            module = None
-        return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
-
-    def close_generator(self, generator: GeneratorVariable) -> VariableTracker:
-        """generator.close() (Objects/genobject.c, gen_close)."""
-        if not generator.started or generator.finished:
-            generator.finished = True
-            return ConstantVariable(None)
-        try:
-            value = generator.resume(self, None, ObservedException(self.new_exception(GeneratorExit, [])))
-        except ObservedException as error:
-            if issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
-                return ConstantVariable(None)
-            raise
-        if value is not None:
-            self.raise_error(RuntimeError, "generator ignored GeneratorExit")
-        return ConstantVariable(None)
+            return ConstantVariable(self.tx.run_python(str, self.tx.run_python(base, *self.tx.values.as_plain(args))))
+        return ConstantVariable(self.tx.run_python(str, self._real_exception(value)))

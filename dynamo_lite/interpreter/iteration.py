@@ -10,7 +10,6 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..output.output_graph import OutputGraph
 from ..variables.base import IteratorVariable, ObservedException, VariableTracker, realized, type_name
 from ..variables.constant import ConstantVariable
 from ..variables.containers.iterators import ReversedObjectVariable
@@ -18,26 +17,40 @@ from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import is_plain_sequence
 from ..variables.functions.functions import GeneratorVariable
 from ..variables.objects.objects import GetItemIteratorVariable, ObjectVariable
+from .part import Part
 
 
-class Iteration:
-    """Iteration; a part of the translator."""
+class Iteration(Part):
+    """Iterators and what is taken from them; a part of the tracer."""
 
-    output: OutputGraph
+    def close_generator(self, generator: GeneratorVariable) -> VariableTracker:
+        """generator.close() (Objects/genobject.c, gen_close)."""
+        if not generator.started or generator.finished:
+            generator.finished = True
+            return ConstantVariable(None)
+        try:
+            value = generator.resume(self.tx, None, ObservedException(self.tx.errors.new_exception(GeneratorExit, [])))
+        except ObservedException as error:
+            if issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
+                return ConstantVariable(None)
+            raise
+        if value is not None:
+            self.tx.raise_error(RuntimeError, "generator ignored GeneratorExit")
+        return ConstantVariable(None)
 
     def get_iter(self, value: VariableTracker) -> VariableTracker:
         """iter(value)."""
-        tx: Any = self
+        tx = self.tx
         found = realized(tx, realized(tx, value).iterator(tx))
         if not isinstance(found, (IteratorVariable, GeneratorVariable)):
             cls = found.python_type()
-            if not hasattr(cls, "__next__") and tx.class_lookup(cls, "__next__") is None:
+            if not hasattr(cls, "__next__") and tx.classes.lookup(cls, "__next__") is None:
                 tx.raise_error(TypeError, f"iter() returned non-iterator of type {type_name(cls)!r}")
         return found
 
     def steps(self, iterator: VariableTracker) -> Iterator[VariableTracker]:
         """What an iterator still gives; unlike a loop over it, asks it for no iterator."""
-        while (item := iterator.next(self)) is not None:
+        while (item := iterator.next(self.tx)) is not None:
             yield item
 
     def steps_with_hint(self, items: VariableTracker) -> Iterator[VariableTracker]:
@@ -48,20 +61,20 @@ class Iteration:
 
     def listed(self, items: VariableTracker) -> list[VariableTracker]:
         """The elements as list() and tuple() take them."""
-        items = realized(self, items)
-        return list(items.iterate(self)) if is_plain_sequence(items) else list(self.steps_with_hint(items))
+        items = realized(self.tx, items)
+        return list(items.iterate(self.tx)) if is_plain_sequence(items) else list(self.steps_with_hint(items))
 
     def fast_sequence(self, items: VariableTracker, said: str, owner: Any = None) -> list[VariableTracker]:
         """The elements as functions take them that need all at once (PySequence_Fast); `said`: the text of the
         TypeError where there is no iterator. `owner` is the list that they go to."""
-        items = realized(self, items)
+        items = realized(self.tx, items)
         if is_plain_sequence(items) or items is owner:
-            return list(items.iterate(self))
+            return list(items.iterate(self.tx))
         return self.listed(self.iterator_or(items, said))
 
     def iterator_or(self, items: VariableTracker, said: str) -> VariableTracker:
         """iter(items), where a TypeError is raised with another text."""
-        tx: Any = self
+        tx = self.tx
         try:
             return self.get_iter(items)
         except ObservedException as error:
@@ -71,29 +84,29 @@ class Iteration:
 
     def plain_dict(self, value: VariableTracker) -> dict[Any, tuple[VariableTracker, VariableTracker]] | None:
         """The entries of exactly a dict, by hash key; None for other values."""
-        value = realized(self, value)
+        value = realized(self.tx, value)
         plain = isinstance(value, DictVariable) and value.cls is dict and value.holder is None
         return value.items if plain else None  # type: ignore[attr-defined]
 
     def next_of(self, iterator: VariableTracker) -> VariableTracker:
         """next(iterator), StopIteration at its end."""
-        tx: Any = self
+        tx = self.tx
         if isinstance(iterator, ObjectVariable):
-            method = tx.class_lookup(iterator.cls, "__next__")
+            method = tx.classes.lookup(iterator.cls, "__next__")
             if isinstance(method, types.FunctionType):
-                return tx.call_class_attribute(iterator, iterator.cls, "__next__", method, [], {})
+                return tx.classes.call_attribute(iterator, iterator.cls, "__next__", method, [], {})
         value = iterator.next(tx)
         if value is not None:
             return value
         stopped = getattr(iterator, "stopped", None)
         if stopped is not None:
             raise stopped
-        tx.raise_stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
+        tx.errors.raise_stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
 
     def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
         """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""
-        tx: Any = self
-        for name, ask in self._hints(realized(self, owner)):
+        tx = self.tx
+        for name, ask in self._hints(realized(self.tx, owner)):
             try:
                 said = ask()
             except ObservedException as error:
@@ -111,12 +124,12 @@ class Iteration:
 
     def _hints(self, owner: VariableTracker) -> Iterator[tuple[str, Callable[[], VariableTracker | None]]]:
         """The methods of the program's that tell how many elements there are; builtin values have none."""
-        tx: Any = self
+        tx = self.tx
         if isinstance(owner, (GetItemIteratorVariable, ReversedObjectVariable)):
             yield "__length_hint__", lambda: owner.remaining(tx)
         if not isinstance(owner, ObjectVariable):
             return
-        if not isinstance(tx.class_lookup(owner.cls, "__len__"), (types.NoneType, types.WrapperDescriptorType)):
+        if not isinstance(tx.classes.lookup(owner.cls, "__len__"), (types.NoneType, types.WrapperDescriptorType)):
             yield "__len__", lambda: owner.length(tx)
-        if tx.class_lookup(owner.cls, "__length_hint__") is not None:
+        if tx.classes.lookup(owner.cls, "__length_hint__") is not None:
             yield "__length_hint__", lambda: tx.call_special(owner, "__length_hint__")

@@ -5,7 +5,7 @@ refused.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..rules.table import handles
 from ..variables.base import VariableTracker, unsupported
@@ -16,6 +16,9 @@ from ..variables.functions.functions import NestedFunctionVariable
 from ..variables.objects.made_classes import define_class
 from .registry import opcode
 from .translator import Translator
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
 
 
 def _namespace(tx: Translator, i: Any) -> DictVariable:
@@ -58,11 +61,11 @@ def _delete_name(tx: Translator, i: Any) -> None:
 def _setup_annotations(tx: Translator, i: Any) -> None:
     namespace = _namespace(tx, i)
     if namespace.lookup(tx, ConstantVariable("__annotations__")) is None:
-        namespace.store(tx, ConstantVariable("__annotations__"), tx.new_dict({}))
+        namespace.store(tx, ConstantVariable("__annotations__"), tx.values.new_dict({}))
 
 
 @handles(__build_class__)
-def _build_class(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _build_class(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     body, name, *bases = args
     text = name.constant()
     meta = kwargs.pop("metaclass", None)

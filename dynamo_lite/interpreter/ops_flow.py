@@ -49,7 +49,7 @@ def _jump_or_pop(tx: Translator, i: Any) -> int | None:
 
 @opcode("GET_ITER")
 def _get_iter(tx: Translator, i: Any) -> None:
-    tx.push(tx.get_iter(tx.pop()))
+    tx.push(tx.iteration.get_iter(tx.pop()))
 
 
 @opcode("FOR_ITER")
@@ -71,12 +71,12 @@ def _raise_varargs(tx: Translator, i: Any) -> None:
             unsupported("exception_handling", "`raise` without an exception in this frame")
         raise ObservedException(current)
     cause = tx.pop() if i.arg == 2 else None
-    error = tx.exception_to_raise([tx.pop()])
+    error = tx.errors.exception_to_raise([tx.pop()])
     if cause is not None:
         if not cause.is_none():
             if not issubclass(cause.value if isinstance(cause, ClassVariable) else cause.python_type(), BaseException):
                 tx.raise_error(TypeError, "exception causes must derive from BaseException")
-            cause = tx.exception_to_raise([cause]).value
+            cause = tx.errors.exception_to_raise([cause]).value
         tx.output.effects.store_attr(error.value, "__cause__", cause)
         tx.output.effects.store_attr(error.value, "__suppress_context__", ConstantVariable(True))
     raise error
@@ -101,7 +101,7 @@ def _pop_except(tx: Translator, i: Any) -> None:
 def _check_exc_match(tx: Translator, i: Any) -> None:
     classes = tx.pop()
     error = tx.wrap_top()
-    plain = tx.as_plain(classes)
+    plain = tx.values.as_plain(classes)
     wanted = plain if isinstance(plain, tuple) else (plain,)
     for cls in wanted:
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
@@ -122,13 +122,13 @@ def _before_with(tx: Translator, i: Any) -> None:
         tx.push(tx.enter_native_context(manager))
         return
     for name in ("__enter__", "__exit__"):
-        if tx.class_lookup(manager.cls, name) is None:
+        if tx.classes.lookup(manager.cls, name) is None:
             tx.raise_error(
                 TypeError, f"{manager.cls.__name__!r} object does not support the context manager protocol"
                 + (" (missed __exit__ method)" if name == "__exit__" else ""),
             )
-    leave = manager._read_descriptor(tx, "__exit__", tx.class_lookup(manager.cls, "__exit__"))
-    enter = manager._read_descriptor(tx, "__enter__", tx.class_lookup(manager.cls, "__enter__"))
+    leave = manager._read_descriptor(tx, "__exit__", tx.classes.lookup(manager.cls, "__exit__"))
+    enter = manager._read_descriptor(tx, "__enter__", tx.classes.lookup(manager.cls, "__enter__"))
     tx.push(leave)
     tx.push(tx.call(enter, [], {}))
 
@@ -138,7 +138,7 @@ def _with_except_start(tx: Translator, i: Any) -> None:
     # exit_func, lasti, previous exception, exception
     error = tx.wrap_top()
     leave = tx.peek(4)
-    arguments = [tx.from_result(error.python_type(), "class"), error, ConstantVariable(None)]
+    arguments = [tx.values.from_result(error.python_type(), "class"), error, ConstantVariable(None)]
     tx.push(tx.call(leave, arguments, {}))
 
 
@@ -161,7 +161,7 @@ def _yield_value(tx: Translator, i: Any) -> None:
 @opcode("GET_YIELD_FROM_ITER")
 def _get_yield_from_iter(tx: Translator, i: Any) -> None:
     value = tx.pop()
-    tx.push(value if isinstance(value, GeneratorVariable) else tx.get_iter(value))
+    tx.push(value if isinstance(value, GeneratorVariable) else tx.iteration.get_iter(value))
 
 
 @opcode("SEND")

@@ -56,7 +56,7 @@ def _return_value(tx: Translator, i: Any) -> None:
 # ---------------------------------------------------------------- constants and locals
 @opcode("LOAD_CONST")
 def _load_const(tx: Translator, i: Any) -> None:
-    value = tx.from_result(i.argval, "constant")
+    value = tx.values.from_result(i.argval, "constant")
     if type(i.argval) is tuple and i.argval:
         # One object, each time that the code runs; the compiler gives equal ones of a module to all its functions.
         value.real, value.source = i.argval, ConstSource(i.argval, repr(i.argval))
@@ -159,7 +159,7 @@ def _delete_global(tx: Translator, i: Any) -> None:
 @opcode("IMPORT_NAME")
 def _import_name(tx: Translator, i: Any) -> None:
     names, level = tx.pop(), tx.pop()
-    tx.push(tx.import_module(i.argval, tx.as_plain(names), level.constant()))
+    tx.push(tx.import_module(i.argval, tx.values.as_plain(names), level.constant()))
 
 
 @opcode("IMPORT_FROM")
@@ -169,12 +169,12 @@ def _import_from(tx: Translator, i: Any) -> None:
 
 @opcode("LOAD_BUILD_CLASS")
 def _load_build_class(tx: Translator, i: Any) -> None:
-    tx.push(tx.from_result(tx.builtins["__build_class__"], "builtin"))
+    tx.push(tx.values.from_result(tx.builtins["__build_class__"], "builtin"))
 
 
 @opcode("LOAD_ASSERTION_ERROR")
 def _load_assertion_error(tx: Translator, i: Any) -> None:
-    tx.push(tx.from_result(AssertionError, "builtin"))
+    tx.push(tx.values.from_result(AssertionError, "builtin"))
 
 
 # ---------------------------------------------------------------- attributes and items

@@ -36,19 +36,19 @@ def _binary_op(tx: Translator, i: Any) -> None:
     left, right = tx.pop_many(2)
     symbol = i.argval
     inplace = symbol.endswith("=")
-    tx.push(tx.inplace(symbol[:-1], left, right) if inplace else tx.binary(symbol, left, right))
+    tx.push(tx.operators.inplace(symbol[:-1], left, right) if inplace else tx.operators.binary(symbol, left, right))
 
 
 @opcode("COMPARE_OP")
 def _compare_op(tx: Translator, i: Any) -> None:
     left, right = tx.pop_many(2)
-    tx.push(tx.compare(i.argval, left, right))
+    tx.push(tx.operators.compare(i.argval, left, right))
 
 
 @opcode("IS_OP")
 def _is_op(tx: Translator, i: Any) -> None:
     left, right = tx.pop_many(2)
-    tx.push(ConstantVariable(tx.is_same(left, right) != bool(i.arg)))
+    tx.push(ConstantVariable(tx.operators.is_same(left, right) != bool(i.arg)))
 
 
 @opcode("CONTAINS_OP")
@@ -83,9 +83,9 @@ def _build_set(tx: Translator, i: Any) -> None:
 def _build_map(tx: Translator, i: Any) -> None:
     values = tx.pop_many(2 * i.arg)
     if all(key.is_constant() for key in values[::2]):
-        tx.push(tx.new_dict(dict(zip(values[::2], values[1::2]))))
+        tx.push(tx.values.new_dict(dict(zip(values[::2], values[1::2]))))
         return
-    made = tx.new_dict({})
+    made = tx.values.new_dict({})
     for key, value in zip(values[::2], values[1::2]):
         made.store(tx, key, value)  # the same object twice is hashed twice
     tx.push(made)
@@ -95,7 +95,7 @@ def _build_map(tx: Translator, i: Any) -> None:
 def _build_const_key_map(tx: Translator, i: Any) -> None:
     keys = tx.pop()
     values = tx.pop_many(i.arg)
-    tx.push(tx.new_dict(dict(zip(keys.iterate(tx), values))))
+    tx.push(tx.values.new_dict(dict(zip(keys.iterate(tx), values))))
 
 
 @opcode("BUILD_SLICE")
@@ -157,7 +157,7 @@ def _map_add(tx: Translator, i: Any) -> None:
 @opcode("DICT_UPDATE")
 def _dict_update(tx: Translator, i: Any) -> None:
     other = tx.pop()
-    if tx.dict_content(other) is None and not tx.has_attribute(other, "keys"):
+    if tx.operators.dict_content(other) is None and not tx.has_attribute(other, "keys"):
         tx.raise_error(TypeError, f"{type_name(other.python_type())!r} object is not a mapping")
     tx.call_method(tx.peek(i.arg), "update", [other])
 
@@ -167,14 +167,14 @@ def _dict_merge(tx: Translator, i: Any) -> None:
     other = tx.pop()
     target = tx.peek(i.arg)
     assert isinstance(target, DictVariable)
-    content = tx.dict_content(other)
+    content = tx.operators.dict_content(other)
     if content is None and not tx.has_attribute(other, "keys"):
-        called = tx.function_text(tx.peek(i.arg + 2))
+        called = tx.texts.function_text(tx.peek(i.arg + 2))
         tx.raise_error(TypeError, f"{called} argument after ** must be a mapping, not {type_name(other.python_type())}")
     pairs = given_pairs(tx, other) if content is None else list(zip(content.keys(), content.values(tx)))
     for key, value in pairs:
         if target.lookup(tx, key) is not None:
-            called = tx.function_text(tx.peek(i.arg + 2))
+            called = tx.texts.function_text(tx.peek(i.arg + 2))
             tx.raise_error(TypeError, f"{called} got multiple values for keyword argument {key.constant()!r}")
         target.store(tx, key, value)
 
@@ -200,7 +200,7 @@ def _unpack(tx: Translator, value: VariableTracker, count: int) -> list[Variable
 def _check_unpackable(tx: Translator, value: VariableTracker) -> None:
     cls = value.python_type()
     if not any(hasattr(cls, name) for name in ("__iter__", "__getitem__")):
-        if tx.class_lookup(cls, "__iter__") is None and tx.class_lookup(cls, "__getitem__") is None:
+        if tx.classes.lookup(cls, "__iter__") is None and tx.classes.lookup(cls, "__getitem__") is None:
             tx.raise_error(TypeError, f"cannot unpack non-iterable {type_name(cls)} object")
 
 
@@ -209,10 +209,10 @@ def _unpack_ex(tx: Translator, i: Any) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
     value = tx.pop()
     _check_unpackable(tx, value)
-    iterator = tx.get_iter(value)
-    values = list(itertools.islice(tx.steps(iterator), before))
+    iterator = tx.iteration.get_iter(value)
+    values = list(itertools.islice(tx.iteration.steps(iterator), before))
     if len(values) == before:
-        values += tx.listed(iterator)
+        values += tx.iteration.listed(iterator)
     elif not after:
         tx.raise_error(ValueError, f"not enough values to unpack (expected at least {before}, got {len(values)})")
     if len(values) < before + after:
@@ -227,7 +227,7 @@ def _unpack_ex(tx: Translator, i: Any) -> None:
 def _format_value(tx: Translator, i: Any) -> None:
     spec = tx.pop().constant() if i.arg & 0x04 else ""
     conversion = ("", "s", "r", "a")[i.arg & 0x03]
-    tx.push(tx.format_value(tx.pop(), conversion, spec))
+    tx.push(tx.texts.format_value(tx.pop(), conversion, spec))
 
 
 # ---------------------------------------------------------------- calls and functions
@@ -256,7 +256,7 @@ def _call_function_ex(tx: Translator, i: Any) -> None:
     keywords: dict[str, VariableTracker] = {}
     if i.arg & 1:
         mapping = tx.pop()
-        content = tx.dict_content(mapping)
+        content = tx.operators.dict_content(mapping)
         if content is None:
             content = DictVariable({})
             DictVariable._update(content, tx, mapping)
@@ -267,8 +267,8 @@ def _call_function_ex(tx: Translator, i: Any) -> None:
     items = tx.pop()
     function = tx.pop()
     if isinstance(items, (ConstantVariable, ObjectVariable)):
-        _check_iterable(tx, items, f"{tx.function_text(function)} argument")
-    args = tx.listed(items)
+        _check_iterable(tx, items, f"{tx.texts.function_text(function)} argument")
+    args = tx.iteration.listed(items)
     if tx.stack and tx.stack[-1] is NULL:
         tx.pop_lazy()
     tx.push(tx.call(function, args, keywords))
@@ -278,7 +278,7 @@ def _check_iterable(tx: Translator, items: VariableTracker, what: str) -> None:
     """Whether what stands behind ``*`` can be iterated over."""
     if isinstance(items, (ConstantVariable, ObjectVariable)):
         cls = items.python_type()
-        if all(tx.class_lookup(cls, name) is None for name in ("__iter__", "__getitem__")):
+        if all(tx.classes.lookup(cls, name) is None for name in ("__iter__", "__getitem__")):
             tx.raise_error(TypeError, f"{what} after * must be an iterable, not {type_name(cls)}")
 
 
@@ -294,7 +294,7 @@ def _make_function(tx: Translator, i: Any) -> None:
         named = {k.constant(): v for k, v in zip(keyword_defaults.keys(), keyword_defaults.values(tx))}
     if isinstance(annotations, TupleVariable):
         flat = list(annotations.iterate(tx))
-        annotations = tx.new_dict(dict(zip(flat[::2], flat[1::2])))
+        annotations = tx.values.new_dict(dict(zip(flat[::2], flat[1::2])))
     tx.push(
         NestedFunctionVariable(
             code,
@@ -336,7 +336,7 @@ def _match_keys(tx: Translator, i: Any) -> None:
     values: list[VariableTracker] = []
     seen: set[Any] = set()
     for key in keys.iterate(tx):
-        hashed = tx.hash_key(key)
+        hashed = tx.operators.hash_key(key)
         if hashed in seen:
             tx.raise_error(ValueError, f"mapping pattern checks duplicate key ({key.constant()!r})")
         seen.add(hashed)
@@ -351,7 +351,7 @@ def _match_keys(tx: Translator, i: Any) -> None:
 def _match_class(tx: Translator, i: Any) -> None:
     names, cls, subject = tx.pop(), tx.pop(), tx.pop()
     attributes = [n.constant() for n in names.iterate(tx)]
-    if not tx.is_instance(subject, cls):
+    if not tx.checks.is_instance(subject, cls):
         tx.push(ConstantVariable(None))
         return
     values: list[VariableTracker] = []
@@ -385,7 +385,7 @@ _MATCH_SELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, s
 
 def _match_args(tx: Translator, cls: VariableTracker) -> tuple[str, ...] | None:
     assert isinstance(cls, ClassVariable)
-    names = tx.class_lookup(cls.value, "__match_args__")
+    names = tx.classes.lookup(cls.value, "__match_args__")
     if names is not None:
         if type(names) is not tuple:
             tx.raise_error(TypeError,

@@ -48,7 +48,7 @@ from ..variables.functions.functions import (
 from ..variables.torch_api.modes import DeviceScopeVariable
 from ..variables.torch_api.overrides import DisabledOverridesVariable
 from .budget import Budget
-from .protocols import Protocols
+from .evaluator import Evaluator
 from .registry import HANDLERS, REFUSED
 
 
@@ -109,7 +109,7 @@ class Yielded(Exception):
         self.value = value
 
 
-class Translator(Protocols):
+class Translator(Evaluator):
     """One frame.
 
     Args:
@@ -191,6 +191,7 @@ class Translator(Protocols):
         self._before = ([], 0, 0)
         self.returned = ConstantVariable(None)
         self.break_at = None
+        self.release_parts()
 
     # -- running
     def run(self) -> VariableTracker:
@@ -296,7 +297,10 @@ class Translator(Protocols):
         child.free_cells = function.cells(self)
         if code.co_flags & GENERATOR:
             return GeneratorVariable(child, function, dict(bound))
-        return realized(self, child.run())
+        try:
+            return realized(self, child.run())
+        finally:
+            child.release_parts()
 
     def run_generator(
         self, frame: Translator, sent: VariableTracker | None, raised: ObservedException | None
@@ -310,7 +314,7 @@ class Translator(Protocols):
         if raised is not None and inner is not None:
             try:
                 if issubclass(raised.value.python_type(), GeneratorExit):
-                    self.close_generator(inner)
+                    self.iteration.close_generator(inner)
                 else:
                     value = inner.resume(self, None, raised)
                     if value is not None:
@@ -343,6 +347,8 @@ class Translator(Protocols):
                 return None  # a function that an iterator written in C calls may end it
             self._check_stop_iteration(error)
             raise
+        finally:
+            frame.release_parts()
 
     def delegate(self) -> GeneratorVariable | None:
         """The generator that this suspended one is in the ``yield from`` of (Objects/genobject.c, _PyGen_yf)."""
@@ -358,7 +364,7 @@ class Translator(Protocols):
         """A StopIteration that leaves a generator becomes a RuntimeError (PEP 479)."""
         if issubclass(error.value.python_type(), StopIteration):
             said = ConstantVariable("generator raised StopIteration")
-            raised = self.new_exception(RuntimeError, [said], by_interpreter=True)
+            raised = self.errors.new_exception(RuntimeError, [said], by_interpreter=True)
             for name, value in (("__cause__", error.value), ("__context__", error.value),
                                 ("__suppress_context__", ConstantVariable(True))):
                 self.output.effects.store_attr(raised, name, value)
@@ -409,7 +415,7 @@ class Translator(Protocols):
         for wanted in names or ():
             if not hasattr(module, wanted) and f"{full}.{wanted}" not in sys.modules:
                 unsupported("import_statement", f"from {full} import {wanted}")
-        return self.from_result(module, "module")
+        return self.values.from_result(module, "module")
 
     def enter_native_context(self, manager: VariableTracker) -> VariableTracker:
         """``with`` on a value that is no plain object: pushes what leaves it, gives what it enters."""
@@ -472,7 +478,7 @@ def root_translator(
     }
     tx = Translator(code, output, (globals, GlobalsSource()), builtins, locals)
     tx.free_cells = [
-        tx.wrap_cell(cell, ClosureCellSource(name, i), name)
+        tx.values.wrap_cell(cell, ClosureCellSource(name, i), name)
         for i, (name, cell) in enumerate(zip(code.co_freevars, closure or ()))
     ]
     return tx

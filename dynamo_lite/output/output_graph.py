@@ -14,7 +14,7 @@ import operator
 import threading
 import types
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -42,6 +42,9 @@ from ..variables.torch_api.open_mode import OpenMode
 from ..variables.torch_api.overrides import Overrides
 from ..variables.torch_api.torch_functions import changes_between, set_state, state_now
 from .side_effects import SideEffects
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
 
 # Values that are guarded by identity or value, so that a second path to them needs no guard on sameness.
 _FREE_OF_IDENTITY = (
@@ -100,7 +103,7 @@ class OutputGraph:
         self._line_texts: dict[tuple[types.CodeType, int], str] = {}
 
     # -- values from outside
-    def wrap(self, tx: Any, value: Any, source: Source) -> VariableTracker:
+    def wrap(self, tx: Tracer, value: Any, source: Source) -> VariableTracker:
         """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
         known = self.effects.tracker_of(value)
         if known is not None:
@@ -110,7 +113,7 @@ class OutputGraph:
             elif known.source != source and issubclass(type(value), _FREE_OF_IDENTITY):
                 return self._wrap_new(tx, value, source)
             return known
-        tracker = tx.wrap_marked(value, source) or self._wrap_new(tx, value, source)
+        tracker = tx.values.wrap_marked(value, source) or self._wrap_new(tx, value, source)
         if tracker.source is not None:
             self.effects.track(value, tracker)
             if tracker.source != source:
@@ -119,7 +122,7 @@ class OutputGraph:
                 self.effects.take_over(tx, value, tracker)
         return tracker
 
-    def _wrap_new(self, tx: Any, value: Any, source: Source) -> VariableTracker:
+    def _wrap_new(self, tx: Tracer, value: Any, source: Source) -> VariableTracker:
         changing = wrap_changing(tx, value, source) if source.key in self.changing else None
         return changing if changing is not None else wrap_value(tx, value, source)
 
@@ -227,7 +230,7 @@ class OutputGraph:
 
     # -- operations
     def run_fake(
-        self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, bool]:
         """Runs an operation on fake tensors.
 
@@ -259,7 +262,7 @@ class OutputGraph:
             if not mode.effects_seen and not known and not self.examples:
                 raised = raised_in_eager(op, target, args, kwargs, error)
                 if raised is not None:
-                    tx.raise_python(raised)
+                    tx.errors.raise_python(raised)
             raise describe_failure(target, error) from error
         if self.scalars.any:
             self.scalars.check(_name(target))
@@ -273,7 +276,7 @@ class OutputGraph:
         return [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
 
     def create_node(
-        self, tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
+        self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
     ) -> fx.Node:
         """Adds a node with its fake value, effects and the user's stack."""
         if target is operator.pow and isinstance(args[0], (int, float)) and math.copysign(1, args[0]) < 0:
@@ -294,7 +297,7 @@ class OutputGraph:
             masks.fix(self, node)
         return node
 
-    def item_node(self, tx: Any, node: fx.Node, index: int, value: Any) -> fx.Node:
+    def item_node(self, tx: Tracer, node: fx.Node, index: int, value: Any) -> fx.Node:
         """A node that takes one element of a node's result."""
         item = self.create_node(tx, "call_function", operator.getitem, (node, index), {}, value, False)
         self.operations -= 1
@@ -310,12 +313,12 @@ class OutputGraph:
             self._line_texts[code, line] = text
         return text
 
-    def state_node(self, tx: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def state_node(self, tx: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A node that sets torch's state where the program does."""
         self.create_node(tx, "call_function", function, args, kwargs, None, True)
         self.operations -= 1
 
-    def change_autocast_depth(self, tx: Any, change: int) -> None:
+    def change_autocast_depth(self, tx: Tracer, change: int) -> None:
         """The program enters an autocast context, or leaves one."""
         self.autocast_depth += change
         self.changes_autocast = True
@@ -327,7 +330,7 @@ class OutputGraph:
         """Calls that lead from torch's state at entry to its state now."""
         return changes_between(self.state_at_entry, state_now()) + autocast.steps(self.autocast_depth)
 
-    def mode_node(self, tx: Any, function: Any, args: tuple[Any, ...]) -> fx.Node:
+    def mode_node(self, tx: Tracer, function: Any, args: tuple[Any, ...]) -> fx.Node:
         """A node that enters or leaves a mode of torch."""
         node = self.create_node(tx, "call_function", function, args, {}, None, True)
         self.operations -= 1

@@ -29,6 +29,7 @@ from ..variables.functions.functions import GeneratorVariable
 from ..variables.objects.classes import class_dict, is_in_dict
 
 if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
     from .codegen import Codegen
 
 _REPLACED = (ListVariable, DictVariable, SetVariable, CellVariable)
@@ -210,7 +211,7 @@ class SideEffects:
 
     # -- dicts of attributes and globals
     def space_of(
-        self, tx: Any, keeper: VariableTracker | None, real: dict[str, Any] | None, source: Source | None
+        self, tx: Tracer, keeper: VariableTracker | None, real: dict[str, Any] | None, source: Source | None
     ) -> DictVariable | None:
         """The tracker of a dict of attributes that has another name besides its keeper's, None while it has none.
 
@@ -235,7 +236,7 @@ class SideEffects:
         """Whether a keeper has written to a dict that no tracker stands for yet."""
         return id(value) in self._keepers
 
-    def take_over(self, tx: Any, real: dict[str, Any], tracker: VariableTracker) -> None:
+    def take_over(self, tx: Tracer, real: dict[str, Any], tracker: VariableTracker) -> None:
         """Moves what the keeper of a dict has written to the dict's own tracker."""
         keeper = self._keepers.pop(id(real))[1]
         space = dict_in(tracker)
@@ -334,7 +335,7 @@ class SideEffects:
                 raise Unsupported("generator_frame", f"{generator.describe()}, left inside try or with", visit=visit)
 
     # -- globals
-    def load_global(self, tx: Any, space: dict[str, Any], source: Source, name: str) -> Any:
+    def load_global(self, tx: Tracer, space: dict[str, Any], source: Source, name: str) -> Any:
         """A global written in this trace; None if it was not written, MISSING if it was deleted."""
         known = self.space_of(tx, None, space, source)
         if known is not None:
@@ -345,7 +346,7 @@ class SideEffects:
         value = entry[2][name]
         return value if value is MISSING else realized(tx, value)
 
-    def store_global(self, tx: Any, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
+    def store_global(self, tx: Tracer, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
         """Announces that a global is set, or deleted with MISSING."""
         known = self.space_of(tx, None, space, source)
         if known is not None:

@@ -22,7 +22,7 @@ from ..guards.source import Source
 from ..rules.table import Rule, decide
 
 if TYPE_CHECKING:
-    from ..output.codegen import Codegen
+    from .protocols import Codegen, Tracer
 
 
 __all__ = ["MISSING", "IteratorVariable", "LazyVariable", "ObservedException", "VariableTracker",
@@ -94,7 +94,7 @@ class VariableTracker:
         """Whether :meth:`constant` gives the Python value itself."""
         return False
 
-    def fix(self, tx: Any) -> None:
+    def fix(self, tx: Tracer) -> None:
         """Guards what the text of a constant goes by that its identity does not tell."""
 
     def constant(self) -> Any:
@@ -113,7 +113,7 @@ class VariableTracker:
         """What stands for the value as a key of a dict or member of a set."""
         unsupported("unsupported_value", f"{self.describe()} as a dict key")
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         """Guards what :meth:`hash_key` has relied on."""
 
     def same_object(self, other: VariableTracker) -> bool | None:
@@ -128,7 +128,7 @@ class VariableTracker:
         return None if twice else self is other
 
     # -- the graph
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         """The value as an argument of a graph node."""
         unsupported("unsupported_torch_call", f"{self.describe()} as an argument of a torch function")
 
@@ -142,31 +142,31 @@ class VariableTracker:
         unsupported("unsupported_value", f"rebuilding {self.describe()} after the graph")
 
     # -- Python's protocols
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         """bool(value)."""
         unsupported("unsupported_value", f"truth of {self.describe()}")
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         """value.name; raises AttributeError as an ObservedException."""
         cls = self.python_type()
         if not hasattr(cls, name) and cls.__dictoffset__ == 0:
             tx.raise_error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
         unsupported("unsupported_attribute", f"{self.describe()}.{name}")
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         """value.name = value."""
         unsupported("side_effect_unsupported", f"setting {name!r} of {self.describe()}")
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         """del value.name."""
         unsupported("side_effect_unsupported", f"deleting {name!r} of {self.describe()}")
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """value(*args, **kwargs)."""
         unsupported("call_skipped", f"calling {self.describe()}")
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """value.name(*args, **kwargs)."""
         found = self.getattr(tx, name)
@@ -175,56 +175,56 @@ class VariableTracker:
             unsupported("unsupported_method", f"{self.describe()}.{name}()")
         return found.call(tx, args, kwargs)
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         """len(value)."""
         return tx.call_special(self, "__len__")
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         """value[key]."""
         return tx.call_special(self, "__getitem__", key)
 
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+    def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         """value[key] = value."""
         tx.call_special(self, "__setitem__", key, value)
 
-    def delitem(self, tx: Any, key: VariableTracker) -> None:
+    def delitem(self, tx: Tracer, key: VariableTracker) -> None:
         """del value[key]."""
         tx.call_special(self, "__delitem__", key)
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         """item in value."""
         for candidate in self.iterate(tx):
-            if tx.same_or_equal(candidate, item):
+            if tx.operators.same_or_equal(candidate, item):
                 return True
         return False
 
-    def iterate(self, tx: Any) -> Iterable[VariableTracker]:
+    def iterate(self, tx: Tracer) -> Iterable[VariableTracker]:
         """The elements, each fetched as it is asked for."""
-        iterator = tx.get_iter(self)
+        iterator = tx.iteration.get_iter(self)
         while (item := iterator.next(tx)) is not None:
             yield item
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         """iter(value): a tracker with :meth:`next`."""
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         """next(value), None when exhausted."""
         unsupported("unsupported_iteration", f"next() of {self.describe()}")
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         """value `op` other (other `op` value when reflected); None stands for NotImplemented."""
         return None
 
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         """value `op`= other where the type changes itself; None when it falls back to the plain operator."""
         return None
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         """value `op` other for a comparison; None stands for NotImplemented."""
         return None
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         """op value for one of ``- + ~``."""
         names = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
         return tx.call_special(self, names[op])
@@ -247,10 +247,10 @@ class IteratorVariable(VariableTracker):
 
     has_identity = True
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return self
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def check_replay(self, effects: Any) -> None:
@@ -263,7 +263,7 @@ class IteratorVariable(VariableTracker):
     def hash_key(self) -> Any:
         return ("object", id(self))
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         return tx.builtin_method(self, name) if name in ("__next__", "__iter__") else super().getattr(tx, name)
 
 
@@ -310,7 +310,7 @@ def wrapper_of(value: Any) -> Wrapper | None:
     return wrapper or next((candidate for _, test, candidate in _BY_TEST if test(value)), None)
 
 
-def wrap_value(tx: Any, value: Any, source: Source) -> VariableTracker:
+def wrap_value(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     """The tracker of a value that lives at `source`, guarded; the caller has looked for an existing tracker."""
     wrapper = wrapper_of(value)
     if wrapper is not None:
@@ -327,7 +327,7 @@ class LazyVariable(VariableTracker):
         super().__init__(source)
         self.value = value
 
-    def realize(self, tx: Any) -> VariableTracker:
+    def realize(self, tx: Tracer) -> VariableTracker:
         """The real tracker of the value."""
         assert self.source is not None
         return tx.output.wrap(tx, self.value, self.source)
@@ -343,6 +343,6 @@ class LazyVariable(VariableTracker):
         return True  # unknown: ask after realize()
 
 
-def realized(tx: Any, value: VariableTracker) -> VariableTracker:
+def realized(tx: Tracer, value: VariableTracker) -> VariableTracker:
     """`value`, looked at."""
     return value.realize(tx) if isinstance(value, LazyVariable) else value

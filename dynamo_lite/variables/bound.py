@@ -12,7 +12,7 @@ from .base import VariableTracker, type_name, unsupported
 from .constant import BINARY, COMPARE, ConstantVariable
 
 if TYPE_CHECKING:
-    from ..output.codegen import Codegen
+    from .protocols import Codegen, Tracer
 
 _BINARY_NAMES = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
@@ -42,13 +42,13 @@ class BoundMethodVariable(VariableTracker):
     def describe(self) -> str:
         return f"{self.method} of {self.owner.describe()}"
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         special = SPECIAL_METHODS.get(self.method)
         if special is not None and not kwargs:
             return tx.checked_call(special, tx, self.owner, *args)
         return self.owner.call_method(tx, self.method, args, kwargs)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name == "__self__":
             return self.owner
         if name == "__name__":
@@ -65,13 +65,13 @@ class BoundMethodVariable(VariableTracker):
     def hash_key(self) -> Any:
         return ("builtin method", self.method, id(self.owner))
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and isinstance(other, BoundMethodVariable):
             same = self.method == other.method and self.owner is other.owner
             return ConstantVariable(same == (op == "=="))
         return None
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -110,7 +110,7 @@ def _or_not_implemented(value: VariableTracker | None) -> VariableTracker:
 
 
 def _for_effect(function: Callable[..., Any]) -> Special:
-    def call(tx: Any, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
+    def call(tx: Tracer, owner: VariableTracker, *args: VariableTracker) -> VariableTracker:
         function(tx, owner, *args)
         return ConstantVariable(None)
 
@@ -133,7 +133,7 @@ def _unary(symbol: str) -> Special:
     return lambda tx, owner: owner.unary(tx, symbol)
 
 
-def _hash(tx: Any, owner: VariableTracker) -> VariableTracker:
+def _hash(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     if owner.is_constant():
         return ConstantVariable(tx.run_python(hash, owner.constant()))
     try:
@@ -151,14 +151,14 @@ SPECIAL_METHODS: dict[str, Special] = {
     "__delitem__": _for_effect(lambda tx, o, key: o.delitem(tx, key)),
     "__contains__": lambda tx, o, item: ConstantVariable(o.contains(tx, item)),
     "__iter__": lambda tx, o: o.iterator(tx),
-    "__next__": lambda tx, o: tx.next_of(o),
+    "__next__": lambda tx, o: tx.iteration.next_of(o),
     "__get__": lambda tx, o, obj, cls=None: tx.bind_function(o, obj),
     "__call__": lambda tx, o, *args: tx.call(o, list(args), {}),
     "__bool__": lambda tx, o: ConstantVariable(o.truth(tx)),
     "__hash__": _hash,
-    "__str__": lambda tx, o: tx.to_text(o, "s"),
-    "__repr__": lambda tx, o: tx.to_text(o, "r"),
-    "__format__": lambda tx, o, spec: tx.format_value(o, "", spec.constant()),
+    "__str__": lambda tx, o: tx.texts.to_text(o, "s"),
+    "__repr__": lambda tx, o: tx.texts.to_text(o, "r"),
+    "__format__": lambda tx, o, spec: tx.texts.format_value(o, "", spec.constant()),
     "__getattribute__": lambda tx, o, name: tx.getattr(o, name.constant()),
     "__setattr__": _for_effect(lambda tx, o, name, value: o.setattr(tx, name.constant(), value)),
     "__delattr__": _for_effect(lambda tx, o, name: o.delattr(tx, name.constant())),

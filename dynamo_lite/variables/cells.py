@@ -13,7 +13,7 @@ from ..guards.source import CellContentsSource, LocalSource, Source
 from .base import MISSING, LazyVariable, VariableTracker, realized, wraps_type
 
 if TYPE_CHECKING:
-    from ..output.codegen import Codegen
+    from .protocols import Codegen, Tracer
 
 
 class CellVariable(VariableTracker):
@@ -35,19 +35,19 @@ class CellVariable(VariableTracker):
     def python_type(self) -> type:
         return types.CellType
 
-    def load(self, tx: Any) -> VariableTracker | None:
+    def load(self, tx: Tracer) -> VariableTracker | None:
         """The contents, looked at; None while unbound."""
         if self.contents is MISSING:
             return None
         self.contents = realized(tx, self.contents)
         return self.contents
 
-    def store(self, tx: Any, value: Any) -> None:
+    def store(self, tx: Tracer, value: Any) -> None:
         """Binds the variable, or unbinds it with MISSING."""
         tx.output.effects.mutate(self)
         self.contents = value
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name == "cell_contents":
             value = self.load(tx)
             if value is None:
@@ -89,11 +89,11 @@ def _is_argument(value: VariableTracker, name: str) -> bool:
 
 
 @wraps_type(types.CellType)
-def _wrap_cell(tx: Any, value: types.CellType, source: Source) -> VariableTracker:
+def _wrap_cell(tx: Tracer, value: types.CellType, source: Source) -> VariableTracker:
     return new_cell(tx, value, source, "cell_contents")
 
 
-def new_cell(tx: Any, cell: types.CellType, source: Source, name: str) -> CellVariable:
+def new_cell(tx: Tracer, cell: types.CellType, source: Source, name: str) -> CellVariable:
     """The tracker of a real cell; its contents are lazy."""
     try:
         contents: Any = LazyVariable(cell.cell_contents, CellContentsSource(source, name))

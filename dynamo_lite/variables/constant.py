@@ -16,7 +16,7 @@ from ..rules.trace_rules import is_library
 from .base import VariableTracker, unsupported, wraps_if, wraps_type
 
 if TYPE_CHECKING:
-    from ..output.codegen import Codegen
+    from .protocols import Codegen, Tracer
 
 SCALAR_TYPES = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 TORCH_TYPES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -79,7 +79,7 @@ class ConstantVariable(VariableTracker):
             return False
         return False if self.value != other.value else None
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.value
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -88,66 +88,66 @@ class ConstantVariable(VariableTracker):
         else:
             cg.emit.load_const(self.value)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(self.value)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         value = tx.run_python(getattr, self.value, name)
-        return tx.from_result(value, f"{self.describe()}.{name}")
+        return tx.values.from_result(value, f"{self.describe()}.{name}")
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         tx.raise_error(TypeError, f"{type(self.value).__name__!r} object is not callable")
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         method = tx.run_python(getattr, self.value, name)
         if name == "join" and len(args) == 1 and not kwargs:
-            args = [tx.new_list(tx.fast_sequence(args[0], "can only join an iterable"))]
+            args = [tx.values.new_list(tx.iteration.fast_sequence(args[0], "can only join an iterable"))]
         if name == "format_map":
             _check_changes_nothing(args[0])
         if name == "format" and isinstance(self.value, str):
-            return tx.format_string(self.value, args, kwargs)
+            return tx.texts.format_string(self.value, args, kwargs)
         if any(not a.is_constant() for a in [*args, *kwargs.values()]):
-            plain = [tx.as_plain(a) for a in args]
-            plain_kwargs = {k: tx.as_plain(v) for k, v in kwargs.items()}
+            plain = [tx.values.as_plain(a) for a in args]
+            plain_kwargs = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
         else:
             plain, plain_kwargs = [a.constant() for a in args], {k: v.constant() for k, v in kwargs.items()}
-        return tx.from_result(tx.run_python(method, *plain, **plain_kwargs), f"{self.describe()}.{name}()")
+        return tx.values.from_result(tx.run_python(method, *plain, **plain_kwargs), f"{self.describe()}.{name}()")
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(tx.run_python(len, self.value))
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         if isinstance(self.value, enum.EnumMeta):
-            return tx.from_result(tx.run_python(operator.getitem, self.value, key.constant()), "enum member")
-        return ConstantVariable(tx.run_python(operator.getitem, self.value, tx.as_plain(key)))
+            return tx.values.from_result(tx.run_python(operator.getitem, self.value, key.constant()), "enum member")
+        return ConstantVariable(tx.run_python(operator.getitem, self.value, tx.values.as_plain(key)))
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
-        return tx.run_python(operator.contains, self.value, tx.as_plain(item))
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
+        return tx.run_python(operator.contains, self.value, tx.values.as_plain(item))
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         if isinstance(self.value, (str, bytes)):
-            return tx.new_list([ConstantVariable(c) for c in self.value]).iterator(tx)
+            return tx.values.new_list([ConstantVariable(c) for c in self.value]).iterator(tx)
         tx.raise_error(TypeError, f"{type(self.value).__name__!r} object is not iterable")
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "%" and isinstance(self.value, (str, bytes)) and not reflected:
             _check_changes_nothing(other)
-            return ConstantVariable(tx.run_python(operator.mod, self.value, tx.as_plain(other)))
+            return ConstantVariable(tx.run_python(operator.mod, self.value, tx.values.as_plain(other)))
         if not isinstance(other, ConstantVariable):
             return None
         a, b = (other.value, self.value) if reflected else (self.value, other.value)
         if _is_huge(op, a, b):
             unsupported("unsupported_operator", f"{a!r:.40} {op} {b!r:.40} is too large to compute while compiling")
-        return tx.from_result(tx.run_python(BINARY[op], a, b), "operator")
+        return tx.values.from_result(tx.run_python(BINARY[op], a, b), "operator")
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if not isinstance(other, ConstantVariable):
             return None
         return ConstantVariable(tx.run_python(COMPARE[op], self.value, other.value))
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         return ConstantVariable(tx.run_python(UNARY[op], self.value))
 
 
@@ -173,7 +173,7 @@ def _is_huge(op: str, a: Any, b: Any) -> bool:
 
 
 @wraps_type(*SCALAR_TYPES, *TORCH_TYPES)
-def _wrap_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_constant(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     if value is None or value is True or value is False or isinstance(value, TORCH_TYPES[0]):
         tx.guard(source, "is", value)
     else:
@@ -182,7 +182,7 @@ def _wrap_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
 
 
 @wraps_if(lambda value: isinstance(value, enum.Enum), rank=10)
-def _wrap_enum(tx: Any, value: enum.Enum, source: Source) -> VariableTracker:
+def _wrap_enum(tx: Tracer, value: enum.Enum, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return EnumVariable(value, source)
 
@@ -194,23 +194,23 @@ _BEHIND: dict[Any, str] = {enum.Enum.__dict__[name]: f"_{name}_" for name in ("n
 class EnumVariable(ConstantVariable):
     """A member of an enum: a constant whose class may have methods and properties of the user's."""
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         cls = type(self.value)
-        attribute = tx.class_lookup(cls, name)
+        attribute = tx.classes.lookup(cls, name)
         if isinstance(attribute, types.FunctionType) and not is_library(attribute.__module__):
-            return tx.bound_class_function(self, cls, name, attribute)
+            return tx.values.bound_class_function(self, cls, name, attribute)
         if type(attribute) is property and isinstance(attribute.fget, types.FunctionType):
-            return tx.call(tx.wrap_class_part(attribute.fget, ConstSource(attribute, name)), [self], {})
+            return tx.call(tx.values.wrap_class_part(attribute.fget, ConstSource(attribute, name)), [self], {})
         own = self.value.__dict__
         where = InstanceDictSource(ConstSource(self.value, str(self.value)))
         behind = _BEHIND.get(attribute) if isinstance(attribute, types.DynamicClassAttribute) else name
         if behind in own:
-            return tx.wrap_now(own[behind], DictItemSource(where, behind))
+            return tx.values.wrap_now(own[behind], DictItemSource(where, behind))
         if name not in own and not hasattr(type(attribute), "__set__"):
             tx.guard(where, "dict_lacks", name)
         return super().getattr(tx, name)
 
-    def fix(self, tx: Any) -> None:
+    def fix(self, tx: Tracer) -> None:
         """Guards what enum's own methods go by."""
         where = InstanceDictSource(ConstSource(self.value, str(self.value)))
         for name in _BEHIND.values():
@@ -218,40 +218,40 @@ class EnumVariable(ConstantVariable):
             if type(held) in SCALAR_TYPES:  # a number that changes is fixed, too
                 tx.guard(DictItemSource(where, name), "is" if held is None or type(held) is bool else "const", held)
             elif name in self.value.__dict__:
-                tx.wrap_now(held, DictItemSource(where, name))
+                tx.values.wrap_now(held, DictItemSource(where, name))
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         for operand in (self, other):
             if isinstance(operand, EnumVariable) and isinstance(operand.value, enum.Flag):
                 operand.fix(tx)
         return super().binary(tx, op, other, reflected)
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         self.fix(tx)
         return super().unary(tx, op)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         if isinstance(self.value, enum.Flag):
             self.fix(tx)
         return super().truth(tx)
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         self.fix(tx)
         if isinstance(item, EnumVariable):
             item.fix(tx)
         return super().contains(tx, item)
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         self.fix(tx)
-        method = tx.class_lookup(type(self.value), "__iter__")
+        method = tx.classes.lookup(type(self.value), "__iter__")
         if isinstance(method, types.FunctionType) and is_library(method.__module__):  # of enum.Flag
-            return tx.new_list([constant_variable(v) for v in method(self.value)]).iterator(tx)
+            return tx.values.new_list([constant_variable(v) for v in method(self.value)]).iterator(tx)
         return super().iterator(tx)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        attribute = tx.class_lookup(type(self.value), name)
+        attribute = tx.classes.lookup(type(self.value), name)
         if isinstance(attribute, types.FunctionType) and not is_library(attribute.__module__):
             return tx.call(self.getattr(tx, name), args, kwargs)
         self.fix(tx)

@@ -4,7 +4,7 @@ Invariant: the contents are those that the builtin's own methods see, whatever t
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..guards.source import Source
 from .base import VariableTracker, unsupported
@@ -14,11 +14,14 @@ from .containers.sequences import ListVariable, TupleVariable, lazy_items
 from .containers.sets import given_set
 from .objects.classes import native_base
 
+if TYPE_CHECKING:
+    from .protocols import Tracer
+
 # Builtins whose instances are wholly known values.
 VALUE_TYPES: tuple[Any, ...] = (int, float, complex, str, bytes)
 
 
-def content_of_value(tx: Any, value: Any, source: Source) -> VariableTracker | None:
+def content_of_value(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
     """What an instance of a subclass of list, tuple, dict or set holds."""
     cls = type(value)  # not isinstance: a weak proxy says that it is what it points to
     if issubclass(cls, list):

@@ -16,7 +16,7 @@ from .constant import ConstantVariable
 from .torch_api.modules import SkippedFunctionVariable
 
 if TYPE_CHECKING:
-    from ..output.codegen import Codegen
+    from .protocols import Codegen, Tracer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LaterCall:
 class LaterFunctionVariable(SkippedFunctionVariable):
     """A function that is called after the graph, if its arguments are known; its result is None."""
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if not all(_is_known(tx, a) for a in (*args, *kwargs.values())):
             unsupported(self.kind, f"{self.describe()}(): {self.reason} what is known only when the program runs")
         call_later(tx, self.value, args, kwargs)
@@ -62,16 +62,16 @@ class LaterFunctionVariable(SkippedFunctionVariable):
 class AskedFunctionVariable(SkippedFunctionVariable):
     """A function that is asked while tracing, and by a guard at every call."""
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        real = tuple(tx.as_real(a) for a in args)
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        real = tuple(tx.values.as_real(a) for a in args)
         if kwargs:
             unsupported(self.kind, f"{self.describe()}() with keyword arguments")
         result = tx.run_python(self.value, *real)
         tx.guard_result(self.value, real, result)
-        return tx.from_result(result, self.describe())
+        return tx.values.from_result(result, self.describe())
 
 
-def _is_known(tx: Any, value: VariableTracker) -> bool:
+def _is_known(tx: Tracer, value: VariableTracker) -> bool:
     """Whether the value is the same before and after the graph."""
     if value.is_constant():
         return not value.contains_tensor()
@@ -82,7 +82,7 @@ def _is_known(tx: Any, value: VariableTracker) -> bool:
 
 
 def call_later(
-    tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> None:
     """Has generated code call the function where the program has called it."""
     frames: list[types.FunctionType] = []

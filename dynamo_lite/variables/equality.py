@@ -5,7 +5,7 @@ graph.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,6 +15,9 @@ from .constant import ConstantVariable
 from .numbers.scalars import ScalarVariable, scalar_of
 from .tensors.size_tables import known_tensor, learn_or_refuse
 from .tensors.tensor import TensorVariable
+
+if TYPE_CHECKING:
+    from .protocols import Tracer
 
 
 class EqualityVariable(ScalarVariable):
@@ -26,7 +29,7 @@ class EqualityVariable(ScalarVariable):
         self.options = options
         return self
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         written = tx.output.written_storages
         storages = [t.fake.untyped_storage()._cdata for t in self.operands]
         if any(storage in written for storage in storages):
@@ -37,7 +40,7 @@ class EqualityVariable(ScalarVariable):
         return bool(self.node.target(*known, *self.options))  # type: ignore[operator]
 
 
-def _compare(tx: Any, function: Any, a: VariableTracker, b: VariableTracker, options: list[VariableTracker]) -> (
+def _compare(tx: Tracer, function: Any, a: VariableTracker, b: VariableTracker, options: list[VariableTracker]) -> (
         VariableTracker):
     name = f"torch.{function.__name__}"
     if not isinstance(a, TensorVariable) or not isinstance(b, TensorVariable) or tx.output.overrides.active() or (
@@ -58,13 +61,13 @@ def _compare(tx: Any, function: Any, a: VariableTracker, b: VariableTracker, opt
 
 
 @handles(torch.equal, torch.Tensor.equal)
-def _equal(tx: Any, a: VariableTracker, other: VariableTracker) -> VariableTracker:
+def _equal(tx: Tracer, a: VariableTracker, other: VariableTracker) -> VariableTracker:
     return _compare(tx, torch.equal, a, other, [])
 
 
 @handles(torch.allclose, torch.Tensor.allclose)
 def _allclose(
-    tx: Any, a: VariableTracker, other: VariableTracker, rtol: VariableTracker | None = None,
+    tx: Tracer, a: VariableTracker, other: VariableTracker, rtol: VariableTracker | None = None,
     atol: VariableTracker | None = None, equal_nan: VariableTracker | None = None,
 ) -> VariableTracker:
     given = (rtol or ConstantVariable(1e-05), atol or ConstantVariable(1e-08), equal_nan or ConstantVariable(False))

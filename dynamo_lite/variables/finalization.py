@@ -19,7 +19,7 @@ import itertools
 import types
 import weakref
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,6 +29,9 @@ from .containers.iterators import IteratorAdapterVariable
 from .functions.functions import GeneratorVariable
 from .objects.classes import is_made_by_python
 from .objects.objects import ObjectVariable
+
+if TYPE_CHECKING:
+    from .protocols import Tracer
 
 # Objects that are looked at to find what ends with what holds it, and those that are passed on the way, such as the
 # lines of texts.
@@ -207,7 +210,7 @@ class Watch:
         reference to it may be dead."""
         return id(value) in self._let_go and not ends_with_effect(value)
 
-    def check(self, tx: Any) -> None:
+    def check(self, tx: Tracer) -> None:
         """Refuses the instruction that has just been evaluated if it let go of what is watched.
 
         Raises:

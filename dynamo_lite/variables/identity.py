@@ -17,7 +17,7 @@ from .constant import ConstantVariable, is_constant_value
 from .containers.sequences import TupleVariable
 
 if TYPE_CHECKING:
-    from ..output.codegen import Codegen
+    from .protocols import Codegen, Tracer
 
 
 class IdentityVariable(VariableTracker):
@@ -36,7 +36,7 @@ class IdentityVariable(VariableTracker):
     def hash_key(self) -> Any:
         return _Identity(self.owner)
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         tx.output.ids_are_keys = True
         source, real = self.owner.source, getattr(self.owner, "real", None)
         if source is None or (self.owner.is_constant() and real is None):
@@ -48,13 +48,13 @@ class IdentityVariable(VariableTracker):
             source = first.source
         tx.output.guards.distinct([source])
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return self is other or None
 
-    def number(self, tx: Any) -> ConstantVariable:
+    def number(self, tx: Tracer) -> ConstantVariable:
         """The number itself; the object is guarded, and not kept alive."""
         owner, value = self.owner, getattr(self.owner, "value", None)
         if owner.source is None or value is None or not type(value).__weakrefoffset__:
@@ -63,24 +63,24 @@ class IdentityVariable(VariableTracker):
         tx.guard(owner.source, "tensor_same", WeakrefSource(reference))
         return ConstantVariable(id(value))  # others may still know it as an id
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if isinstance(other, IdentityVariable) and op in ("==", "!="):
-            return ConstantVariable(tx.is_same(self.owner, other.owner) == (op == "=="))
+            return ConstantVariable(tx.operators.is_same(self.owner, other.owner) == (op == "=="))
         if isinstance(other, IdentityVariable):
             other = other.number(tx)
         if not issubclass(other.python_type(), (int, float)):
             return None
         return self.number(tx).compare(tx, op, other)
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if isinstance(other, IdentityVariable):
             other = other.number(tx)
         return self.number(tx).binary(tx, op, other, reflected)
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         return self.number(tx).unary(tx, op)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         return self.number(tx).getattr(tx, name)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -111,7 +111,7 @@ class _Identity:
         return isinstance(other, _Identity) and self._key() == other._key()
 
 
-def as_key(tx: Any, key: VariableTracker, keys: Iterable[Any]) -> VariableTracker:
+def as_key(tx: Tracer, key: VariableTracker, keys: Iterable[Any]) -> VariableTracker:
     """A key as a dict or set with these hash keys is asked for it: ids in it are numbers where they meet some."""
     if not tx.output.ids_are_keys and not _has_id(key):
         return key
@@ -127,7 +127,7 @@ def as_key(tx: Any, key: VariableTracker, keys: Iterable[Any]) -> VariableTracke
     return _numbered(tx, key)
 
 
-def check_together(tx: Any, some: Iterable[Any], others: Iterable[Any]) -> None:
+def check_together(tx: Tracer, some: Iterable[Any], others: Iterable[Any]) -> None:
     """Refuses to compare keys of which some are ids and others numbers."""
     if tx.output.ids_are_keys and any(_meet(tx, a, b) for a in some for b in others):
         unsupported("unsupported_operator", "numbers among ids, in a set")
@@ -139,11 +139,11 @@ def _has_id(key: VariableTracker) -> bool:
     return isinstance(key, IdentityVariable)
 
 
-def _numbered(tx: Any, key: VariableTracker) -> VariableTracker:
+def _numbered(tx: Tracer, key: VariableTracker) -> VariableTracker:
     if isinstance(key, IdentityVariable):
         return key.number(tx)
     if isinstance(key, TupleVariable) and _has_id(key):
-        return tx.new_sequence(key.cls, [_numbered(tx, item) for item in key.items])  # type: ignore[no-any-return]
+        return tx.values.new_sequence(key.cls, [_numbered(tx, item) for item in key.items])  # type: ignore[no-any-return]
     return key
 
 
@@ -151,14 +151,14 @@ def _has_identity(hashed: Any) -> bool:
     return isinstance(hashed, _Identity) or type(hashed) is tuple and any(map(_has_identity, hashed))
 
 
-def _meet(tx: Any, a: Any, b: Any) -> bool:
+def _meet(tx: Tracer, a: Any, b: Any) -> bool:
     """Whether one of two hash keys has an id where the other has a number."""
     if type(a) is tuple and type(b) is tuple and len(a) == len(b):
         return any(_meet(tx, x, y) for x, y in zip(a, b))
     return (isinstance(a, _Identity) and _is_number(tx, b)) or (isinstance(b, _Identity) and _is_number(tx, a))
 
 
-def _is_number(tx: Any, hashed: Any) -> bool:
+def _is_number(tx: Tracer, hashed: Any) -> bool:
     """Whether a hash key is a number that may be the id of an object which is not known as one."""
     return type(hashed) in (int, float) and hashed >= _LEAST_ID and hashed not in tx.output.id_numbers
 
@@ -166,7 +166,7 @@ def _is_number(tx: Any, hashed: Any) -> bool:
 _LEAST_ID = 4096  # an id is an address, and no object lies in the first page
 
 
-def number_of(tx: Any, value: Any) -> ConstantVariable:
+def number_of(tx: Tracer, value: Any) -> ConstantVariable:
     """The id of an object that is guarded, or the same in all calls: no other object of the trace has it."""
     tx.output.id_numbers.add(id(value))
     return ConstantVariable(id(value))

@@ -13,7 +13,7 @@ from .bound import BINARY_METHODS, COMPARE_METHODS
 from .constant import ConstantVariable
 
 if TYPE_CHECKING:
-    from ..output.codegen import Codegen
+    from .protocols import Codegen, Tracer
 
 
 class RealObjectVariable(VariableTracker):
@@ -47,42 +47,42 @@ class RealObjectVariable(VariableTracker):
     def same_object(self, other: VariableTracker) -> bool | None:
         return other.is_constant() and other.constant() is self.value
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         for name in ("__bool__", "__len__"):
-            method = tx.class_lookup(type(self.value), name)
+            method = tx.classes.lookup(type(self.value), name)
             if isinstance(method, types.FunctionType):
                 return tx.truth(self._call_own(tx, name, method, []))  # type: ignore[no-any-return]
             if method is not None:
                 unsupported("unsupported_value", f"truth of {self.describe()}")
         return True
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         made = self._operator(tx, COMPARE_METHODS[op], other)
         if made is None and op == "!=":
             equal = self._operator(tx, "__eq__", other)
             return None if equal is None else ConstantVariable(not tx.truth(equal))
         return made
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         return self._operator(tx, BINARY_METHODS[op][reflected], other)
 
-    def _operator(self, tx: Any, name: str, other: VariableTracker) -> VariableTracker | None:
+    def _operator(self, tx: Tracer, name: str, other: VariableTracker) -> VariableTracker | None:
         """What a method of an operator gives that the class defines in Python; None if there is none."""
-        method = tx.class_lookup(type(self.value), name)
+        method = tx.classes.lookup(type(self.value), name)
         if not isinstance(method, types.FunctionType):
             return None
         made = self._call_own(tx, name, method, [other])
         return None if made.is_constant() and made.constant() is NotImplemented else made
 
     def _call_own(
-        self, tx: Any, name: str, method: types.FunctionType, args: list[VariableTracker]
+        self, tx: Tracer, name: str, method: types.FunctionType, args: list[VariableTracker]
     ) -> VariableTracker:
-        return tx.call_class_attribute(self, type(self.value), name, method, args, {})  # type: ignore[no-any-return]
+        return tx.classes.call_attribute(self, type(self.value), name, method, args, {})  # type: ignore[no-any-return]
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if type(self.value).__dictoffset__ == 0:  # nothing can be set
             value = tx.run_python(getattr, self.value, name)
-            return tx.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
+            return tx.values.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
         own = instance_dict(self.value)
         if own is not None and tx.output.effects.is_tracked(own):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, whose dict has been changed")
@@ -91,10 +91,10 @@ class RealObjectVariable(VariableTracker):
             value = getattr(self.value, name)
         except AttributeError as error:
             tx.guard(InstanceDictSource(where), "dict_lacks", name)
-            tx.raise_python(error)
+            tx.errors.raise_python(error)
         if getattr(value, "__self__", None) is self.value:  # a method, made anew at each access
-            return tx.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
-        return realized(tx, tx.wrap_at(value, AttrSource(where, name)))
+            return tx.values.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
+        return realized(tx, tx.values.wrap_at(value, AttrSource(where, name)))
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.load_const(self.value)

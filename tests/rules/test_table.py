@@ -130,7 +130,7 @@ def test_asking_runs_nothing_of_the_program():
 
 # ---------------------------------------------------------------- what is refused
 def test_a_second_row_is_refused(table):
-    with pytest.raises(RuleError, match=r"len is registered twice: at .*builtins.py:\d+ and .*test_rules.py:\d+"):
+    with pytest.raises(RuleError, match=r"len is registered twice: at .*builtins.py:\d+ and .*test_table.py:\d+"):
         rules.handles(len)(decide(len).calls)
     with pytest.raises(RuleError, match=r"len has contradictory rules: HANDLED at .*builtins.py:\d+, SKIP at "):
         rules.breaks("input_output", len)
@@ -310,4 +310,4 @@ def test_the_command():
 def test_builtin_functions_that_nothing_is_said_of():
     """What has no row breaks, and says so."""
     assert decide(builtins.aiter).rule is Rule.RECEIVER
-    assert Decision(Rule.INLINE).where() == "the defaults of dynamo_lite.rules.table"
+    assert Decision(Rule.INLINE).where() == "the defaults of rules.table"

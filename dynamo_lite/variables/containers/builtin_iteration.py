@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...rules.table import handles
 from ..base import VariableTracker, unsupported
@@ -20,10 +20,13 @@ from .iterators import CallIteratorVariable, ReversedObjectVariable, TeeSourceVa
 from .sequences import ListVariable, sort_items
 from .sets import SetVariable
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 
 @handles(sum)
-def _sum(tx: Any, items: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
-    iterator = tx.get_iter(items)
+def _sum(tx: Tracer, items: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
+    iterator = tx.iteration.get_iter(items)
     total = ConstantVariable(0) if start is None else start
     if start is not None and issubclass(start.python_type(), (str, bytes, bytearray)):
         joined = {str: "strings [use ''.join(seq)", bytes: "bytes [use b''.join(seq)"}
@@ -31,14 +34,14 @@ def _sum(tx: Any, items: VariableTracker, start: VariableTracker | None = None) 
         if said == "bytearray":
             unsupported("unsupported_builtin", "sum() of bytearrays")
         tx.raise_error(TypeError, f"sum() can't sum {said} instead]")
-    for item in tx.steps(iterator):
-        total = tx.binary("+", total, item)
+    for item in tx.iteration.steps(iterator):
+        total = tx.operators.binary("+", total, item)
     return total
 
 
 def _extreme(symbol: str, name: str) -> Handler:
     def handler(
-        tx: Any, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
+        tx: Tracer, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
     ) -> VariableTracker:
         if len(args) > 1 and default is not None:
             tx.raise_error(TypeError, f"Cannot specify a default for {name}() with multiple positional arguments")
@@ -47,12 +50,12 @@ def _extreme(symbol: str, name: str) -> Handler:
         asks = key is not None and not key.is_none()
         best: VariableTracker | None = None
         best_key: VariableTracker | None = None
-        for item in tx.steps(tx.get_iter(args[0])) if len(args) == 1 else args:
+        for item in tx.iteration.steps(tx.iteration.get_iter(args[0])) if len(args) == 1 else args:
             item_key = tx.call(key, [item], {}) if asks else item
             chosen = None if best is None or asks else choose(tx, symbol, item, best)
             if chosen is not None:
                 best = best_key = chosen
-            elif best_key is None or tx.truth(tx.compare(symbol, item_key, best_key)):
+            elif best_key is None or tx.truth(tx.operators.compare(symbol, item_key, best_key)):
                 best, best_key = item, item_key
         if best is not None:
             return best
@@ -68,26 +71,26 @@ handles(max)(_extreme(">", "max"))
 
 
 @handles(any)
-def _any(tx: Any, items: VariableTracker) -> VariableTracker:
+def _any(tx: Tracer, items: VariableTracker) -> VariableTracker:
     return ConstantVariable(any(tx.truth(item) for item in items.iterate(tx)))
 
 
 @handles(all)
-def _all(tx: Any, items: VariableTracker) -> VariableTracker:
+def _all(tx: Tracer, items: VariableTracker) -> VariableTracker:
     return ConstantVariable(all(tx.truth(item) for item in items.iterate(tx)))
 
 
 @handles(iter)
-def _iter(tx: Any, value: VariableTracker, sentinel: VariableTracker | None = None) -> VariableTracker:
+def _iter(tx: Tracer, value: VariableTracker, sentinel: VariableTracker | None = None) -> VariableTracker:
     if sentinel is not None:
         return CallIteratorVariable(value, sentinel)
-    return tx.get_iter(value)
+    return tx.iteration.get_iter(value)
 
 
 @handles(next)
-def _next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+def _next(tx: Tracer, iterator: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
     if default is None:
-        return tx.next_of(iterator)
+        return tx.iteration.next_of(iterator)
     value = iterator.next(tx)
     return value if value is not None else default
 
@@ -103,18 +106,18 @@ def _sort_one_way(items: Collection[VariableTracker]) -> bool:
 
 @handles(sorted)
 def _sorted(
-    tx: Any, items: VariableTracker, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+    tx: Tracer, items: VariableTracker, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
 ) -> VariableTracker:
     if isinstance(items, SetVariable) and key is None and _sort_one_way(items.members.values()):
         found = list(items.members.values())
     else:
-        found = tx.listed(items)
+        found = tx.iteration.listed(items)
     sort_items(tx, found, key, reverse)
     return ListVariable(found)
 
 
 @handles(operator.length_hint)
-def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+def _length_hint(tx: Tracer, value: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
     cls = value.python_type()
     if isinstance(value, ObjectVariable) and value.content is not None:
         return value.length(tx)
@@ -123,21 +126,21 @@ def _length_hint(tx: Any, value: VariableTracker, default: VariableTracker | Non
             return value.length(tx)
         if hasattr(cls, "__length_hint__"):
             unsupported("unsupported_builtin", f"operator.length_hint() of {value.describe()}")
-    said = tx.length_hint(value)
+    said = tx.iteration.length_hint(value)
     return said if said is not None else default if default is not None else ConstantVariable(0)
 
 
 @handles(itertools.tee)
-def _tee(tx: Any, items: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
-    number = tx.as_index(n) if n is not None else 2
+def _tee(tx: Tracer, items: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
+    number = tx.operators.as_index(n) if n is not None else 2
     if number < 0:
         tx.raise_error(ValueError, "n must be >= 0")
     if not number:
-        return tx.new_tuple([])
-    iterator = tx.get_iter(items)
-    if not isinstance(iterator, TeeVariable) and tx.class_lookup(iterator.python_type(), "__copy__") is not None:
+        return tx.values.new_tuple([])
+    iterator = tx.iteration.get_iter(items)
+    if not isinstance(iterator, TeeVariable) and tx.classes.lookup(iterator.python_type(), "__copy__") is not None:
         unsupported("unsupported_builtin", f"itertools.tee() of {iterator.describe()}, which has a __copy__")
     if not isinstance(iterator, TeeVariable):
-        iterator = tx.get_iter(iterator)  # tee() does ask twice
+        iterator = tx.iteration.get_iter(iterator)  # tee() does ask twice
     first = iterator if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
-    return tx.new_tuple([first, *(first.copied() for _ in range(number - 1))])
+    return tx.values.new_tuple([first, *(first.copied() for _ in range(number - 1))])

@@ -14,7 +14,7 @@ from ..constant import COMPARE, ConstantVariable
 from .sequences import MAX_LENGTH, ListVariable, TupleVariable, started_iterator
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class DequeVariable(ListVariable):
@@ -27,22 +27,22 @@ class DequeVariable(ListVariable):
         self.maxlen = maxlen
         self.state = 0  # counts changes of what its iterators rely on
 
-    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+    def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
         return DequeVariable(_last(items, self.maxlen), self.maxlen)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         return ConstantVariable(self.maxlen) if name == "maxlen" else super().getattr(tx, name)
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return DequeIteratorVariable(self)
 
-    def iterate(self, tx: Any) -> Iterable[VariableTracker]:
-        return tx.steps(self.iterator(tx))  # type: ignore[no-any-return]
+    def iterate(self, tx: Tracer) -> Iterable[VariableTracker]:
+        return tx.iteration.steps(self.iterator(tx))  # type: ignore[no-any-return]
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         return self._position(tx, item, range(len(self.items)), RuntimeError, _MUTATED) is not None
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         """Objects are asked in the order of both iterators, which see changes."""
         if not isinstance(other, DequeVariable):
             return None
@@ -53,40 +53,40 @@ class DequeVariable(ListVariable):
             mine, theirs = first.next(tx), second.next(tx)
             if mine is None or theirs is None:
                 break
-            if not tx.same_or_equal(mine, theirs):
-                return tx.compare(op, mine, theirs)  # type: ignore[no-any-return]
+            if not tx.operators.same_or_equal(mine, theirs):
+                return tx.operators.compare(op, mine, theirs)  # type: ignore[no-any-return]
         return ConstantVariable(COMPARE[op](mine is not None, theirs is not None))
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         self._check_index(tx, key)
         return super().getitem(tx, key)
 
-    def _check_index(self, tx: Any, key: VariableTracker) -> int:
+    def _check_index(self, tx: Tracer, key: VariableTracker) -> int:
         """The index, in range."""
         cls = key.python_type()
-        if not hasattr(cls, "__index__") and tx.class_lookup(cls, "__index__") is None:
+        if not hasattr(cls, "__index__") and tx.classes.lookup(cls, "__index__") is None:
             tx.raise_error(TypeError, f"sequence index must be integer, not {type_name(cls)!r}")
-        index: int = tx.as_index(key)
+        index: int = tx.operators.as_index(key)
         if not -len(self.items) <= index < len(self.items):
             tx.raise_error(IndexError, "deque index out of range")
         return index
 
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+    def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         index = self._check_index(tx, key)
         tx.output.effects.mutate(self)
         self.items[index] = value
 
-    def delitem(self, tx: Any, key: VariableTracker) -> None:
+    def delitem(self, tx: Tracer, key: VariableTracker) -> None:
         index = self._check_index(tx, key)
         self._change(tx)
         del self.items[index]
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "+" and not isinstance(other, DequeVariable) and not reflected:
             tx.raise_error(TypeError, f'can only concatenate deque (not "{type_name(other.python_type())}") to deque')
         return super().binary(tx, op, other, reflected)
 
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op == "+":
             self._extend_right(tx, other)
             return self
@@ -100,37 +100,39 @@ class DequeVariable(ListVariable):
             return self
         return None
 
-    def _change(self, tx: Any) -> None:
+    def _change(self, tx: Tracer) -> None:
         tx.output.effects.mutate(self)
         self.state += 1
 
-    def _append_right(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _append_right(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         self._change(tx)
         self.items[:] = _last([*self.items, item], self.maxlen)
         return ConstantVariable(None)
 
-    def _append_left(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _append_left(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         self._change(tx)
         items = [item, *self.items]
         self.items[:] = items if self.maxlen is None else items[: self.maxlen]
         return ConstantVariable(None)
 
-    def _extend_right(self, tx: Any, items: VariableTracker) -> VariableTracker:
+    def _extend_right(self, tx: Tracer, items: VariableTracker) -> VariableTracker:
         self._extend_by(tx, items, self._append_right)
         return ConstantVariable(None)
 
-    def _extend_left(self, tx: Any, items: VariableTracker) -> VariableTracker:
+    def _extend_left(self, tx: Tracer, items: VariableTracker) -> VariableTracker:
         self._extend_by(tx, items, self._append_left)
         return ConstantVariable(None)
 
-    def _extend_by(self, tx: Any, items: VariableTracker, append: Any) -> None:
+    def _extend_by(self, tx: Tracer, items: VariableTracker, append: Any) -> None:
         """Stores each element as it comes, so that what gives them sees it; of itself the deque takes a copy."""
-        given: Iterable[VariableTracker] = list(self.iterate(tx)) if items is self else tx.steps(tx.get_iter(items))
+        given: Iterable[VariableTracker] = (
+            list(self.iterate(tx)) if items is self else tx.iteration.steps(tx.iteration.get_iter(items))
+        )
         for item in given:
             if self.maxlen != 0:
                 append(tx, item)
 
-    def _pop_right(self, tx: Any) -> VariableTracker:
+    def _pop_right(self, tx: Tracer) -> VariableTracker:
         if not self.items:
             tx.raise_error(IndexError, "pop from an empty deque")
         value = self.item(tx, len(self.items) - 1)
@@ -138,7 +140,7 @@ class DequeVariable(ListVariable):
         del self.items[-1]
         return value
 
-    def _pop_left(self, tx: Any) -> VariableTracker:
+    def _pop_left(self, tx: Tracer) -> VariableTracker:
         if not self.items:
             tx.raise_error(IndexError, "pop from an empty deque")
         value = self.item(tx, 0)
@@ -146,62 +148,62 @@ class DequeVariable(ListVariable):
         del self.items[0]
         return value
 
-    def _rotate(self, tx: Any, steps: VariableTracker | None = None) -> VariableTracker:
-        n = 1 if steps is None else tx.as_index(steps)
+    def _rotate(self, tx: Tracer, steps: VariableTracker | None = None) -> VariableTracker:
+        n = 1 if steps is None else tx.operators.as_index(steps)
         if len(self.items) > 1:
             self._change(tx)
             n %= len(self.items)
             self.items[:] = self.items[-n:] + self.items[:-n] if n else self.items
         return ConstantVariable(None)
 
-    def _copied(self, tx: Any) -> VariableTracker:
+    def _copied(self, tx: Tracer) -> VariableTracker:
         return DequeVariable(list(self.items), self.maxlen)
 
-    def _insert_at(self, tx: Any, index: VariableTracker, item: VariableTracker) -> VariableTracker:
-        position = tx.as_index(index)
+    def _insert_at(self, tx: Tracer, index: VariableTracker, item: VariableTracker) -> VariableTracker:
+        position = tx.operators.as_index(index)
         if self.maxlen is not None and len(self.items) >= self.maxlen:
             tx.raise_error(IndexError, "deque already at its maximum size")
         self._change(tx)
         self.items.insert(position, item)
         return ConstantVariable(None)
 
-    def _clear_all(self, tx: Any) -> VariableTracker:
+    def _clear_all(self, tx: Tracer) -> VariableTracker:
         if self.items:
             self._change(tx)
             self.items.clear()
         return ConstantVariable(None)
 
-    def _position(self, tx: Any, item: VariableTracker, where: range, error: type, said: str) -> int | None:
+    def _position(self, tx: Tracer, item: VariableTracker, where: range, error: type, said: str) -> int | None:
         """Where an equal element stands; comparing must not change the deque."""
         state = self.state
         for position in where:
-            found = tx.same_or_equal(self.item(tx, position), item)
+            found = tx.operators.same_or_equal(self.item(tx, position), item)
             if self.state != state:
                 tx.raise_error(error, said)
             if found:
                 return position
         return None
 
-    def _remove_first(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _remove_first(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         position = self._position(tx, item, range(len(self.items)), IndexError, _MUTATED)
         if position is None:
-            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in deque")
+            tx.raise_error(ValueError, f"{tx.texts.to_text(item, 'r').constant()} is not in deque")
         self._change(tx)
         del self.items[position]
         return ConstantVariable(None)
 
-    def _index_of(self, tx: Any, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
-        bounds = slice(tx.as_plain(start) if start else None, tx.as_plain(stop) if stop else None)
+    def _index_of(self, tx: Tracer, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
+        bounds = slice(tx.values.as_plain(start) if start else None, tx.values.as_plain(stop) if stop else None)
         where = range(*bounds.indices(len(self.items)))
         position = self._position(tx, item, where, RuntimeError, _MUTATED)
         if position is None:
-            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in deque")
+            tx.raise_error(ValueError, f"{tx.texts.to_text(item, 'r').constant()} is not in deque")
         return ConstantVariable(position)
 
-    def _count_of(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _count_of(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         state, number = self.state, 0
         for position in range(len(self.items)):
-            number += tx.same_or_equal(self.item(tx, position), item)
+            number += tx.operators.same_or_equal(self.item(tx, position), item)
             if self.state != state:
                 tx.raise_error(RuntimeError, _MUTATED)
         return ConstantVariable(number)
@@ -237,7 +239,7 @@ class DequeIteratorVariable(IteratorVariable):
         deque: collections.deque[int] = collections.deque()
         return type(reversed(deque)) if self.backwards else type(iter(deque))
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.backwards and not self.left:
             return None
@@ -264,9 +266,9 @@ def _last(items: list[VariableTracker], maxlen: int | None) -> list[VariableTrac
 
 
 @wraps_type(collections.deque)
-def _wrap_deque(tx: Any, value: collections.deque[Any], source: Source) -> VariableTracker:
+def _wrap_deque(tx: Tracer, value: collections.deque[Any], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", collections.deque)
     tx.guard(source, "len", len(value))
     items: list[VariableTracker] = [LazyVariable(item, ItemSource(source, i)) for i, item in enumerate(value)]
-    maxlen = tx.wrap_slot(source, collections.deque, value, "maxlen")
+    maxlen = tx.values.wrap_slot(source, collections.deque, value, "maxlen")
     return DequeVariable(items, maxlen.constant(), source)

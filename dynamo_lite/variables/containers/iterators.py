@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...polyfills.iteration import Steps
-from ..base import IteratorVariable, VariableTracker
+from ..base import IteratorVariable, ObservedException, VariableTracker
 from ..constant import ConstantVariable
 from ..functions.functions import check_asked_again
 from .sequences import TupleVariable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class IteratorAdapterVariable(IteratorVariable):
@@ -35,18 +35,18 @@ class CallingIteratorVariable(IteratorAdapterVariable):
 
     stopped: Any = None  # the StopIteration of the last step
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         self.stopped = None
         try:
             return self.step(tx)
-        except tx.observed as error:
+        except ObservedException as error:
             if not issubclass(error.value.python_type(), StopIteration):
                 raise
             self.stopped = error
             return None
 
-    def step(self, tx: Any) -> VariableTracker | None:
+    def step(self, tx: Tracer) -> VariableTracker | None:
         """The next element, None at the end."""
         raise NotImplementedError
 
@@ -61,7 +61,7 @@ class EnumerateVariable(IteratorAdapterVariable):
         self.inner = inner
         self.count = count
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         value = self.inner.next(tx)
         if value is None:
@@ -86,7 +86,7 @@ class ZipVariable(IteratorAdapterVariable):
         self.inner = inner
         self.strict = strict
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if not self.inner:
             return None
@@ -100,7 +100,7 @@ class ZipVariable(IteratorAdapterVariable):
             items.append(value)
         return TupleVariable(items)
 
-    def _check_strict(self, tx: Any, position: int) -> None:
+    def _check_strict(self, tx: Tracer, position: int) -> None:
         if position:
             plural = " " if position == 1 else "s 1-"
             tx.raise_error(ValueError, f"zip() argument {position + 1} is shorter than argument{plural}{position}")
@@ -125,7 +125,7 @@ class MapVariable(CallingIteratorVariable):
         self.function = function
         self.inner = inner
 
-    def step(self, tx: Any) -> VariableTracker | None:
+    def step(self, tx: Tracer) -> VariableTracker | None:
         items: list[VariableTracker] = []
         for iterator in self.inner:
             value = iterator.next(tx)
@@ -149,7 +149,7 @@ class FilterVariable(CallingIteratorVariable):
         self.function = function
         self.inner = inner
 
-    def step(self, tx: Any) -> VariableTracker | None:
+    def step(self, tx: Tracer) -> VariableTracker | None:
         keep_true = self.function.is_constant() and self.function.constant() in (None, bool)
         while (value := self.inner.next(tx)) is not None:
             if tx.truth(value if keep_true else tx.call(self.function, [value], {})):
@@ -172,15 +172,15 @@ class CallIteratorVariable(IteratorAdapterVariable):
         self.sentinel = sentinel
         self.done = False
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.done:
             return None
         try:
             value = tx.call(self.function, [], {})
-            if not self.done and not tx.same_or_equal(self.sentinel, value):
+            if not self.done and not tx.operators.same_or_equal(self.sentinel, value):
                 return value
-        except tx.observed as error:
+        except ObservedException as error:
             if not issubclass(error.value.python_type(), StopIteration):
                 raise
         self.done = True
@@ -203,13 +203,13 @@ class ReversedObjectVariable(IteratorAdapterVariable):
         self.owner = owner
         self.index = index  # of the next element, negative when exhausted
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.index < 0:
             return None
         try:
             value: VariableTracker = self.owner.getitem(tx, ConstantVariable(self.index))
-        except tx.observed as error:
+        except ObservedException as error:
             self.index = -1
             if not issubclass(error.value.python_type(), (IndexError, StopIteration)):
                 raise
@@ -217,11 +217,11 @@ class ReversedObjectVariable(IteratorAdapterVariable):
         self.index -= 1
         return value
 
-    def remaining(self, tx: Any) -> VariableTracker:
+    def remaining(self, tx: Tracer) -> VariableTracker:
         """What ``__length_hint__`` gives."""
         if self.index < 0:
             return ConstantVariable(0)
-        return ConstantVariable(self.index + 1 if tx.as_index(self.owner.length(tx)) > self.index else 0)
+        return ConstantVariable(self.index + 1 if tx.operators.as_index(self.owner.length(tx)) > self.index else 0)
 
 
 class StepsVariable(IteratorAdapterVariable):
@@ -233,7 +233,7 @@ class StepsVariable(IteratorAdapterVariable):
         super().__init__()
         self.inner = inner
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         return self.inner.next(tx)
 
 
@@ -263,7 +263,7 @@ class TeeVariable(IteratorAdapterVariable):
         self.shared = shared
         self.position = position
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         taken = self.shared.taken
         if self.position == len(taken):
@@ -279,11 +279,11 @@ class TeeVariable(IteratorAdapterVariable):
         """copy.copy(self)"""
         return TeeVariable(self.shared, self.position)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         return tx.builtin_method(self, name) if name == "__copy__" else super().getattr(tx, name)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name == "__copy__" and not args:
             return self.copied()

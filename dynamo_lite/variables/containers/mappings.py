@@ -18,6 +18,7 @@ from ...polyfills import update_ordered
 from ..base import (
     IteratorVariable,
     LazyVariable,
+    ObservedException,
     VariableTracker,
     realized,
     type_name,
@@ -34,7 +35,7 @@ from .user_keys import UserKey, check_rebuildable, check_unchanged
 from .view_sets import is_disjoint, view_binary, view_compare
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 Entry = tuple[VariableTracker, VariableTracker]  # key and value
@@ -102,7 +103,7 @@ class DictVariable(VariableTracker):
         entry = self._entries.get(key)
         return self._before.get(key) is (entry and entry[1])
 
-    def _entry(self, tx: Any, key: VariableTracker) -> tuple[Any, Entry | None]:
+    def _entry(self, tx: Tracer, key: VariableTracker) -> tuple[Any, Entry | None]:
         """The hash key and the entry under a key; relies on this key alone where that is possible."""
         hashed = self.key_of(tx, key)
         if self._guard_keys is None or not (key.is_constant() and is_constant_value(key.constant())):
@@ -115,7 +116,7 @@ class DictVariable(VariableTracker):
             tx.guard(self.source, "dict_lacks" if entry is None else "dict_has", key.constant())
         return hashed, entry
 
-    def _look_at(self, tx: Any, hashed: Any) -> VariableTracker:
+    def _look_at(self, tx: Tracer, hashed: Any) -> VariableTracker:
         """The value under a key that is there, looked at."""
         key, value = self._entries[hashed]
         found = realized(tx, value)
@@ -133,21 +134,23 @@ class DictVariable(VariableTracker):
         name = f" {self.source.name!r}" if self.source is not None else ""
         return f"{self.cls.__name__}{name} of {len(self._entries)}"
 
-    def key_of(self, tx: Any, key: VariableTracker) -> Any:
+    def key_of(self, tx: Tracer, key: VariableTracker) -> Any:
         """The hash key of a tracker, TypeError if it is unhashable."""
-        return tx.hash_key(as_key(tx, key, self._entries))
+        return tx.operators.hash_key(as_key(tx, key, self._entries))
 
-    def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
+    def lookup(self, tx: Tracer, key: VariableTracker) -> VariableTracker | None:
         """The value under a key, looked at; None if there is none."""
         hashed, entry = self._entry(tx, key)
         return None if entry is None else self._look_at(tx, hashed)
 
-    def store(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+    def store(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         """self[key] = value, keeping the key that is there."""
         hashed, old = self._entry(tx, key)
         self._store_at(tx, hashed, old, key, value)
 
-    def _store_at(self, tx: Any, hashed: Any, old: Entry | None, key: VariableTracker, value: VariableTracker) -> None:
+    def _store_at(
+        self, tx: Tracer, hashed: Any, old: Entry | None, key: VariableTracker, value: VariableTracker
+    ) -> None:
         tx.output.effects.mutate(self, old[1:] if old is not None else ())
         if old is None:
             self._moved()
@@ -159,7 +162,7 @@ class DictVariable(VariableTracker):
         self.structure += 1
         self.moves += 1
 
-    def _remove(self, tx: Any, hashed: Any) -> tuple[VariableTracker, VariableTracker]:
+    def _remove(self, tx: Tracer, hashed: Any) -> tuple[VariableTracker, VariableTracker]:
         tx.output.effects.mutate(self, self._entries[hashed][1:])
         self._moved()
         return self._entries.pop(hashed)
@@ -167,13 +170,13 @@ class DictVariable(VariableTracker):
     def keys(self) -> list[VariableTracker]:
         return [key for key, _ in self.items.values()]
 
-    def values(self, tx: Any) -> list[VariableTracker]:
+    def values(self, tx: Tracer) -> list[VariableTracker]:
         return [self._look_at(tx, hashed) for hashed in list(self.items)]
 
     def is_constant(self) -> bool:
         return False
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         values = self.values(tx)
         return {key.constant(): value.as_argument(tx) for key, value in zip(self.keys(), values)}
 
@@ -183,16 +186,16 @@ class DictVariable(VariableTracker):
     def hash_key(self) -> Any:
         raise TypeError(f"unhashable type: {type_name(self.cls)!r}")
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(self.items)
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(len(self.items))
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return DictIteratorVariable(self, "keys")
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         value = self.lookup(tx, key)
         if value is not None:
             return value
@@ -202,27 +205,27 @@ class DictVariable(VariableTracker):
             made = tx.call(self.default_factory, [], {})
             self.store(tx, key, made)
             return made
-        tx.raise_value(KeyError, [key])
+        tx.errors.raise_value(KeyError, [key])
 
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+    def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         if self.cls is MappingProxyType:
             tx.raise_error(TypeError, "'mappingproxy' object does not support item assignment")
         self.store(tx, key, value)
 
-    def delitem(self, tx: Any, key: VariableTracker) -> None:
+    def delitem(self, tx: Tracer, key: VariableTracker) -> None:
         if self.cls is MappingProxyType:
             tx.raise_error(TypeError, "'mappingproxy' object does not support item deletion")
         if self.cls is collections.Counter and not self.contains(tx, key):
             return
         hashed, entry = self._entry(tx, key)
         if entry is None:
-            tx.raise_value(KeyError, [key])
+            tx.errors.raise_value(KeyError, [key])
         self._remove(tx, hashed)
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         return self._entry(tx, item)[1] is not None
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if self.cls is collections.Counter:
             return self._in_python(tx, COMPARE_METHODS[op], other)
         if op not in ("==", "!=") or not isinstance(other, DictVariable):
@@ -232,7 +235,7 @@ class DictVariable(VariableTracker):
             equal = list(self.items) == list(other.items)
         return ConstantVariable(equal == (op == "=="))
 
-    def _holds_equal(self, tx: Any, other: DictVariable) -> bool:
+    def _holds_equal(self, tx: Tracer, other: DictVariable) -> bool:
         """Whether each entry has an equal one in another dict (Objects/dictobject.c, dict_equal)."""
         structure = self.structure
         for hashed in list(self.items):
@@ -240,24 +243,24 @@ class DictVariable(VariableTracker):
                 unsupported("unsupported_iteration", "a dict whose keys change while it is compared")
             mine = self._look_at(tx, hashed)
             theirs = other._look_at(tx, hashed) if hashed in other.items else None
-            if theirs is None or not tx.same_or_equal(mine, theirs):
+            if theirs is None or not tx.operators.same_or_equal(mine, theirs):
                 return False
         return True
 
-    def _in_python(self, tx: Any, name: str, *args: VariableTracker) -> VariableTracker | None:
+    def _in_python(self, tx: Tracer, name: str, *args: VariableTracker) -> VariableTracker | None:
         """What a method of Counter, written in Python, gives; None for NotImplemented."""
-        method = tx.class_lookup(self.cls, name)
+        method = tx.classes.lookup(self.cls, name)
         if not isinstance(method, types.FunctionType):
             return None
-        result: VariableTracker = tx.call_class_attribute(self, self.cls, name, method, list(args), {})
+        result: VariableTracker = tx.classes.call_attribute(self, self.cls, name, method, list(args), {})
         return None if result.is_constant() and result.constant() is NotImplemented else result
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         names = {"-": "__neg__", "+": "__pos__"}
         found = self._in_python(tx, names[op]) if self.cls is collections.Counter and op in names else None
         return found if found is not None else super().unary(tx, op)
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if self.cls is collections.Counter:
             return self._in_python(tx, BINARY_METHODS[op][reflected], other)
         if op != "|" or not isinstance(other, DictVariable):
@@ -268,7 +271,7 @@ class DictVariable(VariableTracker):
             result.items[hashed] = (result.items.get(hashed, (key, None))[0], value)
         return result
 
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if self.cls is collections.Counter:
             return self._in_python(tx, "__i" + BINARY_METHODS[op][0][2:], other)
         if op != "|" or self.cls is MappingProxyType:
@@ -280,39 +283,39 @@ class DictVariable(VariableTracker):
         cls = dict if self.cls is MappingProxyType else self.cls
         return DictVariable(items, cls=cls, default_factory=self.default_factory)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         written = tx.output.effects.attributes_of(self)
         if name in written:
             return tx.output.effects.load_attr(self, name)
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.default_factory or ConstantVariable(None)
         if name == "__class__":
-            return tx.from_result(self.cls, "class")
+            return tx.values.from_result(self.cls, "class")
         if name in self.methods and hasattr(self.cls, name):
             return BoundMethodVariable(self, name)
-        return tx.class_getattr(self, self.cls, name)
+        return tx.classes.builtin_attribute(self, self.cls, name)
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if self.cls is not collections.OrderedDict or self.source is not None:
             super().setattr(tx, name, value)
         tx.output.effects.store_attr(self, name, value)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         method = self.methods.get(name) if hasattr(self.cls, name) else None
         if method is not None and not (name == "update" and self.cls is collections.Counter):
             return tx.checked_call(method, self, tx, *args, **kwargs)
-        if self.cls is collections.Counter and (inlined := tx.class_lookup(self.cls, name)) is not None:
-            return tx.call_class_attribute(self, self.cls, name, inlined, args, kwargs)
+        if self.cls is collections.Counter and (inlined := tx.classes.lookup(self.cls, name)) is not None:
+            return tx.classes.call_attribute(self, self.cls, name, inlined, args, kwargs)
         return super().call_method(tx, name, args, kwargs)
 
     # -- methods
-    def _get(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+    def _get(self, tx: Tracer, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
         value = self.lookup(tx, key)
         return value if value is not None else default or ConstantVariable(None)
 
-    def _setdefault(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+    def _setdefault(self, tx: Tracer, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
         hashed, entry = self._entry(tx, key)
         if entry is None:
             value = default or ConstantVariable(None)
@@ -320,31 +323,31 @@ class DictVariable(VariableTracker):
             return value
         return self._look_at(tx, hashed)
 
-    def _pop(self, tx: Any, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+    def _pop(self, tx: Tracer, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
         hashed, entry = self._entry(tx, key)
         if entry is None:
             if default is None:
-                tx.raise_value(KeyError, [key])
+                tx.errors.raise_value(KeyError, [key])
             return default
         value = self._look_at(tx, hashed)
         self._remove(tx, hashed)
         return value
 
-    def _popitem(self, tx: Any, last: VariableTracker | None = None) -> VariableTracker:
+    def _popitem(self, tx: Tracer, last: VariableTracker | None = None) -> VariableTracker:
         if not self.items:
             ordered = self.cls is collections.OrderedDict
             tx.raise_error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
         hashed = list(self.items)[-1 if last is None or tx.truth(last) else 0]
         return TupleVariable(list(self._remove(tx, hashed)))
 
-    def _update(self, tx: Any, /, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
+    def _update(self, tx: Tracer, /, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
         """Stores each entry as it comes, so that what gives them sees it (Objects/dictobject.c, dict_update)."""
         if len(others) > 1:
             tx.raise_error(TypeError, f"update expected at most 1 argument, got {len(others)}")
         for other in others:
-            direct = tx.dict_content(other)
+            direct = tx.operators.dict_content(other)
             if self.cls is collections.OrderedDict and (direct is None or self.holder is not None):
-                tx.call(tx.library_function(update_ordered), [self.holder or self, *others], {})
+                tx.call(tx.values.library_function(update_ordered), [self.holder or self, *others], {})
             elif direct is not None:
                 self._merge(tx, direct)
             else:
@@ -354,7 +357,7 @@ class DictVariable(VariableTracker):
             self.store(tx, ConstantVariable(name), value)
         return ConstantVariable(None)
 
-    def _merge(self, tx: Any, other: DictVariable) -> None:
+    def _merge(self, tx: Tracer, other: DictVariable) -> None:
         """Takes the entries of another dict without hashing its keys again."""
         if other is self:
             return
@@ -368,28 +371,28 @@ class DictVariable(VariableTracker):
             if len(other.items) != size:
                 tx.raise_error(RuntimeError, "dict mutated during update")
 
-    def _clear(self, tx: Any) -> VariableTracker:
+    def _clear(self, tx: Tracer) -> VariableTracker:
         tx.output.effects.mutate(self)
         self.structure += 1
         self.items.clear()
         return ConstantVariable(None)
 
-    def _copy(self, tx: Any) -> VariableTracker:
+    def _copy(self, tx: Tracer) -> VariableTracker:
         return self.like(dict(self.items))
 
-    def _keys(self, tx: Any) -> VariableTracker:
+    def _keys(self, tx: Tracer) -> VariableTracker:
         return DictViewVariable(self, "keys")
 
-    def _values(self, tx: Any) -> VariableTracker:
+    def _values(self, tx: Tracer) -> VariableTracker:
         return DictViewVariable(self, "values")
 
-    def _items(self, tx: Any) -> VariableTracker:
+    def _items(self, tx: Tracer) -> VariableTracker:
         return DictViewVariable(self, "items")
 
-    def _move_to_end(self, tx: Any, key: VariableTracker, last: VariableTracker | None = None) -> VariableTracker:
+    def _move_to_end(self, tx: Tracer, key: VariableTracker, last: VariableTracker | None = None) -> VariableTracker:
         hashed = self.key_of(tx, key)
         if hashed not in self.items:
-            tx.raise_value(KeyError, [key])
+            tx.errors.raise_value(KeyError, [key])
         entry = self._remove(tx, hashed)
         if last is None or tx.truth(last):
             self.items[hashed] = entry
@@ -445,7 +448,7 @@ class MappingProxyVariable(DictVariable):
         self.mapping = mapping
         self.behind = behind
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return self.behind.iterator(tx)
 
     methods = {
@@ -459,19 +462,19 @@ class MappingProxyVariable(DictVariable):
         cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
 
 
-def given_pairs(tx: Any, value: VariableTracker) -> Iterator[tuple[VariableTracker, VariableTracker]]:
+def given_pairs(tx: Tracer, value: VariableTracker) -> Iterator[tuple[VariableTracker, VariableTracker]]:
     """The (key, value) pairs that dict(value) and update(value) see where the value is no dict, one by one."""
     if tx.has_attribute(value, "keys"):
         keys = tx.call_method(value, "keys", [])
         owner, kind = value.python_type().__name__, type_name(keys.python_type())
-        iterator = tx.iterator_or(keys, f"{owner}.keys() returned a non-iterable (type {kind})")
-        for key in tx.listed(iterator):
+        iterator = tx.iteration.iterator_or(keys, f"{owner}.keys() returned a non-iterable (type {kind})")
+        for key in tx.iteration.listed(iterator):
             yield key, value.getitem(tx, key)
         return
-    for number, element in enumerate(tx.steps(tx.get_iter(value))):
+    for number, element in enumerate(tx.iteration.steps(tx.iteration.get_iter(value))):
         try:
-            pair = tx.fast_sequence(element, "")
-        except tx.observed as error:
+            pair = tx.iteration.fast_sequence(element, "")
+        except ObservedException as error:
             if issubclass(error.value.python_type(), TypeError):
                 said = f"cannot convert dictionary update sequence element #{number} to a sequence"
                 tx.raise_error(TypeError, said)
@@ -503,7 +506,7 @@ class DictIteratorVariable(IteratorVariable):
     def _is_ordered(self) -> bool:
         return issubclass(self.owner.cls, collections.OrderedDict)
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.rest is None:
             return None
@@ -521,7 +524,7 @@ class DictIteratorVariable(IteratorVariable):
         value = self.owner._look_at(tx, hashed)
         return value if self.what == "values" else TupleVariable([key, value])
 
-    def _check(self, tx: Any) -> None:
+    def _check(self, tx: Tracer) -> None:
         """Objects/dictobject.c, dictiter_iternextkey"""
         if len(self.owner.items) != self.size:
             self.size = -1  # it raises from now on
@@ -529,7 +532,7 @@ class DictIteratorVariable(IteratorVariable):
         if self.owner.structure != self.structure:
             unsupported("unsupported_iteration", "a dict whose keys change while it is iterated")
 
-    def _check_ordered(self, tx: Any) -> None:
+    def _check_ordered(self, tx: Tracer) -> None:
         """Objects/odictobject.c, odictiter_nextkey"""
         if not self.rest:
             return
@@ -565,46 +568,46 @@ class DictViewVariable(VariableTracker):
         made: Any = (collections.OrderedDict if issubclass(self.owner.cls, collections.OrderedDict) else dict)()
         return type(getattr(made, self.what)())
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(len(self.owner.items))
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(self.owner.items)
 
     def contains_tensor(self) -> bool:
         return self.what != "keys" and self.owner.contains_tensor()
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return DictIteratorVariable(self.owner, self.what)
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         if self.what == "keys":
             return self.owner.contains(tx, item)
         if self.what == "values":
             return super().contains(tx, item)
-        if not issubclass(item.python_type(), tuple) or tx.as_index(item.length(tx)) != 2:
+        if not issubclass(item.python_type(), tuple) or tx.operators.as_index(item.length(tx)) != 2:
             return False
         key, value = item.iterate(tx)
         found = self.owner.lookup(tx, key)
-        return found is not None and tx.same_or_equal(found, value)
+        return found is not None and tx.operators.same_or_equal(found, value)
 
-    def as_set(self, tx: Any) -> SetVariable:
+    def as_set(self, tx: Tracer) -> SetVariable:
         return set_of(tx, self)
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         return view_binary(tx, self, op, other, reflected)
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         return view_compare(tx, self, op, other)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name == "isdisjoint" and self.what != "values" and len(args) == 1 and not kwargs:
             return is_disjoint(tx, self, args[0])
         return super().call_method(tx, name, args, kwargs)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name == "isdisjoint" and self.what != "values":
             return BoundMethodVariable(self, name)
         if name == "mapping":
@@ -624,13 +627,13 @@ class DictViewVariable(VariableTracker):
 # ---------------------------------------------------------------- wrapping
 
 
-def lazy_entries(tx: Any, value: dict[Any, Any], source: Source) -> Entries:
+def lazy_entries(tx: Tracer, value: dict[Any, Any], source: Source) -> Entries:
     """The entries of a dict at `source`; its keys are guarded, its values not looked at."""
     return dict_at(tx, value, source, dict).items
 
 
 def dict_at(
-    tx: Any, value: dict[Any, Any], source: Source, cls: type, default_factory: VariableTracker | None = None
+    tx: Tracer, value: dict[Any, Any], source: Source, cls: type, default_factory: VariableTracker | None = None
 ) -> DictVariable:
     """The tracker of a dict from outside; keys that are constants are guarded when they are needed."""
     # An OrderedDict has an order of its own, apart from its table's.
@@ -651,12 +654,12 @@ def dict_at(
             tx.guard(key_source, "const", key)
         else:
             # A key without a value of its own, such as a module or a function: only its identity is known.
-            key_variable = realized(tx, tx.wrap_at(key, key_source))
+            key_variable = realized(tx, tx.values.wrap_at(key, key_source))
             tx.guard(key_source, "is", key)
         item_source = DictItemSource(source, key)
         try:
-            hashed = tx.hash_key(key_variable)
-        except tx.observed:
+            hashed = tx.operators.hash_key(key_variable)
+        except ObservedException:
             # The real dict does not hash its keys again.
             unsupported("unsupported_value", f"{source.name}, a dict with a key that can't be hashed now")
         entries[hashed] = (key_variable, LazyVariable(dict.__getitem__(value, key), item_source))
@@ -664,20 +667,20 @@ def dict_at(
 
 
 @wraps_type(dict, collections.OrderedDict)
-def _wrap_dict(tx: Any, value: dict[Any, Any], source: Source) -> VariableTracker:
+def _wrap_dict(tx: Tracer, value: dict[Any, Any], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     return dict_at(tx, value, source, type(value))
 
 
 @wraps_type(collections.defaultdict)
-def _wrap_defaultdict(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_defaultdict(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
-    factory = realized(tx, tx.wrap_slot(source, collections.defaultdict, value, "default_factory"))
+    factory = realized(tx, tx.values.wrap_slot(source, collections.defaultdict, value, "default_factory"))
     return dict_at(tx, value, source, collections.defaultdict, factory)
 
 
 @wraps_if(lambda value: type(value) is MappingProxyType, rank=4)
-def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_proxy(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     # What lies behind the proxy is out of reach: the guard reads the entries through it.
     place: type[ConstSource] = FrozenSource
     if not source.is_frozen:
@@ -687,7 +690,7 @@ def _wrap_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
         tx.output.effects.note_proxied(gc.get_referents(value)[0])
     entries: Entries = {}
     for key, item in value.items():
-        key_variable = tx.from_result(key, "key")
+        key_variable = tx.values.from_result(key, "key")
         entries[key_variable.hash_key()] = (key_variable, LazyVariable(item, place(item, f"{source.name}[{key!r}]")))
     return DictVariable(entries, source, MappingProxyType)
 

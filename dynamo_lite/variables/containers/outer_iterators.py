@@ -35,7 +35,7 @@ from .resumed_loops import loop_iterator
 from .sequences import SequenceIteratorVariable, exhaust
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class _Outer(VariableTracker):
@@ -45,7 +45,7 @@ class _Outer(VariableTracker):
     at_end = False
     replayed = 1
 
-    def take(self, tx: Any) -> VariableTracker | None:
+    def take(self, tx: Tracer) -> VariableTracker | None:
         """next(), noted."""
         tx.output.effects.mutate(self, [])
         found = super().next(tx)  # the class beside this one
@@ -131,7 +131,7 @@ def take_down_to(iterator: Any, left: int) -> None:
 
 # ---------------------------------------------------------------- wrapping
 @wraps_type(*FOLLOWED)
-def _wrap_iterator(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_iterator(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     # A loop's iterator that a break has left is in the middle, though it may have been made anew, from where it stood.
     if isinstance(source, LocalSource) and source.left_on_stack:
         return loop_iterator(tx, value, source) or wrap_object(tx, value, source)
@@ -149,13 +149,13 @@ def _wrap_iterator(tx: Any, value: Any, source: Source) -> VariableTracker:
     return made
 
 
-def _part(tx: Any, value: Any, source: Source, function: Any, words: str) -> VariableTracker:
+def _part(tx: Tracer, value: Any, source: Source, function: Any, words: str) -> VariableTracker:
     """What a function gives of an iterator, where guards find it."""
     part = ComputedSource(source, function, f"{words} of {source.name}")
-    return realized(tx, tx.wrap_at(function(value), part))  # type: ignore[no-any-return]
+    return realized(tx, tx.values.wrap_at(function(value), part))  # type: ignore[no-any-return]
 
 
-def _over_sequence(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _over_sequence(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     position = ComputedSource(source, position_of, f"the position of {source.name}")
     tx.guard(position, "const", position_of(value))
     if type(value) is RANGE:
@@ -164,7 +164,7 @@ def _over_sequence(tx: Any, value: Any, source: Source) -> VariableTracker:
         rest = container_of(value)
         return OuterRangeIteratorVariable(rest if position_of(value) is not None else rest[:0])
     if position_of(value) is None:
-        ended = OuterSequenceIteratorVariable(tx.new_tuple([]))
+        ended = OuterSequenceIteratorVariable(tx.values.new_tuple([]))
         ended.at_end = True
         return ended
     over = _part(tx, value, source, container_of, "the container")
@@ -172,19 +172,19 @@ def _over_sequence(tx: Any, value: Any, source: Source) -> VariableTracker:
     return OuterSequenceIteratorVariable(getattr(over, "content", None) or over)
 
 
-def _over_dict(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _over_dict(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     new = is_new(value)
     tx.guard(ComputedSource(source, is_new, f"whether {source.name} is new"), "const", new)
     what = {KEYS: "keys", VALUES: "values", ITEMS: "items"}[type(value)]
     if new is None:
-        return OuterDictIteratorVariable(tx.new_dict({}), what)
+        return OuterDictIteratorVariable(tx.values.new_dict({}), what)
     over = _part(tx, value, source, container_of, "the dict")
     if not isinstance(over, DictVariable) or tx.output.effects.is_mutated(over):
         unsupported("unsupported_iteration", f"{source.name}, an iterator over {over.describe()}")
     return OuterDictIteratorVariable(over, what)
 
 
-def _over_iterators(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _over_iterators(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     length = ComputedSource(source, inner_of, f"the iterators of {source.name}")
     tx.guard(length, "len", len(inner_of(value)))
     inner = [_part(tx, value, source, Inner(n), f"iterator {n}") for n in range(len(inner_of(value)))]

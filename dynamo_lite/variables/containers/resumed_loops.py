@@ -16,7 +16,7 @@ from ..objects.objects import ObjectVariable
 from .foreign_iterators import Container, containers_of, next_of
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class LoopIteratorVariable(ObjectVariable):
@@ -25,7 +25,7 @@ class LoopIteratorVariable(ObjectVariable):
     replayed = 0  # before the containers change, and the iterators that it takes from
     _asked = False
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         assert self.source is not None
         effects = tx.output.effects
         found = None if self._asked else next_of(self.value)
@@ -42,7 +42,7 @@ class LoopIteratorVariable(ObjectVariable):
         effects.mutate(self, [])
         if not found:
             return None
-        return tx.wrap_at(found[0], SequenceItemSource(peeked, 0, False))
+        return tx.values.wrap_at(found[0], SequenceItemSource(peeked, 0, False))
 
     def check_replay(self, effects: Any) -> None:
         """Nothing that was looked at before the graph can have changed."""
@@ -54,7 +54,7 @@ class LoopIteratorVariable(ObjectVariable):
         cg.emit.pop()
 
 
-def loop_iterator(tx: Any, value: Any, source: Source) -> VariableTracker | None:
+def loop_iterator(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
     """The tracker of an iterator that a break has left on the stack; None if nothing can look ahead in it."""
     if next_of(value) is None:
         return None

@@ -20,7 +20,7 @@ from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 MAX_LENGTH = 1 << 20
@@ -48,7 +48,7 @@ class SequenceVariable(VariableTracker):
         name = f" {self.source.name!r}" if self.source is not None else ""
         return f"{self.cls.__name__}{name} of {len(self.items)}"
 
-    def item(self, tx: Any, index: int) -> VariableTracker:
+    def item(self, tx: Tracer, index: int) -> VariableTracker:
         """The element, looked at."""
         value = self.items[index] = realized(tx, self.items[index])
         return value
@@ -56,27 +56,27 @@ class SequenceVariable(VariableTracker):
     def contains_tensor(self) -> bool:
         return any(item.contains_tensor() for item in self.items)
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         values = [self.item(tx, i).as_argument(tx) for i in range(len(self.items))]
         return tuple(values) if self.base_type is tuple else values
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(self.items)
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(len(self.items))
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return SequenceIteratorVariable(self)
 
-    def iterate(self, tx: Any) -> Iterable[VariableTracker]:
+    def iterate(self, tx: Tracer) -> Iterable[VariableTracker]:
         index = 0
         while index < len(self.items):
             yield self.item(tx, index)
             index += 1
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        index = tx.as_index(key, self.base_type.__name__)
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
+        index = tx.operators.as_index(key, self.base_type.__name__)
         if isinstance(index, slice):
             if self.cls is tuple and range(len(self.items))[index] == range(len(self.items)):
                 return self
@@ -86,16 +86,16 @@ class SequenceVariable(VariableTracker):
             tx.raise_error(IndexError, f"{self.base_type.__name__} index out of range")
         return self.item(tx, position % len(self.items))
 
-    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+    def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
         """A new sequence as slicing and concatenation make it."""
         raise NotImplementedError
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "+" and isinstance(other, SequenceVariable) and other.base_type is self.base_type:
             first, second = (other, self) if reflected else (self, other)
             return first.like(tx, first.items + second.items)
         if op == "*" and issubclass(other.python_type(), torch.Tensor):
-            other = ConstantVariable(tx.as_index(other))
+            other = ConstantVariable(tx.operators.as_index(other))
         if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
             if other.value * len(self.items) > MAX_LENGTH:
                 unsupported("unsupported_operator", f"{self.describe()} * {other.value} is too large to follow")
@@ -104,7 +104,7 @@ class SequenceVariable(VariableTracker):
             return self.like(tx, self.items * other.value)
         return None
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if not isinstance(other, SequenceVariable) or other.base_type is not self.base_type:
             return None
         if op in ("==", "!=") and len(self.items) != len(other.items):
@@ -112,44 +112,44 @@ class SequenceVariable(VariableTracker):
         i = 0
         while i < len(self.items) and i < len(other.items):  # comparing may change the lists
             mine, theirs = self.item(tx, i), other.item(tx, i)
-            if not tx.same_or_equal(mine, theirs):
+            if not tx.operators.same_or_equal(mine, theirs):
                 if i >= len(self.items) or i >= len(other.items):
                     break
                 if op in ("==", "!="):
                     return ConstantVariable(op == "!=")
-                return tx.compare(op, self.item(tx, i), other.item(tx, i))
+                return tx.operators.compare(op, self.item(tx, i), other.item(tx, i))
             i += 1
-        return tx.compare(op, ConstantVariable(len(self.items)), ConstantVariable(len(other.items)))
+        return tx.operators.compare(op, ConstantVariable(len(self.items)), ConstantVariable(len(other.items)))
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         method = self.methods.get(name)
         if method is None or kwargs and name != "sort":
             return super().call_method(tx, name, args, kwargs)
         return tx.checked_call(method, self, tx, *args, **kwargs)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in self.methods:
             return BoundMethodVariable(self, name)
         if name == "__class__":
-            return tx.from_result(self.cls, "class")
-        return tx.class_getattr(self, self.cls, name)
+            return tx.values.from_result(self.cls, "class")
+        return tx.classes.builtin_attribute(self, self.cls, name)
 
     # -- methods that lists and tuples share
-    def _index(self, tx: Any, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
-        bounds = slice(tx.as_plain(start) if start else None, tx.as_plain(stop) if stop else None)
+    def _index(self, tx: Tracer, item: VariableTracker, start: Any = None, stop: Any = None) -> VariableTracker:
+        bounds = slice(tx.values.as_plain(start) if start else None, tx.values.as_plain(stop) if stop else None)
         for i in range(*bounds.indices(len(self.items))):
             if i >= len(self.items):  # comparing may change the list
                 break
-            if tx.same_or_equal(self.item(tx, i), item):
+            if tx.operators.same_or_equal(self.item(tx, i), item):
                 return ConstantVariable(i)
         if self.base_type is not tuple:
-            tx.raise_error(ValueError, f"{tx.to_text(item, 'r').constant()} is not in {self.base_type.__name__}")
+            tx.raise_error(ValueError, f"{tx.texts.to_text(item, 'r').constant()} is not in {self.base_type.__name__}")
         tx.raise_error(ValueError, "tuple.index(x): x not in tuple")
 
-    def _count(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        return ConstantVariable(sum(tx.same_or_equal(candidate, item) for candidate in self.iterate(tx)))
+    def _count(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
+        return ConstantVariable(sum(tx.operators.same_or_equal(candidate, item) for candidate in self.iterate(tx)))
 
     methods: dict[str, Any] = {"index": _index, "count": _count}
 
@@ -163,7 +163,7 @@ class ListVariable(SequenceVariable):
     def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = list) -> None:
         super().__init__(items, cls, source)
 
-    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+    def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
         return ListVariable(list(items))
 
     def hash_key(self) -> Any:
@@ -179,8 +179,8 @@ class ListVariable(SequenceVariable):
             cg.emit.build_list(len(self.items))
             cg.emit.list_extend()
 
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
-        index = tx.as_index(key, "list")
+    def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
+        index = tx.operators.as_index(key, "list")
         if isinstance(index, slice):
             self._set_slice(tx, index, value)
             return
@@ -189,20 +189,20 @@ class ListVariable(SequenceVariable):
         tx.output.effects.mutate(self)
         self.items[index] = value
 
-    def _set_slice(self, tx: Any, index: slice, value: VariableTracker) -> None:
+    def _set_slice(self, tx: Tracer, index: slice, value: VariableTracker) -> None:
         """self[index] = value (Objects/listobject.c, list_ass_subscript): the bounds are those of the list before the
         value is iterated over, which may change it."""
         size = len(self.items)
         start, stop, step = tx.run_python(index.indices, size)
         if step == 1:
-            new = tx.fast_sequence(value, "can only assign an iterable", self)
+            new = tx.iteration.fast_sequence(value, "can only assign an iterable", self)
             start = min(start, len(self.items))
             stop = min(max(stop, start), len(self.items))
             if new or stop > start:
                 tx.output.effects.mutate(self)
                 self.items[start:stop] = new
             return
-        new = tx.fast_sequence(value, "must assign iterable to extended slice", self)
+        new = tx.iteration.fast_sequence(value, "must assign iterable to extended slice", self)
         wanted = len(range(start, stop, step))
         if len(new) != wanted:
             tx.raise_error(
@@ -213,17 +213,17 @@ class ListVariable(SequenceVariable):
         for position, item in zip(range(start, stop, step), new):
             self.items[position] = item
 
-    def delitem(self, tx: Any, key: VariableTracker) -> None:
-        index = tx.as_index(key, "list")
+    def delitem(self, tx: Tracer, key: VariableTracker) -> None:
+        index = tx.operators.as_index(key, "list")
         tx.output.effects.mutate(self)
         tx.run_python(operator.delitem, self.items, index)
 
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op == "+":
             self._extend(tx, other)
             return self
         if op == "*" and issubclass(other.python_type(), torch.Tensor):
-            other = ConstantVariable(tx.as_index(other))
+            other = ConstantVariable(tx.operators.as_index(other))
         if op == "*" and isinstance(other, ConstantVariable) and isinstance(other.value, int):
             if other.value * len(self.items) > MAX_LENGTH:
                 unsupported("unsupported_operator", f"{self.describe()} *= {other.value} is too large to follow")
@@ -233,12 +233,12 @@ class ListVariable(SequenceVariable):
             return self
         return None
 
-    def _append(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _append(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         tx.output.effects.mutate(self)
         self.items.append(item)
         return ConstantVariable(None)
 
-    def _extend(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def _extend(self, tx: Tracer, other: VariableTracker) -> VariableTracker:
         """Stores each element as it comes, so that what gives them sees it; a list or tuple is taken as it is."""
         if is_plain_sequence(other) or other is self or other is self.holder:
             new = list(other.iterate(tx))
@@ -246,18 +246,18 @@ class ListVariable(SequenceVariable):
                 tx.output.effects.mutate(self)
                 self.items.extend(new)
             return ConstantVariable(None)
-        for item in tx.steps_with_hint(other):
+        for item in tx.iteration.steps_with_hint(other):
             tx.output.effects.mutate(self)
             self.items.append(item)
         return ConstantVariable(None)
 
-    def _insert(self, tx: Any, index: VariableTracker, item: VariableTracker) -> VariableTracker:
+    def _insert(self, tx: Tracer, index: VariableTracker, item: VariableTracker) -> VariableTracker:
         tx.output.effects.mutate(self)
-        self.items.insert(tx.as_index(index), item)
+        self.items.insert(tx.operators.as_index(index), item)
         return ConstantVariable(None)
 
-    def _pop(self, tx: Any, index: VariableTracker | None = None) -> VariableTracker:
-        position = -1 if index is None else tx.as_index(index)
+    def _pop(self, tx: Tracer, index: VariableTracker | None = None) -> VariableTracker:
+        position = -1 if index is None else tx.operators.as_index(index)
         if not self.items:
             tx.raise_error(IndexError, "pop from empty list")
         if not -len(self.items) <= position < len(self.items):
@@ -267,31 +267,31 @@ class ListVariable(SequenceVariable):
         self.items.pop(position)
         return value
 
-    def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _remove(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         for i, candidate in enumerate(self.iterate(tx)):
-            if tx.same_or_equal(candidate, item):
+            if tx.operators.same_or_equal(candidate, item):
                 tx.output.effects.mutate(self)
                 del self.items[i : i + 1]  # comparing may have made the list shorter
                 return ConstantVariable(None)
         tx.raise_error(ValueError, "list.remove(x): x not in list")
 
-    def _clear(self, tx: Any) -> VariableTracker:
+    def _clear(self, tx: Tracer) -> VariableTracker:
         if self.items:
             tx.output.effects.mutate(self)
             self.items.clear()
         return ConstantVariable(None)
 
-    def _reverse(self, tx: Any) -> VariableTracker:
+    def _reverse(self, tx: Tracer) -> VariableTracker:
         if self.items:
             tx.output.effects.mutate(self)
             self.items.reverse()
         return ConstantVariable(None)
 
-    def _copy(self, tx: Any) -> VariableTracker:
+    def _copy(self, tx: Tracer) -> VariableTracker:
         return ListVariable(list(self.items))
 
     def _sort(
-        self, tx: Any, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+        self, tx: Tracer, key: VariableTracker | None = None, reverse: VariableTracker | None = None
     ) -> VariableTracker:
         """The list is empty meanwhile; what is put into it then is lost (Objects/listobject.c, list_sort_impl)."""
         effects = tx.output.effects
@@ -325,7 +325,7 @@ def is_plain_sequence(value: VariableTracker) -> bool:
 
 
 def sort_items(
-    tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
+    tx: Tracer, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
 ) -> None:
     """The stable sort of list.sort and sorted(), in place, comparing with ``<`` as they do. Where a comparison raises,
     the order is the one that they leave."""
@@ -341,7 +341,7 @@ def sort_items(
             self.item = item
 
         def __lt__(self, other: _Entry) -> bool:
-            return tx.truth(tx.compare("<", self.key, other.key))  # type: ignore[no-any-return]
+            return tx.truth(tx.operators.compare("<", self.key, other.key))  # type: ignore[no-any-return]
 
     entries = [_Entry(key, item) for key, item in zip(keys, items)]
     try:
@@ -359,7 +359,7 @@ class TupleVariable(SequenceVariable):
         super().__init__(items, cls, source)
         self.real: Any = None  # the tuple itself, if it came in from outside or is a constant of the code
 
-    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+    def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
         return TupleVariable(list(items), cls=torch.Size if self.cls is torch.Size else tuple)
 
     def is_constant(self) -> bool:
@@ -371,7 +371,7 @@ class TupleVariable(SequenceVariable):
     def hash_key(self) -> Any:
         return tuple(item.hash_key() for item in self.items)
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         for index in range(len(self.items)):
             self.item(tx, index).guard_hash(tx)
 
@@ -384,19 +384,19 @@ class TupleVariable(SequenceVariable):
             return self.real is other.real
         return False
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name == "numel" and self.cls is torch.Size:
             return BoundMethodVariable(self, name)
         return super().getattr(tx, name)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name == "numel" and self.cls is torch.Size:
-            return ConstantVariable(tx.as_plain(self).numel())
+            return ConstantVariable(tx.values.as_plain(self).numel())
         return super().call_method(tx, name, args, kwargs)
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         values = super().as_argument(tx)
         plain = all(isinstance(value, int) for value in values)
         return torch.Size(values) if self.cls is torch.Size and plain else values
@@ -430,19 +430,19 @@ class NamedTupleVariable(TupleVariable):
     def is_constant(self) -> bool:
         return False
 
-    def like(self, tx: Any, items: list[VariableTracker]) -> VariableTracker:
+    def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
         return TupleVariable(list(items))
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         names = self.field_names()
         if name in names:
-            found = tx.class_lookup(self.cls, name) if hasattr(self.cls, "_fields") else None
+            found = tx.classes.lookup(self.cls, name) if hasattr(self.cls, "_fields") else None
             if found is None or isinstance(found, FIELD):
                 return self.item(tx, names.index(name))
         return super().getattr(tx, name)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name in self.methods:
             return super().call_method(tx, name, args, kwargs)
@@ -473,7 +473,7 @@ class SequenceIteratorVariable(IteratorVariable):
     def python_type(self) -> type:
         return type(iter([])) if self.sequence.base_type is list else type(iter(()))
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.index >= len(self.sequence.items):
             self.index = _EXHAUSTED  # exhausted iterators stay so, even if the list grows
@@ -533,7 +533,7 @@ class ReversedVariable(IteratorVariable):
     def python_type(self) -> type:
         return type(reversed([])) if self.sequence.base_type is list else reversed
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if not 0 <= self.index < len(self.sequence.items):
             self.index = -1
@@ -559,14 +559,14 @@ def lazy_items(value: Any, source: Source, is_list: bool) -> list[VariableTracke
 
 
 @wraps_type(list)
-def _wrap_list(tx: Any, value: list[Any], source: Source) -> VariableTracker:
+def _wrap_list(tx: Tracer, value: list[Any], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", list)
     tx.guard(source, "len", len(value))
     return ListVariable(lazy_items(value, source, True), source)
 
 
 @wraps_type(tuple)
-def _wrap_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
+def _wrap_tuple(tx: Tracer, value: tuple[Any, ...], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", tuple)
     tx.guard(source, "len", len(value))
     wrapped = TupleVariable(lazy_items(value, source, False), source)
@@ -575,7 +575,7 @@ def _wrap_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTrac
 
 
 @wraps_type(torch.Size)
-def _wrap_size(tx: Any, value: torch.Size, source: Source) -> VariableTracker:
+def _wrap_size(tx: Tracer, value: torch.Size, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", torch.Size)
     tx.guard(source, "len", len(value))
     wrapped = TupleVariable(lazy_items(value, source, False), source, torch.Size)
@@ -584,7 +584,7 @@ def _wrap_size(tx: Any, value: torch.Size, source: Source) -> VariableTracker:
 
 
 @wraps_if(lambda value: isinstance(value, tuple) and is_named_tuple(type(value)), rank=5)
-def _wrap_named_tuple(tx: Any, value: tuple[Any, ...], source: Source) -> VariableTracker:
+def _wrap_named_tuple(tx: Tracer, value: tuple[Any, ...], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     tx.guard(source, "len", len(value))
     wrapped = NamedTupleVariable(lazy_items(value, source, False), source, type(value))

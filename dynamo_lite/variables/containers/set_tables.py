@@ -22,7 +22,7 @@ from ..objects.classes import is_stand_in
 from .user_keys import UserKey, check_rebuildable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 _Members = dict[Any, VariableTracker]
 _Real = Any  # a set or frozenset
@@ -119,7 +119,7 @@ class SetState:
         """Whether its function changes the set before."""
         return self.function in _CHANGES
 
-    def fixed(self, tx: Any) -> _Real | None:
+    def fixed(self, tx: Tracer) -> _Real | None:
         """The real set, also where guards have to fix the tables of sets from outside; None if it can't be known."""
         if self.real is not None:
             return self.real
@@ -140,7 +140,7 @@ class SetState:
     def _can_be_fixed(self) -> bool:
         return all(isinstance(operand, SetState) or operand.real is not None for operand in self.operands)
 
-    def _fix(self, tx: Any) -> None:
+    def _fix(self, tx: Tracer) -> None:
         self._apply()
 
     # -- generated code
@@ -248,7 +248,7 @@ class GivenState(SetState):
         return not any(type(key) is UserKey for key in self.members) and all(
             member.is_constant() for member in self.members.values())
 
-    def _fix(self, tx: Any) -> None:
+    def _fix(self, tx: Tracer) -> None:
         kind: Any = frozenset if isinstance(self.value, frozenset) else set
         template = clone_table(self.value)
         assert type(template) is kind

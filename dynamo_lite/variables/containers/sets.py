@@ -32,7 +32,7 @@ from .set_tables import (
 from .user_keys import UserKey, check_rebuildable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class SetVariable(VariableTracker):
@@ -57,10 +57,10 @@ class SetVariable(VariableTracker):
         self._popped = False
 
     @classmethod
-    def of(cls, tx: Any, items: list[VariableTracker], python_class: type = set) -> SetVariable:
+    def of(cls, tx: Tracer, items: list[VariableTracker], python_class: type = set) -> SetVariable:
         members: dict[Any, VariableTracker] = {}
         for item in items:
-            members.setdefault(tx.hash_key(as_key(tx, item, members)), item)
+            members.setdefault(tx.operators.hash_key(as_key(tx, item, members)), item)
         return cls(members, cls=python_class)
 
     @classmethod
@@ -101,13 +101,13 @@ class SetVariable(VariableTracker):
     def contains_tensor(self) -> bool:
         return any(m.contains_tensor() for m in self.members.values())
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(self.members)
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(len(self.members))
 
-    def ordered(self, tx: Any) -> list[VariableTracker]:
+    def ordered(self, tx: Tracer) -> list[VariableTracker]:
         """The members in the order in which the real set gives them."""
         if len(self.members) <= 1:
             return list(self.members.values())
@@ -119,7 +119,7 @@ class SetVariable(VariableTracker):
         by_value = {m.constant(): m for m in self.members.values() if m.is_constant()}
         return [by_value[value] for value in self.real(tx)]
 
-    def real(self, tx: Any) -> Any:
+    def real(self, tx: Tracer) -> Any:
         """A real set with the same table."""
         found = self.state.fixed(tx)
         if found is None:
@@ -128,17 +128,17 @@ class SetVariable(VariableTracker):
             unsupported("unsupported_iteration", f"the order of {what}")
         return found
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return SetIteratorVariable(self, self.ordered(tx))
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         return self._key_of(tx, item) in self.members
 
-    def _elements_of(self, tx: Any, other: VariableTracker) -> Iterator[tuple[Any, VariableTracker]]:
+    def _elements_of(self, tx: Tracer, other: VariableTracker) -> Iterator[tuple[Any, VariableTracker]]:
         return hashed_elements(tx, other, lambda: self.members)
 
-    def _key_of(self, tx: Any, item: VariableTracker) -> Any:
-        return tx.hash_key(as_key(tx, item, self.members))
+    def _key_of(self, tx: Tracer, item: VariableTracker) -> Any:
+        return tx.operators.hash_key(as_key(tx, item, self.members))
 
     _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
         "|": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},
@@ -147,7 +147,7 @@ class SetVariable(VariableTracker):
         "^": lambda a, b: {**{k: v for k, v in a.items() if k not in b}, **{k: v for k, v in b.items() if k not in a}},
     }
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         content = set_content(other)
         if op not in self._OPS or content is None:
             return None
@@ -157,7 +157,7 @@ class SetVariable(VariableTracker):
         function = getattr(first.cls, _METHODS[op])
         return SetVariable(members, cls=first.cls, state=made_state(function, first.state, (second.state,), members))
 
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         content = set_content(other)
         if self.cls is frozenset or op not in self._OPS or content is None:
             return None
@@ -165,7 +165,7 @@ class SetVariable(VariableTracker):
         self._change(tx, self._OPS[op](self.members, content.members), _UPDATES[op], content.state)
         return self
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         content = set_content(other)
         if content is None:
             return None
@@ -174,20 +174,20 @@ class SetVariable(VariableTracker):
         results = {"==": a == b, "!=": a != b, "<=": a <= b, "<": a < b, ">=": a >= b, ">": a > b}
         return ConstantVariable(results[op])
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in self.methods:
             return BoundMethodVariable(self, name)
-        return tx.class_getattr(self, self.cls, name)
+        return tx.classes.builtin_attribute(self, self.cls, name)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         method = self.methods.get(name)
         if method is None or (self.cls is frozenset and name in _SET_MUTATORS):
             return super().call_method(tx, name, args, kwargs)
         return tx.checked_call(method, self, tx, *args, **kwargs)
 
-    def _add(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _add(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         key = self._key_of(tx, item)
         if key in self.members:
             tx.output.effects.mutate(self)
@@ -195,22 +195,22 @@ class SetVariable(VariableTracker):
             self._change(tx, {**self.members, key: item}, set.add, One(key, item))
         return ConstantVariable(None)
 
-    def _discard(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _discard(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         self._take_out(tx, self._key_of(tx, item))
         return ConstantVariable(None)
 
-    def _take_out(self, tx: Any, key: Any) -> None:
+    def _take_out(self, tx: Tracer, key: Any) -> None:
         members = dict(self.members)
         removed = members.pop(key, None)
         if removed is not None:
             self._change(tx, members, set.discard, One(key, removed))
 
-    def _remove(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _remove(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         if not self.contains(tx, item):
-            tx.raise_value(KeyError, [item])
+            tx.errors.raise_value(KeyError, [item])
         return self._discard(tx, item)
 
-    def _pop(self, tx: Any) -> VariableTracker:
+    def _pop(self, tx: Tracer) -> VariableTracker:
         if not self.members:
             tx.raise_error(KeyError, "pop from an empty set")
         if len(self.members) == 1:
@@ -223,23 +223,23 @@ class SetVariable(VariableTracker):
         self._change(tx, {h: m for h, m in self.members.items() if m is not item}, set.pop)
         return item
 
-    def _clear(self, tx: Any) -> VariableTracker:
+    def _clear(self, tx: Tracer) -> VariableTracker:
         self._change(tx, {}, set.clear)
         if self.state.given is None and not self._popped:
             self.state = known_state({}, set())  # what lay in it before leaves no trace
         return ConstantVariable(None)
 
-    def _copy(self, tx: Any) -> VariableTracker:
+    def _copy(self, tx: Tracer) -> VariableTracker:
         return self if self.cls is frozenset else self.duplicate()
 
     def _change(
-        self, tx: Any, members: dict[Any, VariableTracker], function: Callable[..., Any], *operands: Any
+        self, tx: Tracer, members: dict[Any, VariableTracker], function: Callable[..., Any], *operands: Any
     ) -> None:
         tx.output.effects.mutate(self)
         self.members = members
         self.state = made_state(function, self.state, operands, members)
 
-    def _update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
+    def _update(self, tx: Tracer, *others: VariableTracker) -> VariableTracker:
         """Stores each element as it comes, so that what gives them sees it."""
         for other in others:
             new = _at_once(tx, other, self.members)
@@ -253,7 +253,7 @@ class SetVariable(VariableTracker):
                     self._change(tx, {**self.members, hashed: item}, set.add, One(hashed, item))
         return ConstantVariable(None)
 
-    def _difference_update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
+    def _difference_update(self, tx: Tracer, *others: VariableTracker) -> VariableTracker:
         for other in others:
             new = _at_once(tx, other, self.members)
             if new is not None:
@@ -266,14 +266,14 @@ class SetVariable(VariableTracker):
             self._change(tx, self.members, set.difference_update, Elements({}))  # it may make the table smaller
         return ConstantVariable(None)
 
-    def _symmetric_difference_update(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def _symmetric_difference_update(self, tx: Tracer, other: VariableTracker) -> VariableTracker:
         theirs = set_of(tx, other).members
         check_together(tx, self.members, theirs)
         members = self._OPS["^"](self.members, theirs)
         self._change(tx, members, set.symmetric_difference_update, _operand(tx, other, theirs))
         return ConstantVariable(None)
 
-    def _intersection_update(self, tx: Any, *others: VariableTracker) -> VariableTracker:
+    def _intersection_update(self, tx: Tracer, *others: VariableTracker) -> VariableTracker:
         state = self.state
         members, operands = self._common(tx, others)
         if self.state is not state:
@@ -281,7 +281,7 @@ class SetVariable(VariableTracker):
         self._change(tx, members, set.intersection_update, *operands)
         return ConstantVariable(None)
 
-    def _union(self, tx: Any, *others: VariableTracker) -> SetVariable:
+    def _union(self, tx: Tracer, *others: VariableTracker) -> SetVariable:
         state, members, operands = self.state, dict(self.members), []
         for other in others:
             new = _collected(tx, other, members)
@@ -289,7 +289,7 @@ class SetVariable(VariableTracker):
             members = {**members, **{h: m for h, m in new.items() if h not in members}}
         return SetVariable(members, cls=self.cls, state=made_state(self.cls.union, state, tuple(operands), members))
 
-    def _difference(self, tx: Any, *others: VariableTracker) -> SetVariable:
+    def _difference(self, tx: Tracer, *others: VariableTracker) -> SetVariable:
         state, members, operands = self.state, dict(self.members), []
         for other in others:
             new = _collected(tx, other, members)
@@ -298,14 +298,14 @@ class SetVariable(VariableTracker):
         made = made_state(self.cls.difference, state, tuple(operands), members)
         return SetVariable(members, cls=self.cls, state=made)
 
-    def _symmetric_difference(self, tx: Any, other: VariableTracker) -> SetVariable:
+    def _symmetric_difference(self, tx: Tracer, other: VariableTracker) -> SetVariable:
         theirs = set_of(tx, other).members
         check_together(tx, self.members, theirs)
         members = self._OPS["^"](self.members, theirs)
         made = made_state(self.cls.symmetric_difference, self.state, (_operand(tx, other, theirs),), members)
         return SetVariable(members, cls=self.cls, state=made)
 
-    def _intersection(self, tx: Any, *others: VariableTracker) -> SetVariable:
+    def _intersection(self, tx: Tracer, *others: VariableTracker) -> SetVariable:
         state = self.state
         members, operands = self._common(tx, others)
         if self.state is not state and len(others) == 1:
@@ -315,7 +315,7 @@ class SetVariable(VariableTracker):
         return SetVariable(members, cls=self.cls, state=made_state(self.cls.intersection, state, operands, members))
 
     def _common(
-        self, tx: Any, others: tuple[VariableTracker, ...]
+        self, tx: Tracer, others: tuple[VariableTracker, ...]
     ) -> tuple[dict[Any, VariableTracker], tuple[SetState | Elements, ...]]:
         """The members that all others have, too, and the others as operands. Looks each element up in the set as it is
         by then."""
@@ -341,17 +341,17 @@ class SetVariable(VariableTracker):
             operands.append(Elements(found))
         return (dict(self.members) if known is None else known), tuple(operands)
 
-    def _is_subset(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def _is_subset(self, tx: Tracer, other: VariableTracker) -> VariableTracker:
         content = set_content(other)
         if content is not None:
             check_together(tx, self.members, content.members)
             return ConstantVariable(self.members.keys() <= content.members.keys())
         return ConstantVariable(len(self._common(tx, (other,))[0]) == len(self.members))
 
-    def _is_superset(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def _is_superset(self, tx: Tracer, other: VariableTracker) -> VariableTracker:
         return ConstantVariable(all(hashed in self.members for hashed, _ in self._elements_of(tx, other)))
 
-    def _is_disjoint(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def _is_disjoint(self, tx: Tracer, other: VariableTracker) -> VariableTracker:
         return ConstantVariable(not any(hashed in self.members for hashed, _ in self._elements_of(tx, other)))
 
     methods: dict[str, Callable[..., VariableTracker]] = {
@@ -394,7 +394,7 @@ class SetIteratorVariable(IteratorVariable):
     def python_type(self) -> type:
         return type(iter(set()))
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.size is None:
             return None
@@ -416,12 +416,12 @@ class SetIteratorVariable(IteratorVariable):
         cg.build_new(self, lambda: cg.call_function(started_iterator, arguments, {}), lambda: None)
 
 
-def constant_part(tx: Any, value: Any) -> VariableTracker:
+def constant_part(tx: Tracer, value: Any) -> VariableTracker:
     """A constant that is a key or member: a tuple or frozenset is one to iterate over, too."""
-    return ConstantVariable(value) if type(value) is str else tx.from_result(value, "key")  # type: ignore[no-any-return]
+    return ConstantVariable(value) if type(value) is str else tx.values.from_result(value, "key")  # type: ignore[no-any-return]
 
 
-def given_set(tx: Any, value: Any, items: Iterable[Any], source: Source, cls: type) -> SetVariable:
+def given_set(tx: Tracer, value: Any, items: Iterable[Any], source: Source, cls: type) -> SetVariable:
     """The tracker of a set of constants from outside, or of what an object holds that is one."""
     members = {item: constant_part(tx, item) for item in items}
     return SetVariable(members, source, cls, state=GivenState(members, source, value))
@@ -434,7 +434,7 @@ def set_content(value: VariableTracker) -> SetVariable | None:
 
 
 def hashed_elements(
-    tx: Any, value: VariableTracker, keys: Callable[[], Iterable[Any]]
+    tx: Tracer, value: VariableTracker, keys: Callable[[], Iterable[Any]]
 ) -> Iterator[tuple[Any, VariableTracker]]:
     """The elements with their hash keys as a set takes them: those of sets and plain dicts without asking for their
     hashes again, others one by one, each hashed before the next is asked for. `keys`: those that they meet."""
@@ -442,13 +442,13 @@ def hashed_elements(
     if content is not None:
         check_together(tx, keys(), content.members)
         yield from content.members.items()
-    elif (entries := tx.plain_dict(value)) is not None:
+    elif (entries := tx.iteration.plain_dict(value)) is not None:
         check_together(tx, keys(), entries)
         for hashed, (key, _) in list(entries.items()):
             yield hashed, key
     else:
-        for item in tx.steps(tx.get_iter(value)):
-            yield tx.hash_key(as_key(tx, item, keys())), item
+        for item in tx.iteration.steps(tx.iteration.get_iter(value)):
+            yield tx.operators.hash_key(as_key(tx, item, keys())), item
 
 
 def _asks_nothing(value: VariableTracker) -> bool:
@@ -456,7 +456,7 @@ def _asks_nothing(value: VariableTracker) -> bool:
     return value.is_constant() or is_plain_sequence(value) and all(m.is_constant() for m in value.items)  # type: ignore
 
 
-def _collected(tx: Any, value: VariableTracker, keys: Iterable[Any] | None = None) -> dict[Any, VariableTracker]:
+def _collected(tx: Tracer, value: VariableTracker, keys: Iterable[Any] | None = None) -> dict[Any, VariableTracker]:
     """All elements, of equal ones the first; `keys`: those that they meet, None: each other."""
     found: dict[Any, VariableTracker] = {}
     for hashed, item in hashed_elements(tx, value, lambda: found if keys is None else keys):
@@ -464,24 +464,24 @@ def _collected(tx: Any, value: VariableTracker, keys: Iterable[Any] | None = Non
     return found
 
 
-def _at_once(tx: Any, value: VariableTracker, keys: Iterable[Any]) -> dict[Any, VariableTracker] | None:
+def _at_once(tx: Tracer, value: VariableTracker, keys: Iterable[Any]) -> dict[Any, VariableTracker] | None:
     """The elements, where to take, to hash and to compare them with these keys runs none of the program's code."""
-    content, entries = set_content(value), tx.plain_dict(value)
+    content, entries = set_content(value), tx.iteration.plain_dict(value)
     if content is None and entries is None and not _asks_nothing(value):
         return None
     new = _collected(tx, value, keys)
     return None if any(type(key) is UserKey for key in (*new, *keys)) else new
 
 
-def _operand(tx: Any, value: VariableTracker, elements: dict[Any, VariableTracker]) -> SetState | Elements:
+def _operand(tx: Tracer, value: VariableTracker, elements: dict[Any, VariableTracker]) -> SetState | Elements:
     """What methods of sets see of a value that has these elements: a set's table, a plain dict's size."""
     content = set_content(value)
     if content is not None:
         return content.state
-    return Elements(elements, dict.fromkeys) if tx.plain_dict(value) is not None else Elements(elements)
+    return Elements(elements, dict.fromkeys) if tx.iteration.plain_dict(value) is not None else Elements(elements)
 
 
-def set_of(tx: Any, value: VariableTracker, cls: type = set) -> SetVariable:
+def set_of(tx: Tracer, value: VariableTracker, cls: type = set) -> SetVariable:
     """set(value)"""
     members = _collected(tx, value)
     operand = _operand(tx, value, members)
@@ -510,7 +510,7 @@ _SET_MUTATORS = frozenset({
 
 
 @wraps_type(set, frozenset)
-def _wrap_set(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_set(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     if all(is_constant_value(item) for item in value):
         tx.guard(source, "set_items", frozenset(value))
@@ -522,9 +522,9 @@ def _wrap_set(tx: Any, value: Any, source: Source) -> VariableTracker:
     made = SetVariable(members, source, type(value), True, GivenState(members, source, value))
     tx.output.effects.track(value, made)  # members may lead to it
     for place, item in enumerate(value):
-        hasher = tx.class_lookup(type(item), "__hash__")
+        hasher = tx.classes.lookup(type(item), "__hash__")
         if isinstance(hasher, types.FunctionType) and hasher is not torch.Tensor.__hash__:
             unsupported("unsupported_value", f"{source.name}, a set with a member that defines __hash__")
-        member = realized(tx, tx.wrap_at(item, SequenceItemSource(listed, place, False)))
-        members[tx.hash_key(member)] = member
+        member = realized(tx, tx.values.wrap_at(item, SequenceItemSource(listed, place, False)))
+        members[tx.operators.hash_key(member)] = member
     return made

@@ -15,7 +15,7 @@ from ..constant import ConstantVariable
 from .mappings import DictVariable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 def dict_in(tracker: VariableTracker | None) -> DictVariable | None:
@@ -25,16 +25,16 @@ def dict_in(tracker: VariableTracker | None) -> DictVariable | None:
     return found if isinstance(found, DictVariable) else None
 
 
-def space_at(tx: Any, real: dict[Any, Any], source: Source) -> DictVariable:
+def space_at(tx: Tracer, real: dict[Any, Any], source: Source) -> DictVariable:
     """The tracker of the dict itself, which from now on holds what is written to it."""
-    found = dict_in(realized(tx, tx.wrap_at(real, source)))
+    found = dict_in(realized(tx, tx.values.wrap_at(real, source)))
     if found is None:
         unsupported("unsupported_value", f"{source.name}, a dict of attributes")
     return found
 
 
 def read_own(
-    tx: Any, keeper: VariableTracker, real: dict[Any, Any] | None, source: Source | None, name: str
+    tx: Tracer, keeper: VariableTracker, real: dict[Any, Any] | None, source: Source | None, name: str
 ) -> VariableTracker | None:
     """What a keeper's dict has under a name, looked at and guarded; None if there is nothing.
 
@@ -54,13 +54,13 @@ def read_own(
     assert source is not None
     value = dict.get(real, name, MISSING)
     if value is not MISSING:
-        return realized(tx, tx.wrap_at(value, DictItemSource(source, name)))
+        return realized(tx, tx.values.wrap_at(value, DictItemSource(source, name)))
     tx.guard(source, "dict_lacks", name)
     return None
 
 
 def write_own(
-    tx: Any, keeper: VariableTracker, real: dict[Any, Any] | None, source: Source | None, name: str, value: Any
+    tx: Tracer, keeper: VariableTracker, real: dict[Any, Any] | None, source: Source | None, name: str, value: Any
 ) -> None:
     """Sets what a keeper's dict has under a name, or deletes it with MISSING, which is there then."""
     effects = tx.output.effects

@@ -6,10 +6,13 @@ time, and at another point of the program.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import VariableTracker, unsupported
 from ..constant import is_constant_value
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 
 class UserKey:
@@ -17,7 +20,7 @@ class UserKey:
 
     __slots__ = ("hash", "made_at", "met", "tx", "value")
 
-    def __init__(self, tx: Any, value: VariableTracker, hash: int) -> None:
+    def __init__(self, tx: Tracer, value: VariableTracker, hash: int) -> None:
         self.tx = tx
         self.value = value
         self.hash = hash
@@ -29,11 +32,13 @@ class UserKey:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, UserKey):
-            if not self.tx.same_or_equal(self.value, other.value):
+            if not self.tx.operators.same_or_equal(self.value, other.value):
                 return False
             other.met = self
             return True
-        if is_constant_value(other) and self.tx.same_or_equal(self.value, self.tx.from_result(other, "key")):
+        if is_constant_value(other) and self.tx.operators.same_or_equal(
+            self.value, self.tx.values.from_result(other, "key")
+        ):
             self.met = other
             return True
         return False

@@ -4,14 +4,17 @@ Invariant: the sets that come of it have the tables that Objects/dictobject.c gi
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import VariableTracker
 from ..constant import COMPARE, ConstantVariable
 from .sets import SetVariable, set_of
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
-def view_binary(tx: Any, view: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+
+def view_binary(tx: Tracer, view: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
     """dictviews_as_number"""
     if view.what == "values" or op not in _CHANGES and op != "&":
         return None
@@ -21,7 +24,7 @@ def view_binary(tx: Any, view: Any, op: str, other: VariableTracker, reflected: 
     if op == "^" and isinstance(other, type(view)):
         if view.what == other.what == "items":
             return _items_of_one(tx, first, second)
-    of_dict = not reflected and view.what == "keys" and tx.plain_dict(view.owner) is not None
+    of_dict = not reflected and view.what == "keys" and tx.iteration.plain_dict(view.owner) is not None
     made = set_of(tx, view.owner if of_dict else first)  # of a dict itself: its size counts
     made.call_method(tx, _CHANGES[op], [second], {})
     return made
@@ -30,7 +33,7 @@ def view_binary(tx: Any, view: Any, op: str, other: VariableTracker, reflected: 
 _CHANGES = {"|": "update", "-": "difference_update", "^": "symmetric_difference_update"}
 
 
-def _intersection(tx: Any, view: Any, other: VariableTracker) -> VariableTracker:
+def _intersection(tx: Tracer, view: Any, other: VariableTracker) -> VariableTracker:
     """_PyDictView_Intersect: asks the dict as it is by then for each element of the other."""
     size = len(view.owner.items)
     if isinstance(other, SetVariable) and other.cls is set and other.holder is None and size <= len(other.members):
@@ -39,36 +42,38 @@ def _intersection(tx: Any, view: Any, other: VariableTracker) -> VariableTracker
     if isinstance(other, type(view)) and len(other.owner.items) > size:  # type: ignore[attr-defined]
         view, given = other, view
     found: dict[Any, VariableTracker] = {}
-    for item in tx.steps(tx.get_iter(given)):
+    for item in tx.iteration.steps(tx.iteration.get_iter(given)):
         if view.contains(tx, item):
-            found.setdefault(tx.hash_key(item), item)
+            found.setdefault(tx.operators.hash_key(item), item)
     return SetVariable(found)
 
 
-def _items_of_one(tx: Any, first: Any, second: Any) -> SetVariable:
+def _items_of_one(tx: Tracer, first: Any, second: Any) -> SetVariable:
     """dictitems_xor: the items that the first dict does not have, then those that the second does not have."""
     found: dict[Any, VariableTracker] = {}
     for some, others in ((second, first), (first, second)):
-        for item in tx.steps(tx.get_iter(some)):
+        for item in tx.iteration.steps(tx.iteration.get_iter(some)):
             if not others.contains(tx, item):
-                found.setdefault(tx.hash_key(item), item)
+                found.setdefault(tx.operators.hash_key(item), item)
     return SetVariable(found)
 
 
-def is_disjoint(tx: Any, view: Any, other: VariableTracker) -> VariableTracker:
+def is_disjoint(tx: Tracer, view: Any, other: VariableTracker) -> VariableTracker:
     """dictviews_isdisjoint"""
     given = other
     if isinstance(other, (type(view), SetVariable)):
-        if tx.as_index(other.length(tx)) > len(view.owner.items):
+        if tx.operators.as_index(other.length(tx)) > len(view.owner.items):
             view, given = other, view
-    return ConstantVariable(not any(view.contains(tx, item) for item in tx.steps(tx.get_iter(given))))
+    return ConstantVariable(
+        not any(view.contains(tx, item) for item in tx.iteration.steps(tx.iteration.get_iter(given)))
+    )
 
 
-def view_compare(tx: Any, view: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+def view_compare(tx: Tracer, view: Any, op: str, other: VariableTracker) -> VariableTracker | None:
     """dictview_richcompare"""
     if view.what == "values" or not isinstance(other, (type(view), SetVariable)):
         return None
-    sizes = len(view.owner.items), tx.as_index(other.length(tx))
+    sizes = len(view.owner.items), tx.operators.as_index(other.length(tx))
     if op in ("==", "!="):
         return ConstantVariable((sizes[0] == sizes[1] and _all_in(tx, view, other)) == (op == "=="))
     if not COMPARE[op](*sizes):
@@ -77,5 +82,5 @@ def view_compare(tx: Any, view: Any, op: str, other: VariableTracker) -> Variabl
     return ConstantVariable(_all_in(tx, first, second))
 
 
-def _all_in(tx: Any, items: VariableTracker, container: VariableTracker) -> bool:
-    return all(container.contains(tx, item) for item in tx.steps(tx.get_iter(items)))
+def _all_in(tx: Tracer, items: VariableTracker, container: VariableTracker) -> bool:
+    return all(container.contains(tx, item) for item in tx.iteration.steps(tx.iteration.get_iter(items)))

@@ -6,12 +6,13 @@ Invariant: what does not fit raises the TypeError that CPython raises, word for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..base import VariableTracker
 from ..constant import ConstantVariable
 
 if TYPE_CHECKING:
+    from ..protocols import Tracer
     from .functions import BaseFunctionVariable
 
 VARARGS, VARKEYWORDS = 0x04, 0x08
@@ -19,7 +20,7 @@ Bound = dict[str, VariableTracker]
 
 
 def bind_arguments(
-    tx: Any, function: BaseFunctionVariable, args: Sequence[VariableTracker], kwargs: Bound
+    tx: Tracer, function: BaseFunctionVariable, args: Sequence[VariableTracker], kwargs: Bound
 ) -> Bound:
     """The parameters' values for a call."""
     code = function.code()
@@ -44,14 +45,14 @@ def bind_arguments(
         _take_defaults(tx, function, bound)
     slot = npos + nkw
     if code.co_flags & VARARGS:
-        bound[names[slot]] = tx.new_tuple(list(args[npos:]))
+        bound[names[slot]] = tx.values.new_tuple(list(args[npos:]))
         slot += 1
     if code.co_flags & VARKEYWORDS:
-        bound[names[slot]] = tx.new_dict({ConstantVariable(k): v for k, v in rest.items()})
+        bound[names[slot]] = tx.values.new_dict({ConstantVariable(k): v for k, v in rest.items()})
     return bound
 
 
-def _take_defaults(tx: Any, function: BaseFunctionVariable, bound: Bound) -> None:
+def _take_defaults(tx: Tracer, function: BaseFunctionVariable, bound: Bound) -> None:
     code = function.code()
     npos, nkw = code.co_argcount, code.co_kwonlyargcount
     positional, keyword_only = code.co_varnames[:npos], code.co_varnames[npos : npos + nkw]
@@ -69,11 +70,11 @@ def _take_defaults(tx: Any, function: BaseFunctionVariable, bound: Bound) -> Non
 
 
 # ---------------------------------------------------------------- what does not fit
-def _fail(tx: Any, function: BaseFunctionVariable, what: str) -> NoReturn:
+def _fail(tx: Tracer, function: BaseFunctionVariable, what: str) -> NoReturn:
     tx.raise_error(TypeError, f"{function.function_name()}() {what}")
 
 
-def _refuse_keyword(tx: Any, function: BaseFunctionVariable, kwargs: Bound, key: str) -> NoReturn:
+def _refuse_keyword(tx: Tracer, function: BaseFunctionVariable, kwargs: Bound, key: str) -> NoReturn:
     code = function.code()
     wrong = [name for name in code.co_varnames[: code.co_posonlyargcount] if name in kwargs]
     if wrong:
@@ -82,7 +83,7 @@ def _refuse_keyword(tx: Any, function: BaseFunctionVariable, kwargs: Bound, key:
     _fail(tx, function, f"got an unexpected keyword argument '{key}'")
 
 
-def _too_many(tx: Any, function: BaseFunctionVariable, given: int, bound: Bound) -> NoReturn:
+def _too_many(tx: Tracer, function: BaseFunctionVariable, given: int, bound: Bound) -> NoReturn:
     code = function.code()
     npos, nkw = code.co_argcount, code.co_kwonlyargcount
     defaults = len(function.defaults(tx))
@@ -94,7 +95,7 @@ def _too_many(tx: Any, function: BaseFunctionVariable, given: int, bound: Bound)
     _fail(tx, function, f"takes {takes} positional argument{plural} but {given}{extra} {verb} given")
 
 
-def _check_missing(tx: Any, function: BaseFunctionVariable, kind: str, missing: list[str]) -> None:
+def _check_missing(tx: Tracer, function: BaseFunctionVariable, kind: str, missing: list[str]) -> None:
     if missing:
         quoted = [repr(name) for name in missing]
         text = " and ".join(quoted) if len(quoted) < 3 else ", ".join(quoted[:-1]) + f", and {quoted[-1]}"

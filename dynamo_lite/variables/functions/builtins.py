@@ -15,11 +15,11 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...guards.source import AttrSource, Source
 from ...rules.table import Decision, Level, Rule, breaks, decide, handles, module, row
-from ..base import VariableTracker, unsupported, wraps_if
+from ..base import ObservedException, VariableTracker, unsupported, wraps_if
 from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable
 from ..containers.sequences import SequenceVariable, TupleVariable
@@ -33,6 +33,9 @@ from ..real_object import RealObjectVariable
 from ..tensors.tensor import TensorVariable, call_in_graph
 from ..torch_api.torch_functions import TorchFunctionVariable
 from .functions import standing_for
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 Handler = Callable[..., VariableTracker]
 
@@ -57,15 +60,15 @@ class BuiltinVariable(RealObjectVariable):
         name = getattr(self.value, "__qualname__", repr(self.value))
         return name if module in (None, "builtins") else f"{module}.{name}"
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.value
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op not in ("==", "!=") or not isinstance(other, BuiltinVariable):
             return None
         return ConstantVariable((self.value == other.value) == (op == "=="))  # methods are made anew at each access
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if tx.output.scalars.any:
             number = call_on_scalars(tx, self.value, args, kwargs)
             if number is not None:
@@ -75,20 +78,20 @@ class BuiltinVariable(RealObjectVariable):
         return made if made is not None else self._by_receiver(tx, args, kwargs)
 
     def _by_rule(
-        self, tx: Any, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker | None:
         """What the table of calls says; None where it says nothing for these arguments."""
         rule, bound = decision.rule, decision.level is Level.METHOD
         if rule is Rule.HANDLED:
-            owner = [tx.from_result(self.value.__self__, "the owner of a method")] if bound else []
+            owner = [tx.values.from_result(self.value.__self__, "the owner of a method")] if bound else []
             return tx.checked_call(decision.calls, tx, *owner, *args, **kwargs)  # type: ignore[no-any-return]
         if rule is Rule.REPLACED:
-            made = tx.call(tx.library_function(decision.calls), args, kwargs)
+            made = tx.call(tx.values.library_function(decision.calls), args, kwargs)
             return standing_for(made, self.value, args, kwargs)
         if rule is Rule.FOLD and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
-            plain = [tx.as_plain(a) for a in args]
-            named = {k: tx.as_plain(v) for k, v in kwargs.items()}
-            return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())  # type: ignore[no-any-return]
+            plain = [tx.values.as_plain(a) for a in args]
+            named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
+            return tx.values.from_result(tx.run_python(self.value, *plain, **named), self.describe())  # type: ignore[no-any-return]
         if rule is Rule.DRAWN and bound and type(self.value.__self__) is random.Random:
             return draw_from(tx, decision.subject, self.value.__self__, args, kwargs)
         if rule is Rule.DRAWN and not bound and args:
@@ -99,14 +102,14 @@ class BuiltinVariable(RealObjectVariable):
         return None
 
     def _by_receiver(
-        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """As the value does whose method it is."""
         if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
             return tx.call_unbound(self.value, args, kwargs)  # type: ignore[no-any-return]
         bound = getattr(self.value, "__self__", None)
         if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
-            return tx.new_object(args[0], args[1:], kwargs)  # type: ignore[no-any-return]
+            return tx.construction.new_object(args[0], args[1:], kwargs)  # type: ignore[no-any-return]
         if isinstance(bound, random.Random):
             unsupported("rng_state", f"random.{self.value.__name__}(), Python's random numbers")
         if bound is not None and not isinstance(bound, (types.ModuleType, type)):
@@ -116,7 +119,7 @@ class BuiltinVariable(RealObjectVariable):
 
 @wraps_if(lambda v: isinstance(v, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                                    types.MethodWrapperType, types.ClassMethodDescriptorType)), rank=3)
-def _wrap_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_builtin(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return BuiltinVariable(value, source)
 
@@ -125,78 +128,78 @@ _CONTAINERS = (list, dict, set, collections.deque, collections.OrderedDict, coll
 
 
 @wraps_if(lambda v: type(v) is types.BuiltinMethodType and type(v.__self__) in _CONTAINERS, rank=1)
-def _wrap_container_method(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_container_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     """``items.append``: made anew each time it is read, so its identity tells nothing."""
     tx.guard(source, "type_is", types.BuiltinMethodType)
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
-    method = BoundMethodVariable(tx.wrap_now(value.__self__, AttrSource(source, "__self__")), value.__name__)
+    method = BoundMethodVariable(tx.values.wrap_now(value.__self__, AttrSource(source, "__self__")), value.__name__)
     method.source = source
     return method
 
 
 # ---------------------------------------------------------------- values and their kinds
 @handles(len)
-def _len(tx: Any, value: VariableTracker) -> VariableTracker:
+def _len(tx: Tracer, value: VariableTracker) -> VariableTracker:
     return value.length(tx)
 
 
 @handles(isinstance)
-def _isinstance(tx: Any, value: VariableTracker, classes: VariableTracker) -> VariableTracker:
-    return ConstantVariable(tx.is_instance(value, classes))
+def _isinstance(tx: Tracer, value: VariableTracker, classes: VariableTracker) -> VariableTracker:
+    return ConstantVariable(tx.checks.is_instance(value, classes))
 
 
 @handles(issubclass)
-def _issubclass(tx: Any, cls: VariableTracker, classes: VariableTracker) -> VariableTracker:
+def _issubclass(tx: Tracer, cls: VariableTracker, classes: VariableTracker) -> VariableTracker:
     if not isinstance(cls, ClassVariable):
         tx.raise_error(TypeError, "issubclass() arg 1 must be a class")
-    tx.guard_mro(cls.value)
-    plain = tx.as_plain(classes)
+    tx.classes.guard_mro(cls.value)
+    plain = tx.values.as_plain(classes)
     if isinstance(plain, tuple) and all(isinstance(candidate, type) for candidate in plain):
-        return ConstantVariable(any(tx.is_subclass(cls.value, candidate) for candidate in plain))
-    return ConstantVariable(tx.is_subclass(cls.value, plain))
+        return ConstantVariable(any(tx.checks.is_subclass(cls.value, candidate) for candidate in plain))
+    return ConstantVariable(tx.checks.is_subclass(cls.value, plain))
 
 
 @handles(callable)
-def _callable(tx: Any, value: VariableTracker) -> VariableTracker:
+def _callable(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, ObjectVariable):
-        return ConstantVariable(tx.class_lookup(value.cls, "__call__") is not None)
+        return ConstantVariable(tx.classes.lookup(value.cls, "__call__") is not None)
     if isinstance(value, (ConstantVariable, SequenceVariable, TensorVariable)):
         return ConstantVariable(callable(value.value) if isinstance(value, ConstantVariable) else False)
-    return ConstantVariable(tx.class_lookup(value.python_type(), "__call__") is not None)
+    return ConstantVariable(tx.classes.lookup(value.python_type(), "__call__") is not None)
 
 
 @handles(id)
-def _id(tx: Any, value: VariableTracker) -> VariableTracker:
+def _id(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if value.is_constant() and isinstance(value, (ClassVariable, BuiltinVariable, TorchFunctionVariable)):
         return number_of(tx, value.constant())
-    if value.source is None and not isinstance(value, ConstantVariable) and not tx.is_held(value):
+    if value.source is None and not isinstance(value, ConstantVariable) and not tx.operators.is_held(value):
         unsupported("unsupported_builtin", f"id() of {value.describe()}, which may be gone before another is made")
-    return tx.identity_number(value)
+    return tx.operators.identity_number(value)
 
 
 @handles(_thread.get_ident)
-def _thread_number(tx: Any) -> VariableTracker:
+def _thread_number(tx: Tracer) -> VariableTracker:
     number = _thread.get_ident()
     tx.guard_result(_thread.get_ident, (), number)
     return ConstantVariable(number)
 
 
 @handles(hash)
-def _hash(tx: Any, value: VariableTracker) -> VariableTracker:
+def _hash(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if value.is_constant():
         return ConstantVariable(tx.run_python(hash, value.constant()))
-    if isinstance(value, ObjectVariable) and isinstance(tx.class_lookup(value.cls, "__hash__"), types.FunctionType):
+    if isinstance(value, ObjectVariable) and isinstance(tx.classes.lookup(value.cls, "__hash__"), types.FunctionType):
         return _as_hash(tx, tx.call_method(value, "__hash__", []))
     content = value.content if isinstance(value, ObjectVariable) else None
     if isinstance(content, (ConstantVariable, TupleVariable)):
-        if tx.class_lookup(value.python_type(), "__hash__") is content.python_type().__hash__:
+        if tx.classes.lookup(value.python_type(), "__hash__") is content.python_type().__hash__:
             return _hash(tx, content)
     if isinstance(value, TupleVariable) and value.python_type().__hash__ is tuple.__hash__:
         return ConstantVariable(tx.run_python(hash, tuple(_hash(tx, item).constant() for item in value.iterate(tx))))
     unsupported("unsupported_builtin", f"hash() of {value.describe()}")
 
 
-def _as_hash(tx: Any, said: VariableTracker) -> VariableTracker:
+def _as_hash(tx: Tracer, said: VariableTracker) -> VariableTracker:
     """What hash() makes of the result of ``__hash__`` (Objects/typeobject.c, slot_tp_hash)."""
     if not issubclass(said.python_type(), int):
         tx.raise_error(TypeError, "__hash__ method should return an integer")
@@ -209,47 +212,47 @@ def _as_hash(tx: Any, said: VariableTracker) -> VariableTracker:
 # ---------------------------------------------------------------- attributes
 @handles(getattr)
 def _getattr(
-    tx: Any, value: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
+    tx: Tracer, value: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
 ) -> VariableTracker:
     if default is None:
         return tx.getattr(value, name.constant())
     try:
         return tx.getattr(value, name.constant())
-    except tx.observed as error:
+    except ObservedException as error:
         if issubclass(error.value.python_type(), AttributeError):
             return default
         raise
 
 
 @handles(hasattr)
-def _hasattr(tx: Any, value: VariableTracker, name: VariableTracker) -> VariableTracker:
+def _hasattr(tx: Tracer, value: VariableTracker, name: VariableTracker) -> VariableTracker:
     return ConstantVariable(tx.has_attribute(value, name.constant()))
 
 
 @handles(setattr)
-def _setattr(tx: Any, value: VariableTracker, name: VariableTracker, new: VariableTracker) -> VariableTracker:
+def _setattr(tx: Tracer, value: VariableTracker, name: VariableTracker, new: VariableTracker) -> VariableTracker:
     value.setattr(tx, name.constant(), new)
     return ConstantVariable(None)
 
 
 @handles(delattr)
-def _delattr(tx: Any, value: VariableTracker, name: VariableTracker) -> VariableTracker:
+def _delattr(tx: Tracer, value: VariableTracker, name: VariableTracker) -> VariableTracker:
     value.delattr(tx, name.constant())
     return ConstantVariable(None)
 
 
 @handles(globals)
-def _globals(tx: Any) -> VariableTracker:
+def _globals(tx: Tracer) -> VariableTracker:
     return space_at(tx, *tx.globals)
 
 
 @handles(vars)
-def _vars(tx: Any, *args: VariableTracker) -> VariableTracker:
+def _vars(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     if len(args) != 1:
         unsupported("dynamic_code", "vars()")
     try:
         return tx.getattr(args[0], "__dict__")
-    except tx.observed as error:
+    except ObservedException as error:
         if issubclass(error.value.python_type(), AttributeError):
             tx.raise_error(TypeError, "vars() argument must have __dict__ attribute")
         raise
@@ -271,13 +274,13 @@ _UNARY = {"neg": "-", "pos": "+", "invert": "~", "inv": "~"}
 
 def _register_operators() -> None:
     def binary(symbol: str) -> Handler:
-        return lambda tx, a, b: tx.binary(symbol, a, b)
+        return lambda tx, a, b: tx.operators.binary(symbol, a, b)
 
     def inplace(symbol: str) -> Handler:
-        return lambda tx, a, b: tx.inplace(symbol, a, b)
+        return lambda tx, a, b: tx.operators.inplace(symbol, a, b)
 
     def compare(symbol: str) -> Handler:
-        return lambda tx, a, b: tx.compare(symbol, a, b)
+        return lambda tx, a, b: tx.operators.compare(symbol, a, b)
 
     def unary(symbol: str) -> Handler:
         return lambda tx, a: a.unary(tx, symbol)
@@ -291,15 +294,15 @@ def _register_operators() -> None:
     handles(operator.contains)(lambda tx, a, item: ConstantVariable(a.contains(tx, item)))
     handles(operator.truth)(lambda tx, a: ConstantVariable(tx.truth(a)))
     handles(operator.not_)(lambda tx, a: ConstantVariable(not tx.truth(a)))
-    handles(operator.is_)(lambda tx, a, b: ConstantVariable(tx.is_same(a, b)))
-    handles(operator.is_not)(lambda tx, a, b: ConstantVariable(not tx.is_same(a, b)))
+    handles(operator.is_)(lambda tx, a, b: ConstantVariable(tx.operators.is_same(a, b)))
+    handles(operator.is_not)(lambda tx, a, b: ConstantVariable(not tx.operators.is_same(a, b)))
 
 
 _register_operators()
 
 
 @handles(abs)
-def _abs(tx: Any, value: VariableTracker) -> VariableTracker:
+def _abs(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, TensorVariable):
         return call_in_graph(tx, abs, [value], {})
     if value.is_constant():
@@ -308,7 +311,7 @@ def _abs(tx: Any, value: VariableTracker) -> VariableTracker:
 
 
 @handles(round)
-def _round(tx: Any, value: VariableTracker, digits: VariableTracker | None = None) -> VariableTracker:
+def _round(tx: Tracer, value: VariableTracker, digits: VariableTracker | None = None) -> VariableTracker:
     if isinstance(value, TensorVariable):
         return tx.call_method(value, "__round__" if digits is None else "round", [] if digits is None else [digits])
     if isinstance(value, ObjectVariable):
@@ -318,26 +321,28 @@ def _round(tx: Any, value: VariableTracker, digits: VariableTracker | None = Non
 
 
 @handles(pow)
-def _pow(tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None) -> VariableTracker:
+def _pow(
+    tx: Tracer, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None
+) -> VariableTracker:
     if mod is not None and isinstance(base, ObjectVariable):
         return tx.call_special(base, "__pow__", exp, mod)
     if mod is None:
-        return tx.binary("**", base, exp)
+        return tx.operators.binary("**", base, exp)
     return ConstantVariable(tx.run_python(pow, base.constant(), exp.constant(), mod.constant()))
 
 
 @handles(divmod)
-def _divmod(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+def _divmod(tx: Tracer, a: VariableTracker, b: VariableTracker) -> VariableTracker:
     if isinstance(a, ObjectVariable) or isinstance(b, ObjectVariable):
         return _divmod_of_objects(tx, a, b)
     if a.contains_tensor() or b.contains_tensor():
         unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
-    return tx.new_tuple([tx.binary("//", a, b), tx.binary("%", a, b)])
+    return tx.values.new_tuple([tx.operators.binary("//", a, b), tx.operators.binary("%", a, b)])
 
 
-def _divmod_of_objects(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+def _divmod_of_objects(tx: Tracer, a: VariableTracker, b: VariableTracker) -> VariableTracker:
     for owner, other, name in ((a, b, "__divmod__"), (b, a, "__rdivmod__")):
-        if isinstance(tx.class_lookup(owner.python_type(), name), types.FunctionType):
+        if isinstance(tx.classes.lookup(owner.python_type(), name), types.FunctionType):
             result = tx.call_special(owner, name, other)
             if not (result.is_constant() and result.constant() is NotImplemented):
                 return result
@@ -345,14 +350,14 @@ def _divmod_of_objects(tx: Any, a: VariableTracker, b: VariableTracker) -> Varia
 
 
 def _rounding(function: Any, name: str) -> Handler:
-    def handler(tx: Any, value: VariableTracker) -> VariableTracker:
-        if isinstance(value, ObjectVariable) and tx.class_lookup(value.cls, name) is not None:
+    def handler(tx: Tracer, value: VariableTracker) -> VariableTracker:
+        if isinstance(value, ObjectVariable) and tx.classes.lookup(value.cls, name) is not None:
             return tx.call_special(value, name)
-        if isinstance(value, ObjectVariable) and tx.class_lookup(value.cls, "__float__") is not None:
+        if isinstance(value, ObjectVariable) and tx.classes.lookup(value.cls, "__float__") is not None:
             value = tx.call_special(value, "__float__")
         if value.contains_tensor():
             unsupported("unsupported_builtin", f"math.{function.__name__}() of {value.describe()}")
-        return tx.from_result(tx.run_python(function, tx.as_plain(value)), f"math.{function.__name__}")
+        return tx.values.from_result(tx.run_python(function, tx.values.as_plain(value)), f"math.{function.__name__}")
 
     return handler
 
@@ -362,19 +367,21 @@ for _function, _method in ((math.floor, "__floor__"), (math.ceil, "__ceil__"), (
 
 
 @handles(operator.call)
-def _call(tx: Any, function: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _call(
+    tx: Tracer, function: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     return tx.call(function, list(args), kwargs)
 
 
 # ---------------------------------------------------------------- text
 @handles(repr)
-def _repr(tx: Any, value: VariableTracker) -> VariableTracker:
-    return tx.to_text(value, "r")
+def _repr(tx: Tracer, value: VariableTracker) -> VariableTracker:
+    return tx.texts.to_text(value, "r")
 
 
 @handles(ascii)
-def _ascii(tx: Any, value: VariableTracker) -> VariableTracker:
-    return ConstantVariable(ascii(_Text(tx.to_text(value, "r").constant())))
+def _ascii(tx: Tracer, value: VariableTracker) -> VariableTracker:
+    return ConstantVariable(ascii(_Text(tx.texts.to_text(value, "r").constant())))
 
 
 class _Text:
@@ -388,17 +395,19 @@ class _Text:
 
 
 @handles(format)
-def _format(tx: Any, value: VariableTracker, spec: VariableTracker | None = None) -> VariableTracker:
-    return tx.format_value(value, "", spec.constant() if spec is not None else "")
+def _format(tx: Tracer, value: VariableTracker, spec: VariableTracker | None = None) -> VariableTracker:
+    return tx.texts.format_value(value, "", spec.constant() if spec is not None else "")
 
 
 @handles(object.__new__)
-def _object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    return tx.new_object(cls, list(args), kwargs)
+def _object_new(tx: Tracer, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.construction.new_object(cls, list(args), kwargs)
 
 
 @handles(object.__setattr__)
-def _object_setattr(tx: Any, owner: VariableTracker, name: VariableTracker, value: VariableTracker) -> VariableTracker:
+def _object_setattr(
+    tx: Tracer, owner: VariableTracker, name: VariableTracker, value: VariableTracker
+) -> VariableTracker:
     if not isinstance(owner, ObjectVariable):
         unsupported("side_effect_unsupported", f"object.__setattr__ of {owner.describe()}")
     owner.generic_setattr(tx, name.constant(), value)
@@ -406,7 +415,7 @@ def _object_setattr(tx: Any, owner: VariableTracker, name: VariableTracker, valu
 
 
 @handles(object.__getattribute__)
-def _object_getattribute(tx: Any, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+def _object_getattribute(tx: Tracer, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
     if not isinstance(owner, ObjectVariable):
         return tx.getattr(owner, name.constant())
     value = owner.generic_getattr(tx, name.constant())
@@ -416,7 +425,7 @@ def _object_getattribute(tx: Any, owner: VariableTracker, name: VariableTracker)
 
 
 @handles(object.__delattr__)
-def _object_delattr(tx: Any, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+def _object_delattr(tx: Tracer, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
     if not isinstance(owner, ObjectVariable):
         unsupported("side_effect_unsupported", f"object.__delattr__ of {owner.describe()}")
     owner.generic_delattr(tx, name.constant())
@@ -424,32 +433,34 @@ def _object_delattr(tx: Any, owner: VariableTracker, name: VariableTracker) -> V
 
 
 @handles(sys.exc_info)
-def _exc_info(tx: Any) -> VariableTracker:
-    current = tx.current_exception()
+def _exc_info(tx: Tracer) -> VariableTracker:
+    current = tx.errors.current_exception()
     if current is None:
-        return tx.new_tuple([ConstantVariable(None)] * 3)
-    return tx.new_tuple([tx.from_result(current.python_type(), "class"), current, TracebackVariable()])
+        return tx.values.new_tuple([ConstantVariable(None)] * 3)
+    return tx.values.new_tuple([tx.values.from_result(current.python_type(), "class"), current, TracebackVariable()])
 
 
 @handles(object.__init__)
-def _object_init(tx: Any, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _object_init(
+    tx: Tracer, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     return ConstantVariable(None)
 
 
 @handles(operator.index)
-def _index(tx: Any, value: VariableTracker) -> VariableTracker:
+def _index(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, ObjectVariable):
         return tx.call_method(value, "__index__", [])
     if isinstance(value, TensorVariable):
         return value.call_method(tx, "__index__", [], {})
-    return ConstantVariable(tx.run_python(operator.index, tx.as_plain(value)))
+    return ConstantVariable(tx.run_python(operator.index, tx.values.as_plain(value)))
 
 
 @handles(collections.namedtuple)
-def _named_tuple(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _named_tuple(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     given = {**kwargs}
     given.setdefault("module", ConstantVariable(tx.globals[0].get("__name__", "__main__")))
-    plain = [tx.as_plain(a) for a in args]
-    made = tx.run_python(collections.namedtuple, *plain, **{k: tx.as_plain(v) for k, v in given.items()})
+    plain = [tx.values.as_plain(a) for a in args]
+    made = tx.run_python(collections.namedtuple, *plain, **{k: tx.values.as_plain(v) for k, v in given.items()})
     variable = MadeClassVariable(made, lambda cg: cg.call_function(collections.namedtuple, list(args), given))
     return tx.output.effects.track(made, variable)

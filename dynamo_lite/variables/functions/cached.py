@@ -9,7 +9,7 @@ import functools
 import types
 import weakref
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +24,9 @@ from ..numbers.scalars import ScalarVariable
 from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
 from .cached_effects import may_change_something
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 # Arguments that are found again by their elements.
 _TUPLES = (tuple, torch.Size)
@@ -82,7 +85,7 @@ class CachedFunctionVariable(RealObjectVariable):
     def describe(self) -> str:
         return f"cached function {getattr(self.value, '__qualname__', self.value)}"
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """Asks the cache where the arguments are known; else evaluates the function, if that makes no difference."""
         for argument in _elements([*args, *kwargs.values()]):
             if isinstance(argument, ScalarVariable):
@@ -114,7 +117,7 @@ class CachedFunctionVariable(RealObjectVariable):
         return result
 
     def _ask_for_objects(
-        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker], result: VariableTracker
+        self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker], result: VariableTracker
     ) -> VariableTracker:
         """What the cache gives for objects of the program, if it is what the function gives, `result`."""
         known = tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()}
@@ -132,30 +135,30 @@ class CachedFunctionVariable(RealObjectVariable):
             asked = CachedCall(self.value, tuple(_OPEN if a is given else _real(a) for a in args),
                                {name: _OPEN if a is given else _real(a) for name, a in kwargs.items()})
             source = ComputedSource(given.source, asked, self._words(asked, given.source.name))
-            return realized(tx, tx.wrap_at(asked.ask(given.value), source))
+            return realized(tx, tx.values.wrap_at(asked.ask(given.value), source))
         for argument in objects:
             tx.guard(argument.source, "tensor_same", WeakrefSource(_reference(argument)))
         return self._at_cache(tx, CachedCall(self.value, *known))
 
-    def _inside(self, tx: Any) -> VariableTracker:
+    def _inside(self, tx: Tracer) -> VariableTracker:
         inside = self.value.__wrapped__
         if type(inside) is types.FunctionType:
-            return tx.library_function(inside)  # type: ignore[no-any-return]
+            return tx.values.library_function(inside)  # type: ignore[no-any-return]
         where = ConstSource(self.value, self.describe())
-        return realized(tx, tx.wrap_at(inside, AttrSource(where, "__wrapped__")))
+        return realized(tx, tx.values.wrap_at(inside, AttrSource(where, "__wrapped__")))
 
-    def _ask(self, tx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> VariableTracker:
+    def _ask(self, tx: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> VariableTracker:
         """What the cache gives for known arguments, asked again at each call."""
         result = tx.run_python(self.value, *args, **kwargs)
         if is_constant_value(result) and not kwargs:
             tx.guard_result(self.value, args, result)
-            return tx.from_result(result, self.describe())
+            return tx.values.from_result(result, self.describe())
         return self._at_cache(tx, CachedCall(self.value, args, kwargs))
 
-    def _at_cache(self, tx: Any, asked: CachedCall) -> VariableTracker:
+    def _at_cache(self, tx: Tracer, asked: CachedCall) -> VariableTracker:
         """What the cache holds, where guards find it."""
         source = AttrSource(ConstSource(asked, self._words(asked)), "result")
-        return realized(tx, tx.wrap_at(asked.result, source))
+        return realized(tx, tx.values.wrap_at(asked.result, source))
 
     def _words(self, asked: CachedCall, given: str = "") -> str:
         """The call's text; with an open argument it tells the function from all others."""
@@ -164,7 +167,7 @@ class CachedFunctionVariable(RealObjectVariable):
         text = f"{name}({', '.join(parts)})"
         return f"{text} of {given} [{id(self.value):x}]" if given else text
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in ("cache_info", "cache_clear", "cache_parameters"):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}")
         return super().getattr(tx, name)
@@ -217,7 +220,7 @@ class _Comparison:
     """A comparison of what the trace has made with what a cache gives: the same objects and constants, in equal
     containers and new objects, each of which stands for one."""
 
-    def __init__(self, tx: Any) -> None:
+    def __init__(self, tx: Tracer) -> None:
         self.tx = tx
         self.met: dict[int, Any] = {}  # what trackers of containers stand for, by id
 
@@ -245,7 +248,7 @@ class _Comparison:
             return constants and {member.constant() for member in tracker.members.values()} == value
         if isinstance(tracker, ObjectVariable) and tracker.content is None:
             made, own = self.tx.output.effects.attributes_of(tracker), instance_dict(value)
-            if own is None or self.tx.class_lookup(tracker.cls, "__slots__") is not None or made.keys() != own.keys():
+            if own is None or self.tx.classes.lookup(tracker.cls, "__slots__") is not None or made.keys() != own.keys():
                 return False
             return all(part is not MISSING and self.stands_for(part, own[name]) for name, part in made.items())
         return False
@@ -256,6 +259,6 @@ def _first_unknown(args: list[VariableTracker], kwargs: dict[str, VariableTracke
 
 
 @wraps_type(functools._lru_cache_wrapper)
-def _wrap_cached_function(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_cached_function(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return CachedFunctionVariable(value, source)

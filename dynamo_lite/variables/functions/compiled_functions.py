@@ -5,12 +5,15 @@ itself, so that two of one function are two objects, as in plain Python.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._eval_frame import CompiledFunction
 from ...guards.source import AttrSource, Source
 from ..base import VariableTracker, instance_dict, realized, unsupported, wraps_type
 from .functions import FunctionVariable
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 
 class CompiledFunctionVariable(FunctionVariable):
@@ -29,16 +32,16 @@ class CompiledFunctionVariable(FunctionVariable):
     def python_type(self) -> type:
         return CompiledFunction
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         assert self.source is not None
         if name == "fn" or name in (instance_dict(self.real) or {}):
-            return tx.wrap_at(getattr(self.real, name), AttrSource(self.source, name))  # type: ignore[no-any-return]
+            return tx.values.wrap_at(getattr(self.real, name), AttrSource(self.source, name))  # type: ignore[no-any-return]
         return super().getattr(tx, name)
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         unsupported("side_effect_unsupported", f"setting {name!r} of the compiled {self.describe()}")
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         unsupported("side_effect_unsupported", f"deleting {name!r} of the compiled {self.describe()}")
 
     def reconstruct(self, cg: Any) -> None:
@@ -46,8 +49,8 @@ class CompiledFunctionVariable(FunctionVariable):
 
 
 @wraps_type(CompiledFunction)
-def _wrap_compiled_function(tx: Any, value: CompiledFunction, source: Source) -> VariableTracker:
+def _wrap_compiled_function(tx: Tracer, value: CompiledFunction, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
-    inner = realized(tx, tx.wrap_at(value.fn, AttrSource(source, "fn")))
+    inner = realized(tx, tx.values.wrap_at(value.fn, AttrSource(source, "fn")))
     # A method, a callable object or a function with a tracker of its own is what it was made from.
     return CompiledFunctionVariable(value, source) if type(inner) is FunctionVariable else inner

@@ -6,11 +6,14 @@ call, and to call it in plain Python is right for any function.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...guards.source import FunctionPartSource, Source
 from ..base import VariableTracker, unsupported
 from .functions import FunctionVariable
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 
 class DisabledFunctionVariable(FunctionVariable):
@@ -27,11 +30,11 @@ class DisabledFunctionVariable(FunctionVariable):
     def describe(self) -> str:
         return f"{self.value.__module__}.{self.value.__qualname__}"
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         unsupported("disabled_function", f"{self.describe()}()" + (f": {self.reason}" if self.reason else ""))
 
 
-def disabled_function(tx: Any, value: types.FunctionType, source: Source, reason: str) -> VariableTracker:
+def disabled_function(tx: Tracer, value: types.FunctionType, source: Source, reason: str) -> VariableTracker:
     """The tracker of a function under ``disable``, guarded."""
     tx.guard(source, "code_is", value.__code__)
     tx.guard(FunctionPartSource(source, "__globals__"), "is", value.__globals__)

@@ -31,7 +31,7 @@ from ..containers.spaces import read_own, space_at, write_own
 from .binding import VARARGS, VARKEYWORDS, bind_arguments
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x200
 # inspect.CO_ITERABLE_COROUTINE
@@ -90,7 +90,7 @@ class CallableVariable(VariableTracker):
 
     has_identity = True
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def hash_key(self) -> Any:
@@ -107,14 +107,14 @@ class BaseFunctionVariable(CallableVariable):
         """The function's globals and where they are found."""
         raise NotImplementedError
 
-    def cells(self, tx: Any) -> list[CellVariable]:
+    def cells(self, tx: Tracer) -> list[CellVariable]:
         """The closure's cells, in the order of co_freevars."""
         raise NotImplementedError
 
-    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+    def defaults(self, tx: Tracer) -> Sequence[VariableTracker]:
         raise NotImplementedError
 
-    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+    def keyword_defaults(self, tx: Tracer) -> dict[str, VariableTracker]:
         raise NotImplementedError
 
     def function_name(self) -> str:
@@ -128,12 +128,12 @@ class BaseFunctionVariable(CallableVariable):
         return f"function {code.co_qualname}"
 
     def bind(
-        self, tx: Any, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> dict[str, VariableTracker]:
         """The parameters' values for a call."""
         return bind_arguments(tx, self, args, kwargs)
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.inline(self, args, kwargs)
 
 
@@ -158,7 +158,7 @@ class FunctionVariable(BaseFunctionVariable):
     def hash_key(self) -> Any:
         return self.real
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         if self.source is not None:
             tx.guard(self.source, "is", self.real)
 
@@ -168,15 +168,15 @@ class FunctionVariable(BaseFunctionVariable):
     def _part(self, name: str) -> Source:
         return FunctionPartSource(self.function_source, name)
 
-    def cells(self, tx: Any) -> list[CellVariable]:
+    def cells(self, tx: Tracer) -> list[CellVariable]:
         closure = self.value.__closure__ or ()
         part = self._part("__closure__")
         names = self.value.__code__.co_freevars
         return [
-            tx.wrap_cell(cell, SequenceItemSource(part, i, False), names[i]) for i, cell in enumerate(closure)
+            tx.values.wrap_cell(cell, SequenceItemSource(part, i, False), names[i]) for i, cell in enumerate(closure)
         ]
 
-    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+    def defaults(self, tx: Tracer) -> Sequence[VariableTracker]:
         values = self.value.__defaults__
         if values is None:
             return ()
@@ -184,7 +184,7 @@ class FunctionVariable(BaseFunctionVariable):
         tx.guard(part, "len", len(values))
         return [LazyVariable(v, SequenceItemSource(part, i, False)) for i, v in enumerate(values)]
 
-    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+    def keyword_defaults(self, tx: Tracer) -> dict[str, VariableTracker]:
         values = self.value.__kwdefaults__
         if not values:
             return {}
@@ -194,7 +194,7 @@ class FunctionVariable(BaseFunctionVariable):
             return {key.constant(): value for key, value in space.items.values()}
         return {name: LazyVariable(v, DictItemSource(part, name)) for name, v in values.items()}
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         value = self.value
         if name in ("__name__", "__qualname__", "__module__", "__doc__"):
             assert self.source is not None
@@ -202,14 +202,14 @@ class FunctionVariable(BaseFunctionVariable):
             return ConstantVariable(getattr(value, name))
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"):
             if name == "__code__":
-                return tx.from_result(value.__code__, "code object")
+                return tx.values.from_result(value.__code__, "code object")
             if name == "__dict__":
                 return space_at(tx, value.__dict__, self._part(name))
-            return tx.wrap_at(getattr(value, name), self._part(name))
+            return tx.values.wrap_at(getattr(value, name), self._part(name))
         if name == "__annotations__":
-            return tx.wrap_at(value.__annotations__, AttrSource(self.source, name))  # type: ignore[arg-type]
+            return tx.values.wrap_at(value.__annotations__, AttrSource(self.source, name))  # type: ignore[arg-type]
         if name == "__class__":
-            return tx.from_result(self.python_type(), "class")
+            return tx.values.from_result(self.python_type(), "class")
         if name == "__get__":
             return tx.builtin_method(self, name)
         found = read_own(tx, self, value.__dict__, self._part("__dict__"), name)
@@ -219,12 +219,12 @@ class FunctionVariable(BaseFunctionVariable):
             return self
         tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name.startswith("__"):
             super().setattr(tx, name, value)
         write_own(tx, self, self.value.__dict__, self._part("__dict__"), name, value)
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         if name.startswith("__"):
             super().delattr(tx, name)
         if read_own(tx, self, self.value.__dict__, self._part("__dict__"), name) is None:
@@ -273,16 +273,16 @@ class NestedFunctionVariable(BaseFunctionVariable):
     def globals(self) -> tuple[dict[str, Any], Source]:
         return self._globals
 
-    def cells(self, tx: Any) -> list[CellVariable]:
+    def cells(self, tx: Tracer) -> list[CellVariable]:
         return self.closure
 
-    def defaults(self, tx: Any) -> Sequence[VariableTracker]:
+    def defaults(self, tx: Tracer) -> Sequence[VariableTracker]:
         return self._defaults
 
-    def keyword_defaults(self, tx: Any) -> dict[str, VariableTracker]:
+    def keyword_defaults(self, tx: Tracer) -> dict[str, VariableTracker]:
         return self._keyword_defaults
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in self.attributes:
             return self.attributes[name]
         if name == "__name__":
@@ -300,26 +300,26 @@ class NestedFunctionVariable(BaseFunctionVariable):
         if name == "__dict__":
             return self.own_dict
         if name == "__defaults__":
-            return tx.new_tuple(list(self._defaults)) if self._defaults else ConstantVariable(None)
+            return tx.values.new_tuple(list(self._defaults)) if self._defaults else ConstantVariable(None)
         if name == "__kwdefaults__":
             if not self._keyword_defaults:
                 return ConstantVariable(None)
-            return tx.new_dict({ConstantVariable(k): v for k, v in self._keyword_defaults.items()})
+            return tx.values.new_dict({ConstantVariable(k): v for k, v in self._keyword_defaults.items()})
         if name == "__annotations__":
             if self.annotations is None:
-                self.annotations = tx.new_dict({})
+                self.annotations = tx.values.new_dict({})
             return self.annotations
         if name == "__code__":
-            return tx.from_result(self._code, "code object")
+            return tx.values.from_result(self._code, "code object")
         if name == "__class__":
-            return tx.from_result(self.python_type(), "class")
+            return tx.values.from_result(self.python_type(), "class")
         if name == "__get__":
             return tx.builtin_method(self, name)
         if name == "__call__":
             return self
         tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name in ("__defaults__", "__kwdefaults__", "__code__", "__dict__", "__closure__", "__globals__"):
             unsupported("side_effect_unsupported", f"setting {name} of {self.describe()}")
         if name not in _STORED_IN_C:
@@ -328,7 +328,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
         tx.output.effects.advance(self)
         self.attributes[name] = value
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         if self.own_dict.lookup(tx, ConstantVariable(name)) is None:
             tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
         self.own_dict.delitem(tx, ConstantVariable(name))
@@ -406,23 +406,23 @@ class MethodVariable(CallableVariable):
     def hash_key(self) -> Any:
         return ("method", self.function.hash_key(), self.owner.hash_key())
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         self.function.guard_hash(tx)
         self.owner.guard_hash(tx)
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return self.may_be_the_same(other)
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.function, [self.owner, *args], kwargs)
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and isinstance(other, MethodVariable):
-            same = tx.is_same(self.owner, other.owner) and tx.is_same(self.function, other.function)
+            same = tx.operators.is_same(self.owner, other.owner) and tx.operators.is_same(self.function, other.function)
             return ConstantVariable(same == (op == "=="))
         return None
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name == "__self__":
             return self.owner
         if name == "__func__":
@@ -469,19 +469,19 @@ class GeneratorVariable(VariableTracker):
     def describe(self) -> str:
         return f"generator of {self.function.describe()}"
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def hash_key(self) -> Any:
         return ("object", id(self))
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return self
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         return self.resume(tx, ConstantVariable(None))
 
-    def resume(self, tx: Any, sent: VariableTracker | None, raised: Any = None) -> VariableTracker | None:
+    def resume(self, tx: Tracer, sent: VariableTracker | None, raised: Any = None) -> VariableTracker | None:
         """Runs to the next ``yield``; None when the body returns (its value is in `returned`)."""
         if self.finished:
             if raised is not None:
@@ -516,7 +516,7 @@ class GeneratorVariable(VariableTracker):
             self.returned = self.frame.returned
         return value
 
-    def _refuse_reentry(self, tx: Any) -> None:
+    def _refuse_reentry(self, tx: Tracer) -> None:
         """Its own body asks it for its next value."""
         if is_equivalent(self.function.code()):
             unsupported("generator_frame", f"{self.describe()}, which is asked for a value while it is making one")
@@ -531,7 +531,7 @@ class GeneratorVariable(VariableTracker):
         names = {**frame.builtins, **frame.globals[0]}
         return not passes_through(frame.decoded.instructions, frame.current, GeneratorExit, names.get)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if self.stands_for is not None and name not in ("__next__", "__iter__"):
             return super().getattr(tx, name)
         if name in ("send", "throw", "close", "__next__", "__iter__"):
@@ -541,22 +541,22 @@ class GeneratorVariable(VariableTracker):
         return super().getattr(tx, name)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name in ("__next__", "send"):
             value = self.resume(tx, args[0] if name == "send" else ConstantVariable(None))
             if value is None:
-                tx.raise_stop_iteration(self.returned)
+                tx.errors.raise_stop_iteration(self.returned)
             return value
         if name == "__iter__":
             return self
         if name == "throw":
-            value = self.resume(tx, None, tx.exception_to_raise(args))
+            value = self.resume(tx, None, tx.errors.exception_to_raise(args))
             if value is None:
-                tx.raise_stop_iteration(self.returned)
+                tx.errors.raise_stop_iteration(self.returned)
             return value
         if name == "close":
-            return tx.close_generator(self)
+            return tx.iteration.close_generator(self)
         return super().call_method(tx, name, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -606,11 +606,11 @@ def is_inlinable(code: types.CodeType) -> bool:
 
 
 @wraps_type(types.FunctionType)
-def _wrap_function(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker:
-    return tx.wrap_function(value, source)
+def _wrap_function(tx: Tracer, value: types.FunctionType, source: Source) -> VariableTracker:
+    return tx.values.wrap_function(value, source)
 
 
-def user_function(tx: Any, value: types.FunctionType, source: Source) -> FunctionVariable:
+def user_function(tx: Tracer, value: types.FunctionType, source: Source) -> FunctionVariable:
     """The tracker of a function to inline, guarded by its code and globals."""
     tx.guard(source, "code_is", value.__code__)
     tx.guard(FunctionPartSource(source, "__globals__"), "is", value.__globals__)
@@ -618,8 +618,8 @@ def user_function(tx: Any, value: types.FunctionType, source: Source) -> Functio
 
 
 @wraps_type(types.MethodType)
-def _wrap_method(tx: Any, value: types.MethodType, source: Source) -> VariableTracker:
+def _wrap_method(tx: Tracer, value: types.MethodType, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", types.MethodType)
-    function = realized(tx, tx.wrap_at(value.__func__, MethodPartSource(source, "__func__")))
-    owner = realized(tx, tx.wrap_at(value.__self__, MethodPartSource(source, "__self__")))
+    function = realized(tx, tx.values.wrap_at(value.__func__, MethodPartSource(source, "__func__")))
+    owner = realized(tx, tx.values.wrap_at(value.__self__, MethodPartSource(source, "__self__")))
     return MethodVariable(function, owner, source)

@@ -12,7 +12,7 @@ import pickle
 import types
 import typing
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...guards.source import DictItemSource, FunctionPartSource, Source
 from ...rules.table import handles
@@ -23,21 +23,24 @@ from ..containers.sequences import ListVariable, TupleVariable
 from ..objects.classes import ClassVariable, is_stand_in
 from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 
 @handles(inspect.signature)
-def _signature(tx: Any, function: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _signature(tx: Tracer, function: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if isinstance(function, NestedFunctionVariable) and function.stands_for is None and not kwargs:
-        return tx.frozen(tx.run_python(inspect.signature, _like_nested(tx, function)))
-    real = tx.real_function(function)
+        return tx.values.frozen(tx.run_python(inspect.signature, _like_nested(tx, function)))
+    real = tx.values.real_function(function)
     if real is None or kwargs:
         unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
     inner = function.function if isinstance(function, MethodVariable) else function
     if isinstance(inner, FunctionVariable) and inner.function_source is not None:
         _guard_signature(tx, inner.value, inner.function_source)
-    return tx.frozen(tx.run_python(inspect.signature, real))
+    return tx.values.frozen(tx.run_python(inspect.signature, real))
 
 
-def _guard_signature(tx: Any, function: Any, source: Source) -> None:
+def _guard_signature(tx: Tracer, function: Any, source: Source) -> None:
     """Requires what inspect.signature reads of a function."""
     own = FunctionPartSource(source, "__dict__")
     tx.guard(source, "code_is", function.__code__)
@@ -61,21 +64,21 @@ def _guard_signature(tx: Any, function: Any, source: Source) -> None:
         unsupported("unsupported_builtin", f"inspect.signature of {source.name}, which wraps no plain function")
 
 
-def _like_nested(tx: Any, function: NestedFunctionVariable) -> types.FunctionType:
+def _like_nested(tx: Tracer, function: NestedFunctionVariable) -> types.FunctionType:
     """A real function with the parameters of one that the traced program made."""
     if function.annotations is not None or function.getattr(tx, "__dict__").truth(tx):
         unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
     code = function.code()
     cells = tuple(types.CellType() for _ in code.co_freevars)
-    defaults = tuple(tx.as_plain(v) for v in function.defaults(tx))
+    defaults = tuple(tx.values.as_plain(v) for v in function.defaults(tx))
     made = types.FunctionType(code, {}, code.co_name, defaults, cells)
-    made.__kwdefaults__ = {k: tx.as_plain(v) for k, v in function.keyword_defaults(tx).items()}
+    made.__kwdefaults__ = {k: tx.values.as_plain(v) for k, v in function.keyword_defaults(tx).items()}
     return made
 
 
 # ---------------------------------------------------------------- type hints
 @handles(typing.get_type_hints)
-def _type_hints(tx: Any, owner: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _type_hints(tx: Tracer, owner: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     inner = owner.function if isinstance(owner, MethodVariable) else owner
     if kwargs or not isinstance(inner, (FunctionVariable, ClassVariable)) or is_changed(tx, inner):
         unsupported("unsupported_builtin", f"typing.get_type_hints() of {owner.describe()}")
@@ -83,11 +86,11 @@ def _type_hints(tx: Any, owner: VariableTracker, **kwargs: VariableTracker) -> V
     if isinstance(inner, FunctionVariable) and inner.source is not None:
         tx.guard(inner.source, "is", inner.real)
     tx.guard_result(typing.get_type_hints, (inner.value,), hints)
-    return tx.from_result(hints, f"the type hints of {inner.describe()}")  # type: ignore[no-any-return]
+    return tx.values.from_result(hints, f"the type hints of {inner.describe()}")  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------- classes
-def is_changed(tx: Any, owner: VariableTracker) -> bool:
+def is_changed(tx: Tracer, owner: VariableTracker) -> bool:
     """Whether the trace has set attributes of a function or class, or made the class."""
     if isinstance(owner, ClassVariable) and (is_stand_in(owner.value) or tx.output.effects.sets_class_attributes()):
         return True
@@ -101,7 +104,7 @@ def subclasses(cls: type) -> list[weakref.ref[type]]:
 
 
 @handles(type.__subclasses__, bound=True)
-def _subclasses(tx: Any, owner: VariableTracker) -> VariableTracker:
+def _subclasses(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     if not isinstance(owner, ClassVariable):
         unsupported("unsupported_builtin", f"type.__subclasses__() of {owner.describe()}")
     cls = owner.value
@@ -109,40 +112,40 @@ def _subclasses(tx: Any, owner: VariableTracker) -> VariableTracker:
     if is_stand_in(cls) or any(map(is_stand_in, found)):
         unsupported("class_definition", f"{cls.__qualname__}.__subclasses__(), with classes that the program makes")
     tx.guard_result(subclasses, (cls,), subclasses(cls))
-    return tx.from_result(found, "the subclasses of a class")  # type: ignore[no-any-return]
+    return tx.values.from_result(found, "the subclasses of a class")  # type: ignore[no-any-return]
 
 
 @handles(_abc._abc_instancecheck)
-def _abstract_instance(tx: Any, cls: VariableTracker, value: VariableTracker) -> VariableTracker:
+def _abstract_instance(tx: Tracer, cls: VariableTracker, value: VariableTracker) -> VariableTracker:
     """ABCMeta.__instancecheck__, which metaclasses of users call by super()."""
-    kinds = [value.python_type(), *tx.classes_it_names(value)]
+    kinds = [value.python_type(), *tx.checks.classes_it_names(value)]
     return ConstantVariable(any(_is_abstract_subclass(tx, cls, kind) for kind in kinds))
 
 
 @handles(_abc._abc_subclasscheck)
-def _abstract_subclass(tx: Any, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
+def _abstract_subclass(tx: Tracer, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
     if not isinstance(sub, ClassVariable):
         tx.raise_error(TypeError, "issubclass() arg 1 must be a class")
     return ConstantVariable(_is_abstract_subclass(tx, cls, sub.value))
 
 
-def _is_abstract_subclass(tx: Any, cls: VariableTracker, kind: type) -> bool:
+def _is_abstract_subclass(tx: Tracer, cls: VariableTracker, kind: type) -> bool:
     """What ABCMeta finds of a class by its bases, what is registered and ``__subclasshook__``."""
     if not isinstance(cls, ClassVariable) or is_stand_in(cls.value):
         unsupported("unsupported_builtin", f"an instance check of {cls.describe()}")
-    check = tx.class_lookup(type(cls.value), "__subclasscheck__")
+    check = tx.classes.lookup(type(cls.value), "__subclasscheck__")
     if check is not abc.ABCMeta.__subclasscheck__:
         unsupported("unsupported_builtin", f"an instance check of {cls.describe()}, whose metaclass has its own")
-    tx.guard_mro(kind)
-    return bool(tx.is_subclass(kind, cls.value))
+    tx.classes.guard_mro(kind)
+    return bool(tx.checks.is_subclass(kind, cls.value))
 
 
 # ---------------------------------------------------------------- as bytes
 @handles(pickle.dumps)
-def _pickled(tx: Any, value: VariableTracker, *args: VariableTracker) -> VariableTracker:
+def _pickled(tx: Tracer, value: VariableTracker, *args: VariableTracker) -> VariableTracker:
     """The bytes of a flat container of numbers and texts, as keys of caches are made of arguments. Texts are pickled
     once for each object, so that equal ones in it must not stand in it."""
-    plain: Any = tx.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
+    plain: Any = tx.values.as_plain(value) if type(value) in (DictVariable, ListVariable, TupleVariable) else None
     if type(plain) not in (dict, list, tuple) or not all(a.is_constant() for a in args):
         unsupported("call_skipped", "_pickle.dumps()")
     parts = [*plain, *plain.values()] if isinstance(plain, dict) else plain
@@ -153,13 +156,13 @@ def _pickled(tx: Any, value: VariableTracker, *args: VariableTracker) -> Variabl
 
 
 @handles(dir)
-def _dir(tx: Any, *args: VariableTracker) -> VariableTracker:
+def _dir(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     if not args:
         unsupported("dynamic_code", "dir()")
     owner = args[0]
-    if not isinstance(owner, ClassVariable) or tx.class_lookup(type(owner.value), "__dir__") is not type.__dict__[
+    if not isinstance(owner, ClassVariable) or tx.classes.lookup(type(owner.value), "__dir__") is not type.__dict__[
             "__dir__"] or is_changed(tx, owner):
         unsupported("call_skipped", f"dir() of {owner.describe()}")
     names = dir(owner.value)
     tx.guard_result(dir, (owner.value,), names)
-    return tx.from_result(names, "the names of a class")  # type: ignore[no-any-return]
+    return tx.values.from_result(names, "the names of a class")  # type: ignore[no-any-return]

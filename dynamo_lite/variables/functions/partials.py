@@ -17,14 +17,15 @@ from ..containers.sequences import SequenceVariable, TupleVariable
 from ..containers.spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 @wraps_type(functools.partial)
-def _wrap_partial(tx: Any, value: functools.partial[Any], source: Source) -> VariableTracker:
+def _wrap_partial(tx: Tracer, value: functools.partial[Any], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", functools.partial)
     function, args, keywords = (
-        realized(tx, tx.wrap_slot(source, functools.partial, value, name)) for name in ("func", "args", "keywords")
+        realized(tx, tx.values.wrap_slot(source, functools.partial, value, name))
+        for name in ("func", "args", "keywords")
     )
     if not isinstance(args, SequenceVariable) or not isinstance(keywords, DictVariable):
         raise Unsupported("unsupported_value", "a functools.partial with unusual parts")
@@ -59,44 +60,44 @@ class PartialVariable(VariableTracker):
     def python_type(self) -> type:
         return functools.partial
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def hash_key(self) -> Any:
         return ("object", id(self))
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.function, [*self.args, *args], {**self.named(), **kwargs})
 
     def named(self) -> dict[str, VariableTracker]:
         """The keyword arguments, as the dict of them is now."""
         return {key.constant(): value for key, value in self.keywords.items.values()}
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         parts = {"func": self.function, "args": TupleVariable(self.args), "keywords": self.keywords}
         if name in parts:
             return parts[name]
         if name == "__class__":
-            return tx.from_result(functools.partial, "class")
+            return tx.values.from_result(functools.partial, "class")
         if name == "__dict__":
             return self._dict_variable(tx)
         if name == "__call__":
             return self
         own = self.own_attribute(tx, name)
-        return own if own is not None else tx.class_getattr(self, functools.partial, name)
+        return own if own is not None else tx.classes.builtin_attribute(self, functools.partial, name)
 
-    def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+    def own_attribute(self, tx: Tracer, name: str) -> VariableTracker | None:
         """The value in the object's own dict, None if there is none."""
         return read_own(tx, self, self._real_dict(), dict_source(self.source), name)
 
-    def has_attributes(self, tx: Any) -> bool:
+    def has_attributes(self, tx: Tracer) -> bool:
         """Whether it has attributes of its own, for the sake of which a partial of it keeps it as it is."""
         return bool(self.own_dict or self._real_dict() or tx.output.effects.attributes_of(self))
 
     def _real_dict(self) -> dict[str, Any] | None:
         return None if self.value is None else self.value.__dict__
 
-    def _dict_variable(self, tx: Any) -> DictVariable:
+    def _dict_variable(self, tx: Tracer) -> DictVariable:
         real = self._real_dict()
         if real is not None:
             return space_at(tx, real, InstanceDictSource(self.source))  # type: ignore[arg-type]
@@ -107,12 +108,12 @@ class PartialVariable(VariableTracker):
             written.clear()
         return self.own_dict
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name in _OF_THE_CLASS:
             super().setattr(tx, name, value)
         write_own(tx, self, self._real_dict(), dict_source(self.source), name, value)
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         if name in _OF_THE_CLASS:
             super().delattr(tx, name)
         if self.own_attribute(tx, name) is None:
@@ -152,7 +153,7 @@ class KeywordsVariable(DictVariable):
 
 
 def new_partial(
-    tx: Any, function: VariableTracker, args: list[VariableTracker], named: dict[str, VariableTracker]
+    tx: Tracer, function: VariableTracker, args: list[VariableTracker], named: dict[str, VariableTracker]
 ) -> PartialVariable:
     """The partial that the traced program makes."""
     if isinstance(function, PartialVariable) and not function.has_attributes(tx):

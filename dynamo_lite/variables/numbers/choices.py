@@ -19,7 +19,7 @@ from ..tensors.size_tables import known_tensor
 from ..tensors.tensor import TensorVariable, call_in_graph
 
 if TYPE_CHECKING:
-    from ...output.output_graph import OutputGraph
+    from ..protocols import OutputGraph, Tracer
 
 _KIND = "data_dependent_branch"
 
@@ -30,12 +30,12 @@ class ChosenTensorVariable(TensorVariable):
     def hash_key(self) -> Any:
         unsupported(_KIND, "the identity of one of several tensors")
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if not hasattr(torch.Tensor, name):
             unsupported(_KIND, f"the attribute {name!r} of one of several tensors")
         return super().getattr(tx, name)
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         unsupported(_KIND, f"setting {name!r} of one of several tensors")
 
 
@@ -90,7 +90,7 @@ class Choices:
 
 
 def choose(
-    tx: Any, symbol: str, item: VariableTracker, best: VariableTracker
+    tx: Tracer, symbol: str, item: VariableTracker, best: VariableTracker
 ) -> VariableTracker | None:
     """``item if item symbol best else best`` as a node of the graph; None where the program would notice."""
     if not isinstance(item, TensorVariable) or not isinstance(best, TensorVariable) or item is best:
@@ -103,7 +103,7 @@ def choose(
         return None
     if all(known_tensor(tx, t.fake) is not None for t in (item, best)):
         return None  # Python decides
-    greater = tx.compare(symbol, item, best)
+    greater = tx.operators.compare(symbol, item, best)
     chosen = call_in_graph(tx, torch.where, [greater, item, best], {})
     assert isinstance(chosen, TensorVariable)
     made = ChosenTensorVariable(chosen.node, chosen.fake)

@@ -20,8 +20,7 @@ from ..containers.sequences import ListVariable, lazy_items
 from .scalars import ScalarVariable, is_number, scalar_node
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
-    from ...output.output_graph import OutputGraph
+    from ..protocols import Codegen, OutputGraph, Tracer
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 _SAFE = 1 << 60
@@ -66,20 +65,20 @@ class CountVariable(ConstantVariable):
             cg.emit.load_const(abs(self._offset))
             cg.emit.binary("+" if self._offset > 0 else "-")
 
-    def as_number(self, tx: Any) -> ScalarVariable:
+    def as_number(self, tx: Tracer) -> ScalarVariable:
         """The same as a number of the graph."""
         number = self._output.add_number(self._base, int)
         if self._offset:
             number = scalar_node(tx, operator.add, [number, ConstantVariable(self._offset)], int)
         return number
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.as_number(tx).node
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(self._compare("!=", 0))
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op in ("*", "/") and is_number(other) or other.python_type() is float:
             return self.as_number(tx).binary(tx, op, other, reflected)
         step = _plain_int(other)
@@ -88,7 +87,7 @@ class CountVariable(ConstantVariable):
         step = step if op == "+" else -step
         return CountVariable(self._number + step, self._base, self._offset + step, self._output)
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         limit = _plain_int(other)
         if limit is None:
             return super().compare(tx, op, other)
@@ -157,7 +156,7 @@ class GrowingListVariable(ListVariable):
     def describe(self) -> str:
         return f"list {self.source.name!r}" if self.source is not None else "list"
 
-    def _append_unseen(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def _append_unseen(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         tx.output.effects.mutate(self)
         (self.added if self._items is None else self._items).append(item)
         return ConstantVariable(None)
@@ -165,7 +164,7 @@ class GrowingListVariable(ListVariable):
     methods = {**ListVariable.methods, "append": _append_unseen}
 
 
-def wrap_changing(tx: Any, value: Any, source: Source) -> VariableTracker | None:
+def wrap_changing(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
     """The tracker of a value that has changed between calls; None if it is of another kind."""
     guards: GuardSet = tx.output.guards
     if type(value) is int and abs(value) < _SAFE:

@@ -12,7 +12,7 @@ from ..base import IteratorVariable, VariableTracker, wraps_type
 from ..constant import ConstantVariable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class RangeVariable(VariableTracker):
@@ -34,29 +34,29 @@ class RangeVariable(VariableTracker):
     def hash_key(self) -> Any:
         return self.value
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return list(self.value)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(self.value)
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(tx.run_python(len, self.value))
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        result = tx.run_python(operator.getitem, self.value, tx.as_index(key, "range"))
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
+        result = tx.run_python(operator.getitem, self.value, tx.operators.as_index(key, "range"))
         return RangeVariable(result) if isinstance(result, range) else ConstantVariable(result)
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         return item.constant() in self.value
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         return RangeIteratorVariable(self.value)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.from_result(tx.run_python(getattr, self.value, name), f"range.{name}")
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        return tx.values.from_result(tx.run_python(getattr, self.value, name), f"range.{name}")
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and isinstance(other, RangeVariable):
             return ConstantVariable((self.value == other.value) == (op == "=="))
         return None
@@ -81,26 +81,26 @@ class SliceVariable(VariableTracker):
     def constant(self) -> Any:
         return slice(*(part.constant() for part in self.parts))
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return slice(*(part.as_argument(tx) for part in self.parts))
 
     def contains_tensor(self) -> bool:
         return any(part.contains_tensor() for part in self.parts)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
         if name == "indices":
-            return tx.from_result(self.constant().indices, "slice.indices")
+            return tx.values.from_result(self.constant().indices, "slice.indices")
         return super().getattr(tx, name)
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if not isinstance(other, SliceVariable):
             return None
-        return tx.compare(op, tx.new_tuple(list(self.parts)), tx.new_tuple(list(other.parts)))
+        return tx.operators.compare(op, tx.values.new_tuple(list(self.parts)), tx.values.new_tuple(list(other.parts)))
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return self.may_be_the_same(other)
@@ -124,7 +124,7 @@ class RangeIteratorVariable(IteratorVariable):
     def python_type(self) -> type:
         return type(iter(range(0)))
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         if not self.rest:
             return None
         tx.output.effects.advance(self)
@@ -137,13 +137,13 @@ class RangeIteratorVariable(IteratorVariable):
 
 # ---------------------------------------------------------------- wrapping
 @wraps_type(range)
-def _wrap_range(tx: Any, value: range, source: Source) -> VariableTracker:
+def _wrap_range(tx: Tracer, value: range, source: Source) -> VariableTracker:
     tx.guard(source, "const", value)
     return RangeVariable(value, source)
 
 
 @wraps_type(slice)
-def _wrap_slice(tx: Any, value: slice, source: Source) -> VariableTracker:
-    from_attr = [tx.wrap_slot(source, slice, value, name) for name in ("start", "stop", "step")]
+def _wrap_slice(tx: Tracer, value: slice, source: Source) -> VariableTracker:
+    from_attr = [tx.values.wrap_slot(source, slice, value, name) for name in ("start", "stop", "step")]
     tx.guard(source, "type_is", slice)
     return SliceVariable(from_attr, source)

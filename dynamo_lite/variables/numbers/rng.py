@@ -10,7 +10,7 @@ from __future__ import annotations
 import _random
 import random
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...rules.table import Rule, decide, row
 from ...runtime.graph_calls import Draw
@@ -18,6 +18,9 @@ from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..containers.sequences import ListVariable, TupleVariable
 from .scalars import NUMBERS, ScalarVariable, is_number, new_number
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 _INTS = frozenset({_random.Random.getrandbits, random.Random.randrange, random.Random.randint})
 _CHOICE, _SEED = random.Random.choice, random.Random.seed
@@ -34,7 +37,7 @@ def is_draw(function: Any) -> bool:
 
 
 def draw(
-    tx: Any, function: Any, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, function: Any, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """A call of such a method of a generator from outside."""
     real = getattr(owner, "value", None)
@@ -47,7 +50,7 @@ def draw(
 
 
 def draw_from(
-    tx: Any, function: Any, generator: random.Random, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, function: Any, generator: random.Random, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """The same of a generator that is known."""
     if function is _CHOICE:
@@ -68,7 +71,7 @@ def is_draw_of_numpy(function: Any) -> bool:
 
 
 def draw_by_numpy(
-    tx: Any, called: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, called: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """A call of a method of NumPy's RandomState that draws one number; None if it is another function."""
     function: Any = getattr(called, "value", None)
@@ -92,7 +95,12 @@ def draw_by_numpy(
 
 
 def _node(
-    tx: Any, function: Any, generator: Any, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer,
+    function: Any,
+    generator: Any,
+    cls: type,
+    args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker],
 ) -> VariableTracker:
     output = tx.output
     output.generators[id(generator)] = generator
@@ -118,7 +126,7 @@ def _type_of_result(function: Any, given: list[VariableTracker]) -> type | None:
     return float if all(map(is_number, given)) else None
 
 
-def _choices(tx: Any, options: VariableTracker) -> VariableTracker:
+def _choices(tx: Tracer, options: VariableTracker) -> VariableTracker:
     """A sequence of known numbers of one type as a constant; anything else as it is."""
     if not isinstance(options, (ListVariable, TupleVariable)) or options.python_type() not in (list, tuple):
         return options

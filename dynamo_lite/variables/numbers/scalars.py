@@ -25,7 +25,7 @@ from ..base import VariableTracker, unsupported
 from ..constant import BINARY, COMPARE, UNARY, ConstantVariable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 NUMBERS = (bool, int, float)
 # A number of each type where only the type matters.
@@ -218,7 +218,7 @@ class ScalarVariable(VariableTracker):
     def example(self) -> Any:
         return EXAMPLES[self.cls]
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.node
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -235,7 +235,7 @@ class ScalarVariable(VariableTracker):
     def constant(self) -> Any:
         self.refuse("the value")
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         self.refuse("bool()", "data_dependent_branch")
 
     def hash_key(self) -> Any:
@@ -248,17 +248,17 @@ class ScalarVariable(VariableTracker):
             return False
         return None if isinstance(other, (ConstantVariable, ScalarVariable)) else False
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if not hasattr(self.cls, name):
             tx.raise_error(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if name == "real" and self.cls is not bool:
             return self
         if name == "__class__":
-            return tx.from_result(self.cls, "class")
+            return tx.values.from_result(self.cls, "class")
         self.refuse(f".{name}")
 
     # -- operators
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if not is_number(other):
             self._refuse_repetition(op, other)
             return None
@@ -276,14 +276,14 @@ class ScalarVariable(VariableTracker):
             if not issubclass(other.python_type(), torch.Tensor):
                 self.refuse("operator *")
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if isinstance(other, ConstantVariable) and other.python_type() is complex:
             self.refuse(f"operator {op}")
         if not is_number(other):
             return None
         return scalar_node(tx, COMPARE[op], [self, other], bool)
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         if op == "~" and self.cls is float:
             tx.raise_error(TypeError, "bad operand type for unary ~: 'float'")
         return scalar_node(tx, UNARY[op], [self], int if self.cls is bool else self.cls)
@@ -308,7 +308,7 @@ def is_number(value: VariableTracker) -> bool:
         isinstance(value, ConstantVariable) and value.python_type() in NUMBERS)
 
 
-def scalar_node(tx: Any, target: Any, args: list[VariableTracker], cls: type) -> ScalarVariable:
+def scalar_node(tx: Tracer, target: Any, args: list[VariableTracker], cls: type) -> ScalarVariable:
     """A node that computes a number of type `cls` from numbers."""
     origins: frozenset[Any] | None = frozenset()
     for argument in args:
@@ -320,7 +320,7 @@ def scalar_node(tx: Any, target: Any, args: list[VariableTracker], cls: type) ->
 
 
 def scalar_of(
-    tx: Any, op: str, target: Any, args: tuple[Any, ...], cls: type, origins: frozenset[Any] | None = None
+    tx: Tracer, op: str, target: Any, args: tuple[Any, ...], cls: type, origins: frozenset[Any] | None = None
 ) -> ScalarVariable:
     """A node that computes a number of type `cls` from arguments of the graph."""
     fake = new_number(tx.output, cls, origins)
@@ -336,7 +336,7 @@ def new_number(output: Any, cls: type, origins: frozenset[Any] | None) -> Any:
 
 
 def call_on_scalars(
-    tx: Any, function: Any, args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, function: Any, args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """A call of a builtin on numbers of which some are the graph's; None if it is none that a graph holds."""
     args = list(args)
@@ -388,7 +388,7 @@ NUMBER_METHODS: dict[str, type | None] = {"item": None, "tolist": None, "__int__
 _MAX_LIST = 64
 
 
-def number_in(tx: Any, tensor: Any, name: str) -> VariableTracker | None:
+def number_in(tx: Tracer, tensor: Any, name: str) -> VariableTracker | None:
     """The number in a tensor, or the list of its numbers, as nodes; None where there is no plain number."""
     fake = tensor.fake
     if fake.dtype.is_complex or (fake.numel() > _MAX_LIST if name == "tolist" else fake.numel() != 1):
@@ -404,7 +404,7 @@ def number_in(tx: Any, tensor: Any, name: str) -> VariableTracker | None:
     return scalar_of(tx, "call_method", "item", (tensor.node,), cls)
 
 
-def _numbers_of(tx: Any, node: fx.Node, value: list[Any], cls: type) -> VariableTracker:
+def _numbers_of(tx: Tracer, node: fx.Node, value: list[Any], cls: type) -> VariableTracker:
     """The nested list of numbers that a node computes."""
     items: list[VariableTracker] = []
     for index, element in enumerate(value):
@@ -413,7 +413,7 @@ def _numbers_of(tx: Any, node: fx.Node, value: list[Any], cls: type) -> Variable
             items.append(_numbers_of(tx, child, element, cls))
         else:
             items.append(scalar_of(tx, "call_function", operator.getitem, (node, index), cls))
-    return tx.new_list(items)
+    return tx.values.new_list(items)
 
 
 # Operations whose result has the same shape and dtype whatever the numbers are that they are given.
@@ -426,7 +426,7 @@ _FROM_NUMBERS = (torch.tensor, torch.as_tensor)
 
 
 def run_with_numbers(
-    tx: Any, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, bool]:
     """Runs an operation on fake tensors where some arguments may be numbers that nobody knows yet."""
     if target in _ANY_NUMBER:

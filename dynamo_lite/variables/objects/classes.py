@@ -23,7 +23,7 @@ from ..constant import ConstantVariable
 from ..real_object import RealObjectVariable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 NO_ATTRIBUTE = object()
 
@@ -36,63 +36,63 @@ class ClassVariable(RealObjectVariable):
     def describe(self) -> str:
         return f"class {self.value.__qualname__}"
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.value
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_class(self.value)
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         made = super().compare(tx, op, other)
         if made is None and op in ("==", "!=") and other.is_constant():
             return ConstantVariable((self.value == other.constant()) == (op == "=="))
         return made
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         made = super().binary(tx, op, other, reflected)
         if made is None and op == "|" and other.is_constant():
             union = (other.constant() | self.value) if reflected else (self.value | other.constant())
-            return tx.from_result(union, "type union")
+            return tx.values.from_result(union, "type union")
         return made
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        return tx.read_class_attribute(self, name)
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        return tx.classes.read(self, name)
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         cls, meta, what = self.value, type(self.value), f"setting {name!r} of the class {self.value.__qualname__}"
         special = name.startswith("__") and name.endswith("__")
         if special or is_stand_in(cls) or not is_made_by_python(cls) or is_library(cls.__module__):
             unsupported("side_effect_unsupported", what)
-        if tx.class_lookup(meta, "__setattr__") is not type.__setattr__ or tx.class_lookup(meta, name) is not None:
+        if tx.classes.lookup(meta, "__setattr__") is not type.__setattr__ or tx.classes.lookup(meta, name) is not None:
             unsupported("side_effect_unsupported", f"{what}, about which its metaclass decides")
-        if tx.class_lookup(value.python_type(), "__get__") is not None:
+        if tx.classes.lookup(value.python_type(), "__get__") is not None:
             unsupported("side_effect_unsupported", f"{what} to {value.describe()}")
         tx.output.effects.store_class_attribute(cls, name, value, lambda: ClassVariable(cls, class_source(cls)))
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.construct(self, args, kwargs)
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.construction.construct(self, args, kwargs)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         return tx.call(self.getattr(tx, name), args, kwargs)
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return tx.class_getitem(self, key)
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
+        return tx.classes.getitem(self, key)
 
-    def iterator(self, tx: Any) -> VariableTracker:
-        return tx.class_iterator(self)
+    def iterator(self, tx: Tracer) -> VariableTracker:
+        return tx.classes.iterator(self)
 
-    def length(self, tx: Any) -> VariableTracker:
-        method = tx.class_lookup(type(self.value), "__len__")
+    def length(self, tx: Tracer) -> VariableTracker:
+        method = tx.classes.lookup(type(self.value), "__len__")
         if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
-            return tx.call_class_attribute(self, type(self.value), "__len__", method, [], {})
+            return tx.classes.call_attribute(self, type(self.value), "__len__", method, [], {})
         return ConstantVariable(tx.run_python(len, self.value))
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
-        method = tx.class_lookup(type(self.value), "__contains__")
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
+        method = tx.classes.lookup(type(self.value), "__contains__")
         if isinstance(method, types.FunctionType) and not isinstance(self.value, enum.EnumMeta):
-            return tx.truth(tx.call_class_attribute(self, type(self.value), "__contains__", method, [item], {}))
+            return tx.truth(tx.classes.call_attribute(self, type(self.value), "__contains__", method, [item], {}))
         return tx.run_python(lambda: item.constant() in self.value)  # type: ignore[operator]
 
 
@@ -137,11 +137,11 @@ class NewVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.load_const(self.constant())
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.new_object(args[0], args[1:], kwargs)
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.construction.new_object(args[0], args[1:], kwargs)
 
 
 class TypeMethodVariable(VariableTracker):
@@ -152,24 +152,24 @@ class TypeMethodVariable(VariableTracker):
         self.owner = owner
         self.method = method
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if self.method == "__call__":
-            return tx.construct(self.owner, args, kwargs, by_type=True)
+            return tx.construction.construct(self.owner, args, kwargs, by_type=True)
         if self.method in ("__instancecheck__", "__subclasscheck__") and len(args) == 1:
             cls = args[0].python_type() if self.method == "__instancecheck__" else args[0].constant()
-            tx.guard_mro(cls)
+            tx.classes.guard_mro(cls)
             return ConstantVariable(self.owner.value in cls.__mro__)
         unsupported("unsupported_method", f"type.{self.method} of {self.owner.describe()}")
 
 
 # ---------------------------------------------------------------- facts about classes
-def is_data_descriptor(tx: Any, attribute: Any) -> bool:
+def is_data_descriptor(tx: Tracer, attribute: Any) -> bool:
     """Whether a class attribute takes precedence over the instance's dict."""
     cls = type(attribute)
-    return any(tx.class_lookup(cls, name, NO_ATTRIBUTE) is not NO_ATTRIBUTE for name in ("__set__", "__delete__"))
+    return any(tx.classes.lookup(cls, name, NO_ATTRIBUTE) is not NO_ATTRIBUTE for name in ("__set__", "__delete__"))
 
 
 def is_generic(method: Any, name: str) -> bool:
@@ -181,12 +181,12 @@ def is_generic(method: Any, name: str) -> bool:
         generic_access(method.__objclass__)[name != "__getattribute__"])
 
 
-def derives(tx: Any, cls: type, *bases: type) -> bool:
+def derives(tx: Tracer, cls: type, *bases: type) -> bool:
     """Whether a class is one of others or derives from it as the interpreter asks in C: by its bases, which are
     guarded, whatever ``__subclasscheck__`` says."""
     if any(cls is base for base in bases):
         return True
-    tx.guard_mro(cls)
+    tx.classes.guard_mro(cls)
     mro = type.__dict__["__mro__"].__get__(cls)
     return any(known is base for known in mro for base in bases)
 
@@ -224,7 +224,7 @@ def class_source(cls: type) -> Source:
 _DATA = frozenset({int, float, bool, str, type(None), list, dict, tuple, set, torch.Tensor, torch.nn.Parameter})
 
 
-def is_changing_data(tx: Any, cls: type, name: str, value: Any) -> bool:
+def is_changing_data(tx: Tracer, cls: type, name: str, value: Any) -> bool:
     """Whether what a class defines under a name is a plain value that has been seen to change: guarded as a value of
     that place, and not as a part of the class."""
     if not tx.output.changing or type(value) not in _DATA or is_stand_in(cls) or not is_made_by_python(cls):
@@ -279,6 +279,6 @@ def is_exception_class(cls: type) -> bool:
 
 
 @wraps_if(lambda value: isinstance(value, type), rank=20)
-def _wrap_class(tx: Any, value: type, source: Source) -> VariableTracker:
+def _wrap_class(tx: Tracer, value: type, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
-    return tx.from_result(value, "class", source)
+    return tx.values.from_result(value, "class", source)

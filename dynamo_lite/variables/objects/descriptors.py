@@ -7,47 +7,50 @@ decided by what its own class defines, and guarded, absence included.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base import VariableTracker, realized
 from .classes import NO_ATTRIBUTE, class_attribute_source
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 _OTHER = {"__set__": "__delete__", "__delete__": "__set__"}
 _OF_PROPERTIES = {"__get__": ("fget", "getter"), "__set__": ("fset", "setter"), "__delete__": ("fdel", "deleter")}
 
 
-def is_property(tx: Any, attribute: Any, access: str) -> bool:
+def is_property(tx: Tracer, attribute: Any, access: str) -> bool:
     """Whether an attribute is a property, whose class leaves `access` ("__get__", ..) as it is."""
     return isinstance(attribute, property) and (
-        type(attribute) is property or tx.class_lookup(type(attribute), access) is property.__dict__[access])
+        type(attribute) is property or tx.classes.lookup(type(attribute), access) is property.__dict__[access])
 
 
-def call_property(tx: Any, attribute: property, owner: Any, name: str, access: str, *args: Any) -> VariableTracker:
+def call_property(tx: Tracer, attribute: property, owner: Any, name: str, access: str, *args: Any) -> VariableTracker:
     """Calls the function of a property of `owner`'s class."""
     field, what = _OF_PROPERTIES[access]
     function = getattr(attribute, field)
     if function is None:
         tx.raise_error(AttributeError, f"property {name!r} of {owner.cls.__qualname__!r} object has no {what}")
     source = class_attribute_source(owner.cls, name)
-    return tx.call(tx.wrap_class_part(function, source), [owner, *args], {})  # type: ignore[no-any-return]
+    return tx.call(tx.values.wrap_class_part(function, source), [owner, *args], {})  # type: ignore[no-any-return]
 
 
-def takes_over(tx: Any, attribute: Any, owner: Any, name: str, access: str, *args: Any) -> bool | None:
+def takes_over(tx: Tracer, attribute: Any, owner: Any, name: str, access: str, *args: Any) -> bool | None:
     """Sets or deletes (`access`: "__set__" or "__delete__") through a class attribute of Python's making; False if it
     takes no such access over, None if it does so in C."""
     if is_property(tx, attribute, access):
         call_property(tx, attribute, owner, name, access, *args)
         return True
     cls = type(attribute)
-    method = tx.class_lookup(cls, access, NO_ATTRIBUTE)
+    method = tx.classes.lookup(cls, access, NO_ATTRIBUTE)
     if method is NO_ATTRIBUTE:
-        if tx.class_lookup(cls, _OTHER[access], NO_ATTRIBUTE) is not NO_ATTRIBUTE:
+        if tx.classes.lookup(cls, _OTHER[access], NO_ATTRIBUTE) is not NO_ATTRIBUTE:
             tx.raise_error(AttributeError, access)
         return False
     if method is None:
         tx.raise_error(TypeError, "'NoneType' object is not callable")
     if not isinstance(method, types.FunctionType):
         return None
-    descriptor = realized(tx, tx.wrap_at(attribute, class_attribute_source(owner.cls, name)))
-    tx.call_class_attribute(descriptor, cls, access, method, [owner, *args], {})
+    descriptor = realized(tx, tx.values.wrap_at(attribute, class_attribute_source(owner.cls, name)))
+    tx.classes.call_attribute(descriptor, cls, access, method, [owner, *args], {})
     return True

@@ -24,7 +24,7 @@ from .classes import ClassVariable, MadeClassVariable
 from .objects import ObjectVariable
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 _KIND = "class_definition"
 # Those whose classes generated code can make.
@@ -55,13 +55,13 @@ class DescriptorVariable(VariableTracker):
     def describe(self) -> str:
         return f"a {self.cls.__name__}"
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def hash_key(self) -> Any:
         return ("object", id(self))
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if self.cls is property and name in _PARTS_OF_PROPERTY:
             part = self._part(_PARTS_OF_PROPERTY.index(name))
             if name == "__doc__" and part.is_none() and not self._part(0).is_none():
@@ -80,13 +80,13 @@ class DescriptorVariable(VariableTracker):
     def _part(self, index: int) -> VariableTracker:
         return self.parts[index] if index < len(self.parts) else ConstantVariable(None)
 
-    def _is_abstract(self, tx: Any, part: VariableTracker) -> bool:
+    def _is_abstract(self, tx: Tracer, part: VariableTracker) -> bool:
         """Objects/object.c: _PyObject_IsAbstract."""
         name = "__isabstractmethod__"
         return bool(tx.has_attribute(part, name) and tx.truth(tx.getattr(part, name)))
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if self.cls is property and name in ("setter", "getter", "deleter") and len(args) == 1 and not kwargs:
             parts = [self._part(i) for i in range(max(3, len(self.parts)))]
@@ -94,7 +94,7 @@ class DescriptorVariable(VariableTracker):
             return DescriptorVariable(property, parts)
         return super().call_method(tx, name, args, kwargs)
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if self.cls is staticmethod:
             return tx.call(self.parts[0], args, kwargs)
         return super().call(tx, args, kwargs)
@@ -126,21 +126,21 @@ class DefinedClassVariable(MadeClassVariable):
         self.namespace = namespace
         self.visit = visit
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         own = self.namespace.get(name)
         bound = isinstance(own, ObjectVariable) or isinstance(own, DescriptorVariable) and own.cls in _BINDING
         if own is not None and not bound and name not in _WRAPPED:
             return own  # what it is, past its stand-in: a function of a class is the function
         return super().getattr(tx, name)
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if type(self.value).__setattr__ is not type.__setattr__ or (name.startswith("__") and name.endswith("__")):
             unsupported(_KIND, f"setting {name!r} of the class {self.value.__qualname__}")
         tx.output.effects.advance(self)
         setattr(self.value, name, stand_in(tx, value))
         self.namespace[name] = value
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         if name not in self.namespace:
             tx.raise_error(AttributeError, f"type object {self.value.__name__!r} has no attribute {name!r}")
         if name.startswith("__") and name.endswith("__"):
@@ -176,14 +176,14 @@ class DefinedClassVariable(MadeClassVariable):
 
 
 def define_class(
-    tx: Any, name: str, bases: list[VariableTracker], namespace: dict[str, VariableTracker], meta: type | None
+    tx: Tracer, name: str, bases: list[VariableTracker], namespace: dict[str, VariableTracker], meta: type | None
 ) -> VariableTracker:
     """The class that ``meta(name, bases, namespace)`` makes."""
     real: list[type] = []
     for base in bases:
         if not isinstance(base, ClassVariable):
             unsupported(_KIND, f"class {name}, a base of which is {base.describe()}")
-        tx.guard_mro(base.value)
+        tx.classes.guard_mro(base.value)
         real.append(base.value)
     if not real:
         bases, real = [ClassVariable(object)], [object]
@@ -191,7 +191,7 @@ def define_class(
     if winner not in (*_METACLASSES, FunctionMeta):
         unsupported(_KIND, f"class {name}, made by the metaclass {winner.__qualname__}")
     for base in real:
-        if isinstance(tx.class_lookup(base, "__init_subclass__"), classmethod):
+        if isinstance(tx.classes.lookup(base, "__init_subclass__"), classmethod):
             unsupported(_KIND, f"class {name}, a base of which defines __init_subclass__")
     awkward = sorted(_AWKWARD & namespace.keys())
     if awkward:
@@ -206,15 +206,15 @@ def define_class(
     tx.output.effects.track(made, variable)
     for key, value in list(namespace.items()):
         if isinstance(value, ObjectVariable):
-            hook = tx.class_lookup(value.cls, "__set_name__")
+            hook = tx.classes.lookup(value.cls, "__set_name__")
             if hook is not None:
-                tx.call_class_attribute(
+                tx.classes.call_attribute(
                     value, value.cls, "__set_name__", hook, [variable, ConstantVariable(key)], {}
                 )
     return variable
 
 
-def _runs_as_it_is(tx: Any, value: VariableTracker) -> bool:
+def _runs_as_it_is(tx: Tracer, value: VariableTracker) -> bool:
     """Whether a stand-in does what the value does: the backward of an autograd function runs for real."""
     if isinstance(value, DescriptorVariable):
         return all(_runs_as_it_is(tx, part) for part in value.parts)
@@ -240,7 +240,7 @@ class _Held:
     """Stands in a class's dict for a value that is no descriptor."""
 
 
-def stand_in(tx: Any, value: VariableTracker) -> Any:
+def stand_in(tx: Tracer, value: VariableTracker) -> Any:
     """A real object by which the tracker is found again, and which acts as the value would in a class's dict."""
     if isinstance(value, (ConstantVariable, ClassVariable, FunctionVariable)):
         return value.value
@@ -265,8 +265,8 @@ def stand_in(tx: Any, value: VariableTracker) -> Any:
     return real
 
 
-def _is_descriptor(tx: Any, cls: type) -> bool:
-    return any(tx.class_lookup(cls, name) is not None for name in ("__get__", "__set__", "__delete__"))
+def _is_descriptor(tx: Tracer, cls: type) -> bool:
+    return any(tx.classes.lookup(cls, name) is not None for name in ("__get__", "__set__", "__delete__"))
 
 
 def empty_class(meta: Any, name: str, bases: tuple[type, ...], first: tuple[tuple[str, Any], ...]) -> type:

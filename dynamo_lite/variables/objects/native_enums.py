@@ -4,11 +4,14 @@ Invariant: a member is immutable; one with its class and number stands for it.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...guards.source import Source
 from ..base import VariableTracker, wraps_if
 from ..torch_api.modules import OpaqueVariable
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 
 def is_native_enum(value: Any) -> bool:
@@ -33,6 +36,6 @@ class NativeEnumVariable(OpaqueVariable):
 
 
 @wraps_if(is_native_enum, rank=3)
-def _wrap_native_enum(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_native_enum(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return NativeEnumVariable(value, source)

@@ -19,6 +19,7 @@ from ...guards.source import ComputedSource, InstanceDictSource, SlotSource, Sou
 from ..base import (
     MISSING,
     IteratorVariable,
+    ObservedException,
     VariableTracker,
     instance_dict,
     realized,
@@ -54,7 +55,7 @@ from .classes import (
 from .descriptors import call_property, is_property, takes_over
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 _SLOT_TYPES = (types.MemberDescriptorType,)
 _BIND = (functools._lru_cache_wrapper, CompiledFunction)  # as functions do, though written in C
@@ -95,7 +96,7 @@ class ObjectVariable(VariableTracker):
     def contains_tensor(self) -> bool:
         return self.content is not None and self.content.contains_tensor()
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         if self.content is not None and not isinstance(self.content, SetVariable):
             return self.content.as_argument(tx)
         return super().as_argument(tx)
@@ -112,16 +113,16 @@ class ObjectVariable(VariableTracker):
             unsupported("unsupported_value", f"{self.describe()} as a dict key, which defines __eq__ or __hash__")
         return ("object", id(self)) if self.value is None else _IdentityKey(self.value)
 
-    def guard_hash(self, tx: Any) -> None:
-        tx.class_lookup(self.cls, "__hash__")
-        tx.class_lookup(self.cls, "__eq__")
+    def guard_hash(self, tx: Tracer) -> None:
+        tx.classes.lookup(self.cls, "__hash__")
+        tx.classes.lookup(self.cls, "__eq__")
         if self.content is not None:
             self.content.guard_hash(tx)
         elif self.source is not None:
             tx.output.guards.distinct([self.source])
 
     # -- attributes
-    def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+    def own_attribute(self, tx: Tracer, name: str) -> VariableTracker | None:
         """The value in the object's own dict, None if there is none."""
         own = instance_dict(self.value) if self.value is not None else None
         if own is None and self.value is not None:
@@ -132,20 +133,20 @@ class ObjectVariable(VariableTracker):
             unsupported("unsupported_value", f"{self.describe()}, in whose __dict__ is a key that is no text")
         return read_own(tx, self, own, dict_source(self.source), name)
 
-    def write_own(self, tx: Any, name: str, value: Any) -> None:
+    def write_own(self, tx: Tracer, name: str, value: Any) -> None:
         """Sets the value in the object's own dict; with MISSING, deletes it."""
         own = instance_dict(self.value) if self.value is not None else None
         write_own(tx, self, own, dict_source(self.source), name, value)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        custom = tx.class_lookup(self.cls, "__getattribute__")
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        custom = tx.classes.lookup(self.cls, "__getattribute__")
         if isinstance(custom, types.FunctionType):
             found: Any = None
             try:
-                return tx.call_class_attribute(
+                return tx.classes.call_attribute(
                     self, self.cls, "__getattribute__", custom, [ConstantVariable(name)], {}
                 )
-            except tx.observed as error:
+            except ObservedException as error:
                 if error.value.python_type() is not AttributeError:
                     raise
                 found = self._fallback_getattr(tx, name)
@@ -162,30 +163,30 @@ class ObjectVariable(VariableTracker):
             return value
         tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")
 
-    def may_name_another_class(self, tx: Any) -> bool:
+    def may_name_another_class(self, tx: Tracer) -> bool:
         """Whether ``__class__`` may be another class than the object's type."""
-        plain = tx.class_lookup(self.cls, "__class__") is object.__dict__["__class__"]
-        return not plain or isinstance(tx.class_lookup(self.cls, "__getattribute__"), types.FunctionType)
+        plain = tx.classes.lookup(self.cls, "__class__") is object.__dict__["__class__"]
+        return not plain or isinstance(tx.classes.lookup(self.cls, "__getattribute__"), types.FunctionType)
 
-    def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
-        hook = tx.class_lookup(self.cls, "__getattr__")
+    def _fallback_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
+        hook = tx.classes.lookup(self.cls, "__getattr__")
         if hook is None:
             return None
-        return tx.call_class_attribute(self, self.cls, "__getattr__", hook, [ConstantVariable(name)], {})
+        return tx.classes.call_attribute(self, self.cls, "__getattr__", hook, [ConstantVariable(name)], {})
 
-    def generic_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+    def generic_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
         """object.__getattribute__(self, name), None where it raises AttributeError."""
         if name in ("__class__", "__dict__") and (name == "__class__" or has_instance_dict(self.cls)):
-            attribute = tx.class_lookup(self.cls, name)
+            attribute = tx.classes.lookup(self.cls, name)
             if attribute is None or isinstance(attribute, types.GetSetDescriptorType):
-                return tx.from_result(self.cls, "class") if name == "__class__" else self._dict_variable(tx)
+                return tx.values.from_result(self.cls, "class") if name == "__class__" else self._dict_variable(tx)
         written = tx.output.effects.class_attribute(self.cls, name)
         if written is not None:
             own = self.own_attribute(tx, name)
             return own if own is not None else written
-        attribute = tx.class_lookup(self.cls, name, NO_ATTRIBUTE, data=True)
+        attribute = tx.classes.lookup(self.cls, name, NO_ATTRIBUTE, data=True)
         if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and (
-                tx.class_lookup(type(attribute), "__get__", NO_ATTRIBUTE) is not NO_ATTRIBUTE):
+                tx.classes.lookup(type(attribute), "__get__", NO_ATTRIBUTE) is not NO_ATTRIBUTE):
             return self._read_descriptor(tx, name, attribute)
         own = self.own_attribute(tx, name)
         if own is not None:
@@ -194,7 +195,7 @@ class ObjectVariable(VariableTracker):
             return None
         return self._read_descriptor(tx, name, attribute)
 
-    def _dict_variable(self, tx: Any) -> DictVariable:
+    def _dict_variable(self, tx: Tracer) -> DictVariable:
         if self.value is not None:
             own = instance_dict(self.value)
             if own is None:
@@ -207,52 +208,52 @@ class ObjectVariable(VariableTracker):
                 self.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
         return self.own_dict
 
-    def _read_descriptor(self, tx: Any, name: str, attribute: Any) -> VariableTracker | None:
+    def _read_descriptor(self, tx: Tracer, name: str, attribute: Any) -> VariableTracker | None:
         """What reading a class attribute through the instance gives (the descriptor protocol); None for a slot that is
         empty."""
         source = class_attribute_source(self.cls, name)
         if isinstance(attribute, types.FunctionType):
-            return MethodVariable(tx.wrap_function(attribute, source, trusted=True), self)
+            return MethodVariable(tx.values.wrap_function(attribute, source, trusted=True), self)
         if isinstance(attribute, staticmethod):
-            return tx.wrap_class_part(attribute.__func__, source)
+            return tx.values.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
-            return class_method(tx, attribute, source, tx.from_result(self.cls, "class"))
+            return class_method(tx, attribute, source, tx.values.from_result(self.cls, "class"))
         if is_property(tx, attribute, "__get__"):
             return call_property(tx, attribute, self, name, "__get__")
         if isinstance(attribute, _SLOT_TYPES):
             if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
-                return tx.exception_attribute(self, name)
+                return tx.errors.exception_attribute(self, name)
             return self._read_slot(tx, name, attribute)
         if isinstance(attribute, _BIND):
-            return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
+            return MethodVariable(realized(tx, tx.values.wrap_at(attribute, source)), self)
         if isinstance(attribute, functools.cached_property):
-            value = tx.call(tx.wrap_class_part(attribute.func, source), [self], {})
+            value = tx.call(tx.values.wrap_class_part(attribute.func, source), [self], {})
             self.write_own(tx, name, value)
             return value
         if isinstance(attribute, types.ClassMethodDescriptorType) and not is_stand_in(self.cls):
-            return tx.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
+            return tx.values.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
         if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BuiltinMethodVariable(self, name, attribute)
         if isinstance(attribute, FIELD) and isinstance(self.content, TupleVariable):
             return self.content.item(tx, attribute.__reduce__()[1][0])
         if isinstance(attribute, types.GetSetDescriptorType):
             if is_exception_class(self.cls):
-                return tx.exception_attribute(self, name)
+                return tx.errors.exception_attribute(self, name)
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, a descriptor written in C")
-        getter = tx.class_lookup(type(attribute), "__get__", NO_ATTRIBUTE)
+        getter = tx.classes.lookup(type(attribute), "__get__", NO_ATTRIBUTE)
         if getter is NO_ATTRIBUTE:
-            return realized(tx, tx.wrap_at(attribute, source))
+            return realized(tx, tx.values.wrap_at(attribute, source))
         if getter is None:
             tx.raise_error(TypeError, "'NoneType' object is not callable")
         if is_draw_of_numpy(attribute):
-            return MethodVariable(realized(tx, tx.wrap_at(attribute, source)), self)
+            return MethodVariable(realized(tx, tx.values.wrap_at(attribute, source)), self)
         if not isinstance(getter, types.FunctionType):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, a {type(attribute).__qualname__}")
-        descriptor = realized(tx, tx.wrap_at(attribute, source))
-        owner = tx.from_result(self.cls, "class")
-        return tx.call_class_attribute(descriptor, type(attribute), "__get__", getter, [self, owner], {})
+        descriptor = realized(tx, tx.values.wrap_at(attribute, source))
+        owner = tx.values.from_result(self.cls, "class")
+        return tx.classes.call_attribute(descriptor, type(attribute), "__get__", getter, [self, owner], {})
 
-    def _read_slot(self, tx: Any, name: str, descriptor: Any) -> VariableTracker | None:
+    def _read_slot(self, tx: Tracer, name: str, descriptor: Any) -> VariableTracker | None:
         """What a slot holds, None if it is empty."""
         effects = tx.output.effects
         if name in effects.attributes_of(self):
@@ -266,16 +267,16 @@ class ObjectVariable(VariableTracker):
                 tx.guard(empty, "is", True)
             return None
         assert self.source is not None
-        return realized(tx, tx.wrap_at(value, SlotSource(self.source, descriptor)))
+        return realized(tx, tx.values.wrap_at(value, SlotSource(self.source, descriptor)))
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
-        custom = tx.class_lookup(self.cls, "__setattr__")
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
+        custom = tx.classes.lookup(self.cls, "__setattr__")
         if not is_generic(custom, "__setattr__"):
             if not self._takes_over(custom):
                 what = f"setting {name!r} of {self.describe()}, which code in C does in its own way"
                 unsupported("side_effect_unsupported", what)
             args = [ConstantVariable(name), value]
-            tx.call_class_attribute(self, self.cls, "__setattr__", custom, args, {})
+            tx.classes.call_attribute(self, self.cls, "__setattr__", custom, args, {})
             return
         self.generic_setattr(tx, name, value)
 
@@ -284,10 +285,10 @@ class ObjectVariable(VariableTracker):
         in_c = (types.WrapperDescriptorType, types.MethodDescriptorType)
         return isinstance(method, types.FunctionType) or isinstance(method, in_c) and self.content is not None
 
-    def generic_setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def generic_setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         """object.__setattr__(self, name, value)."""
         set_on_class = tx.output.effects.class_attribute(self.cls, name) is not None  # to a plain value
-        attribute = None if set_on_class else tx.class_lookup(self.cls, name, data=True)
+        attribute = None if set_on_class else tx.classes.lookup(self.cls, name, data=True)
         if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
             done = takes_over(tx, attribute, self, name, "__set__", value)
             if done:
@@ -313,19 +314,19 @@ class ObjectVariable(VariableTracker):
             tx.raise_error(AttributeError, text)
         self.write_own(tx, name, value)
 
-    def delattr(self, tx: Any, name: str) -> None:
-        custom = tx.class_lookup(self.cls, "__delattr__")
+    def delattr(self, tx: Tracer, name: str) -> None:
+        custom = tx.classes.lookup(self.cls, "__delattr__")
         if not is_generic(custom, "__delattr__"):
             if not self._takes_over(custom):
                 what = f"deleting {name!r} of {self.describe()}, which code in C does in its own way"
                 unsupported("side_effect_unsupported", what)
-            tx.call_class_attribute(self, self.cls, "__delattr__", custom, [ConstantVariable(name)], {})
+            tx.classes.call_attribute(self, self.cls, "__delattr__", custom, [ConstantVariable(name)], {})
             return
         self.generic_delattr(tx, name)
 
-    def generic_delattr(self, tx: Any, name: str) -> None:
+    def generic_delattr(self, tx: Tracer, name: str) -> None:
         """object.__delattr__(self, name)."""
-        attribute = tx.class_lookup(self.cls, name)
+        attribute = tx.classes.lookup(self.cls, name)
         if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
             done = takes_over(tx, attribute, self, name, "__delete__")
             if done:
@@ -345,134 +346,134 @@ class ObjectVariable(VariableTracker):
         self.write_own(tx, name, MISSING)
 
     # -- protocols
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        method = tx.class_lookup(self.cls, "__call__")
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        method = tx.classes.lookup(self.cls, "__call__")
         if method is None:
             tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not callable")
         if isinstance(method, (types.WrapperDescriptorType, types.MethodDescriptorType)):
             return tx.call_opaque(self, args, kwargs)
-        return tx.call_class_attribute(self, self.cls, "__call__", method, args, kwargs)
+        return tx.classes.call_attribute(self, self.cls, "__call__", method, args, kwargs)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         return tx.call(self.getattr(tx, name), args, kwargs)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         for name in ("__bool__", "__len__"):
-            method = tx.class_lookup(self.cls, name, NO_ATTRIBUTE)
+            method = tx.classes.lookup(self.cls, name, NO_ATTRIBUTE)
             if method is NO_ATTRIBUTE:
                 continue
             if method is None:
                 tx.raise_error(TypeError, "'NoneType' object is not callable")
             if isinstance(method, types.FunctionType):
-                result = tx.call_class_attribute(self, self.cls, name, method, [], {})
+                result = tx.classes.call_attribute(self, self.cls, name, method, [], {})
                 return tx.truth(result if name == "__bool__" else _as_length(tx, result))
             if self.content is not None:
                 return self.content.truth(tx)
             unsupported("unsupported_value", f"truth of {self.describe()}")
         return True
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return _as_length(tx, self._protocol(tx, "__len__", lambda c: c.length(tx), []))
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         content = self.content
-        if isinstance(content, DictVariable) and tx.class_lookup(self.cls, "__getitem__") is _base_method(
+        if isinstance(content, DictVariable) and tx.classes.lookup(self.cls, "__getitem__") is _base_method(
             content, "__getitem__"
         ):
             value = content.lookup(tx, key)
             if value is None:
-                missing = tx.class_lookup(self.cls, "__missing__")
+                missing = tx.classes.lookup(self.cls, "__missing__")
                 if missing is None:
-                    tx.raise_value(KeyError, [key])
-                return tx.call_class_attribute(self, self.cls, "__missing__", missing, [key], {})
+                    tx.errors.raise_value(KeyError, [key])
+                return tx.classes.call_attribute(self, self.cls, "__missing__", missing, [key], {})
             return value
         return self._protocol(tx, "__getitem__", lambda c: c.getitem(tx, key), [key])
 
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+    def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         self._protocol(tx, "__setitem__", lambda c: c.setitem(tx, key, value), [key, value])
 
-    def delitem(self, tx: Any, key: VariableTracker) -> None:
+    def delitem(self, tx: Tracer, key: VariableTracker) -> None:
         self._protocol(tx, "__delitem__", lambda c: c.delitem(tx, key), [key])
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
-        method = tx.class_lookup(self.cls, "__contains__")
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
+        method = tx.classes.lookup(self.cls, "__contains__")
         if method is None:
             return super().contains(tx, item)
         if isinstance(method, types.FunctionType):
-            return tx.truth(tx.call_class_attribute(self, self.cls, "__contains__", method, [item], {}))
+            return tx.truth(tx.classes.call_attribute(self, self.cls, "__contains__", method, [item], {}))
         if self.content is not None:
             return self.content.contains(tx, item)
         unsupported("unsupported_operator", f"`in` on {self.describe()}")
 
-    def iterator(self, tx: Any) -> VariableTracker:
-        method = tx.class_lookup(self.cls, "__iter__")
+    def iterator(self, tx: Tracer) -> VariableTracker:
+        method = tx.classes.lookup(self.cls, "__iter__")
         if isinstance(method, types.FunctionType):
-            result = tx.call_class_attribute(self, self.cls, "__iter__", method, [], {})
+            result = tx.classes.call_attribute(self, self.cls, "__iter__", method, [], {})
             return realized(tx, result)
         if method is not None and self.content is not None:
             return self.content.iterator(tx)
-        getitem = tx.class_lookup(self.cls, "__getitem__")
+        getitem = tx.classes.lookup(self.cls, "__getitem__")
         if method is None and isinstance(getitem, types.FunctionType):
             return GetItemIteratorVariable(self)
         if method is None:
             tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not iterable")
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")
 
-    def next(self, tx: Any) -> VariableTracker | None:
-        method = tx.class_lookup(self.cls, "__next__")
+    def next(self, tx: Tracer) -> VariableTracker | None:
+        method = tx.classes.lookup(self.cls, "__next__")
         if not isinstance(method, types.FunctionType):
             unsupported("unsupported_iteration", f"next() of {self.describe()}")
         try:
-            return tx.call_class_attribute(self, self.cls, "__next__", method, [], {})
-        except tx.observed as error:
+            return tx.classes.call_attribute(self, self.cls, "__next__", method, [], {})
+        except ObservedException as error:
             if issubclass(error.value.python_type(), StopIteration):
                 return None
             raise
 
-    def _protocol(self, tx: Any, name: str, on_content: Any, args: list[VariableTracker]) -> VariableTracker:
-        method = tx.class_lookup(self.cls, name)
+    def _protocol(self, tx: Tracer, name: str, on_content: Any, args: list[VariableTracker]) -> VariableTracker:
+        method = tx.classes.lookup(self.cls, name)
         if method is None:
             tx.raise_error(TypeError, missing_method(name, self.cls))
         if isinstance(method, types.FunctionType):
-            return tx.call_class_attribute(self, self.cls, name, method, args, {})
+            return tx.classes.call_attribute(self, self.cls, name, method, args, {})
         if self.content is not None and method is _base_method(self.content, name):
             return on_content(self.content)
         unsupported("unsupported_method", f"{self.describe()}.{name}, written in C")
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         name = BINARY_METHODS[op][1 if reflected else 0]
         result = self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
         if result is not None and result is self.content:
             return TupleVariable(list(result.items))  # x * 1 of a subclass of tuple is a new tuple
         return result
 
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         name = "__i" + BINARY_METHODS[op][0][2:]
         result = self._operator(
             tx, name, other, lambda c: c.inplace(tx, op, other if isinstance(c, ListVariable) else _content_of(other)))
         return self if result is self.content and result is not None else result
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         name = COMPARE_METHODS[op]
-        if op == "!=" and tx.class_lookup(self.cls, "__ne__") is object.__ne__:
+        if op == "!=" and tx.classes.lookup(self.cls, "__ne__") is object.__ne__:
             equal = self.compare(tx, "==", other)
             return None if equal is None else ConstantVariable(not tx.truth(equal))
         if self._is_namespace(tx, name) and isinstance(other, ObjectVariable) and other._is_namespace(tx, name):
             return self._dict_variable(tx).compare(tx, op, other._dict_variable(tx)) if op == "==" else None
         return self._operator(tx, name, other, lambda c: c.compare(tx, op, _content_of(other)))
 
-    def _is_namespace(self, tx: Any, name: str) -> bool:
+    def _is_namespace(self, tx: Tracer, name: str) -> bool:
         return issubclass(self.cls, types.SimpleNamespace) and (
-            tx.class_lookup(self.cls, name) is types.SimpleNamespace.__dict__[name])
+            tx.classes.lookup(self.cls, name) is types.SimpleNamespace.__dict__[name])
 
-    def _operator(self, tx: Any, name: str, other: VariableTracker, on_content: Any) -> VariableTracker | None:
-        method = tx.class_lookup(self.cls, name)
+    def _operator(self, tx: Tracer, name: str, other: VariableTracker, on_content: Any) -> VariableTracker | None:
+        method = tx.classes.lookup(self.cls, name)
         if method is None:
             return None
         if isinstance(method, types.FunctionType):
-            result = tx.call_class_attribute(self, self.cls, name, method, [other], {})
+            result = tx.classes.call_attribute(self, self.cls, name, method, [other], {})
             return None if result.is_constant() and result.constant() is NotImplemented else result
         if self.content is not None and method is _base_method(self.content, name):
             return on_content(self.content)
@@ -565,7 +566,7 @@ class TracebackVariable(VariableTracker):
     def python_type(self) -> type:
         return types.TracebackType
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
 
@@ -581,13 +582,13 @@ class GetItemIteratorVariable(IteratorVariable):
     def python_type(self) -> type:
         return type(iter(type("_Sequence", (), {"__getitem__": None})()))
 
-    def next(self, tx: Any) -> VariableTracker | None:
+    def next(self, tx: Tracer) -> VariableTracker | None:
         tx.output.effects.advance(self)
         if self.exhausted:
             return None
         try:
             value = self.owner.getitem(tx, ConstantVariable(self.index))
-        except tx.observed as error:
+        except ObservedException as error:
             if issubclass(error.value.python_type(), (IndexError, StopIteration)):
                 self.exhausted = True
                 return None
@@ -595,13 +596,13 @@ class GetItemIteratorVariable(IteratorVariable):
         self.index += 1
         return value
 
-    def remaining(self, tx: Any) -> VariableTracker | None:
+    def remaining(self, tx: Tracer) -> VariableTracker | None:
         """What ``__length_hint__`` gives."""
         if self.exhausted:
             return ConstantVariable(0)
-        if tx.class_lookup(self.owner.python_type(), "__len__") is None:
+        if tx.classes.lookup(self.owner.python_type(), "__len__") is None:
             return None
-        return ConstantVariable(max(0, tx.as_index(self.owner.length(tx)) - self.index))
+        return ConstantVariable(max(0, tx.operators.as_index(self.owner.length(tx)) - self.index))
 
 
 class BuiltinMethodVariable(VariableTracker):
@@ -616,11 +617,11 @@ class BuiltinMethodVariable(VariableTracker):
     def python_type(self) -> type:
         return types.BuiltinMethodType
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.call_native_method(self.owner, self.name, self.function, args, kwargs)
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.construction.call_native_method(self.owner, self.name, self.function, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
         # Not read from the object: its class may override the method, as where super() found this one.
@@ -645,22 +646,22 @@ class _IdentityKey:
         return isinstance(other, _IdentityKey) and other.value is self.value
 
 
-def class_method(tx: Any, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
+def class_method(tx: Tracer, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
     """What a classmethod gives when it is read (Objects/funcobject.c, cm_descr_get)."""
     function = attribute.__func__
     if isinstance(function, property):
-        return tx.call(tx.wrap_class_part(function.fget, source), [cls], {})
+        return tx.call(tx.values.wrap_class_part(function.fget, source), [cls], {})
     binds = isinstance(function, (types.FunctionType, *_BIND))
-    if not binds and tx.class_lookup(type(function), "__get__") is not None:
+    if not binds and tx.classes.lookup(type(function), "__get__") is not None:
         unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
-    return MethodVariable(tx.wrap_class_part(function, source), cls)
+    return MethodVariable(tx.values.wrap_class_part(function, source), cls)
 
 
-def _as_length(tx: Any, said: VariableTracker) -> VariableTracker:
+def _as_length(tx: Tracer, said: VariableTracker) -> VariableTracker:
     """What len() makes of the result of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
     if not said.is_constant() or type(said.constant()) is int and 0 <= said.constant() <= sys.maxsize:
         return said
-    length = tx.as_index(said)
+    length = tx.operators.as_index(said)
     if length < 0:
         tx.raise_error(ValueError, "__len__() should return >= 0")
     if length > sys.maxsize:
@@ -694,12 +695,12 @@ def _base_method(content: VariableTracker, name: str) -> Any:
 
 
 @wraps_type(weakref.ProxyType, weakref.CallableProxyType)
-def _wrap_weak_proxy(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_weak_proxy(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     unsupported("unsupported_value", f"{source.name}, a weak proxy")
 
 
 @wraps_if(lambda value: True, rank=1000)
-def wrap_object(tx: Any, value: Any, source: Source) -> VariableTracker:
+def wrap_object(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     return ObjectVariable(type(value), value, source, content_of_value(tx, value, source))
 

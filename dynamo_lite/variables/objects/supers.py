@@ -5,7 +5,7 @@ Invariant: what is found, and that nothing stands before it, is guarded.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards.source import Source
 
@@ -13,6 +13,9 @@ from ..base import VariableTracker, unsupported, wraps_type
 from ..functions.functions import MethodVariable
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
 from .objects import BuiltinMethodVariable, ObjectVariable, class_method
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 
 class SuperVariable(VariableTracker):
@@ -28,43 +31,43 @@ class SuperVariable(VariableTracker):
     def python_type(self) -> type:
         return super
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
-    def _find(self, tx: Any, name: str) -> tuple[type | None, Any]:
+    def _find(self, tx: Tracer, name: str) -> tuple[type | None, Any]:
         mro = self.mro_class.__mro__
         position = mro.index(self.start)
-        tx.guard_mro(self.mro_class)
+        tx.classes.guard_mro(self.mro_class)
         for cls in mro[position + 1 :]:
-            tx.class_lookup(cls, name)  # guards its dict: what stands there, or that nothing does
+            tx.classes.lookup(cls, name)  # guards its dict: what stands there, or that nothing does
             if name in cls.__dict__:
                 return cls, cls.__dict__[name]
         return None, None
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         cls, attribute = self._find(tx, name)
         if cls is None:
             if name == "__class__":
-                return tx.from_result(super, "class")
+                return tx.values.from_result(super, "class")
             tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
         source = class_attribute_source(cls, name)
         if isinstance(attribute, types.FunctionType):
-            function = tx.wrap_function(attribute, source, trusted=True)
+            function = tx.values.wrap_function(attribute, source, trusted=True)
             return function if self.of_class else MethodVariable(function, self.owner)
         if isinstance(attribute, staticmethod):
-            return tx.wrap_class_part(attribute.__func__, source)
+            return tx.values.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
-            return class_method(tx, attribute, source, tx.class_of(self.owner, self.of_class))
+            return class_method(tx, attribute, source, tx.classes.class_of(self.owner, self.of_class))
         if isinstance(attribute, property) and not self.of_class:
-            return tx.call(tx.wrap_class_part(attribute.fget, source), [self.owner], {})
+            return tx.call(tx.values.wrap_class_part(attribute.fget, source), [self.owner], {})
         if name == "__new__":
             return NewVariable(cls)
         if isinstance(self.owner, ClassVariable) and cls is type:
             return TypeMethodVariable(self.owner, name)
         if self.of_class and isinstance(attribute, types.ClassMethodDescriptorType):
-            return tx.from_result(attribute.__get__(None, self.owner.constant()), f"super().{name}")
+            return tx.values.from_result(attribute.__get__(None, self.owner.constant()), f"super().{name}")
         if self.of_class:
-            return tx.from_result(attribute, f"super().{name}")
+            return tx.values.from_result(attribute, f"super().{name}")
         if isinstance(self.owner, ObjectVariable):
             if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
                 return BuiltinMethodVariable(self.owner, name, attribute)
@@ -84,14 +87,14 @@ class OuterSuperVariable(VariableTracker):
     def python_type(self) -> type:
         return super
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         unsupported("unsupported_attribute", f"{name} of a super object that was made outside")
 
 
 @wraps_type(super)
-def _wrap_super(tx: Any, value: super, source: Source) -> VariableTracker:
+def _wrap_super(tx: Tracer, value: super, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", super)
     return OuterSuperVariable(source)

@@ -7,7 +7,7 @@ one is left to Python.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...guards.source import ComputedSource, Source
 from ..base import MISSING, VariableTracker, unsupported, wraps_if
@@ -15,6 +15,9 @@ from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
 from ..containers.spaces import read_own, space_at
 from .objects import ObjectVariable
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 _ACCESS = ("__getattribute__", "__setattr__", "__delattr__")
 
@@ -38,21 +41,21 @@ class ThreadLocalVariable(ObjectVariable):
         words = f"the attributes that the thread has set on {self.source.name}"
         return _of_thread(self.value), ComputedSource(self.source, _of_thread, words)
 
-    def own_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+    def own_attribute(self, tx: Tracer, name: str) -> VariableTracker | None:
         return read_own(tx, self, *self._own(), name)
 
-    def write_own(self, tx: Any, name: str, value: Any) -> None:
+    def write_own(self, tx: Tracer, name: str, value: Any) -> None:
         space = self._dict_variable(tx)
         if value is MISSING:
             space.delitem(tx, ConstantVariable(name))
         else:
             space.store(tx, ConstantVariable(name), value)
 
-    def _dict_variable(self, tx: Any) -> DictVariable:
+    def _dict_variable(self, tx: Tracer) -> DictVariable:
         return space_at(tx, *self._own())
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
-        tx.class_lookup(self.cls, "__getattribute__")
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        tx.classes.lookup(self.cls, "__getattribute__")
         if name == "__dict__":
             return self._dict_variable(tx)
         value = self.generic_getattr(tx, name)
@@ -62,19 +65,19 @@ class ThreadLocalVariable(ObjectVariable):
             tx.raise_error(AttributeError, f"{_name(self.cls)!r} object has no attribute {name!r}")
         return value
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         self._check_write(tx, "__setattr__", name)
         self.write_own(tx, name, value)
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         self._check_write(tx, "__delattr__", name)
         if self.own_attribute(tx, name) is None:
             unsupported("side_effect_unsupported", f"deleting {name!r} of {self.describe()}, which has none")
         self.write_own(tx, name, MISSING)
 
-    def _check_write(self, tx: Any, method: str, name: str) -> None:
-        tx.class_lookup(self.cls, method)
-        if name == "__dict__" or tx.class_lookup(self.cls, name) is not None:
+    def _check_write(self, tx: Tracer, method: str, name: str) -> None:
+        tx.classes.lookup(self.cls, method)
+        if name == "__dict__" or tx.classes.lookup(self.cls, name) is not None:
             unsupported("side_effect_unsupported", f"{name!r} of {self.describe()}, which its class defines, too")
 
 
@@ -83,7 +86,7 @@ def _name(cls: type) -> str:
 
 
 @wraps_if(lambda value: issubclass(type(value), threading.local) and _is_plain(type(value)), rank=900)
-def _wrap_thread_local(tx: Any, value: threading.local, source: Source) -> VariableTracker:
+def _wrap_thread_local(tx: Tracer, value: threading.local, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
-    tx.class_lookup(type(value), "__init__")
+    tx.classes.lookup(type(value), "__init__")
     return ThreadLocalVariable(type(value), value, source)

@@ -11,7 +11,7 @@ from ...guards.source import Source, WeakrefSource
 from ..base import VariableTracker, realized, unsupported, wraps_type
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class WeakrefVariable(VariableTracker):
@@ -31,16 +31,16 @@ class WeakrefVariable(VariableTracker):
             return None  # without callbacks they are one object
         return super().same_object(other)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def hash_key(self) -> Any:
         return ("weakref", self.referent.hash_key())
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         self.referent.guard_hash(tx)
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if args or kwargs:
             tx.raise_error(TypeError, "__call__() takes no arguments")
         real = getattr(self.referent, "value", None)
@@ -48,9 +48,9 @@ class WeakrefVariable(VariableTracker):
             unsupported("end_of_life", f"a weak reference to a {type(real).__qualname__} that was let go of")
         return self.referent
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and isinstance(other, WeakrefVariable):
-            return tx.compare(op, self.referent, other.referent)
+            return tx.operators.compare(op, self.referent, other.referent)
         return None
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -58,9 +58,9 @@ class WeakrefVariable(VariableTracker):
 
 
 @wraps_type(weakref.ReferenceType)
-def _wrap_weakref(tx: Any, value: weakref.ReferenceType[Any], source: Source) -> VariableTracker:
+def _wrap_weakref(tx: Tracer, value: weakref.ReferenceType[Any], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", weakref.ReferenceType)
     referent = value()
     if referent is None:
         unsupported("unsupported_value", f"{source.name}, a dead weak reference")
-    return WeakrefVariable(realized(tx, tx.wrap_at(referent, WeakrefSource(source))), source)
+    return WeakrefVariable(realized(tx, tx.values.wrap_at(referent, WeakrefSource(source))), source)

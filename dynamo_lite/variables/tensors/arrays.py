@@ -21,7 +21,7 @@ from ..torch_api.modules import SkippedFunctionVariable
 from .tensor import TensorVariable, call_in_graph, record
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 _KIND = "numpy_conversion"
 _OPERATORS: dict[str, Any] = {
@@ -66,7 +66,7 @@ class ArrayVariable(VariableTracker):
     def constant(self) -> Any:
         return self.value
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         if isinstance(self.value, _LIKE_PYTHON):
             return self.value.item()
         unsupported(_KIND, f"{self.describe()} as an argument of a torch function")
@@ -74,24 +74,24 @@ class ArrayVariable(VariableTracker):
     def hash_key(self) -> Any:
         return self.value if self.is_constant() else super().hash_key()
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return bool(tx.run_python(bool, self.value))
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(tx.run_python(len, self.value))
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in _ATTRIBUTES:
             value = getattr(self.value, name)
             return self if value is self.value else from_numpy(tx, value, [(self.value, self)])
         if name in _OF_TYPES and isinstance(self.value, np.dtype):
-            return tx.from_result(getattr(self.value, name), name)  # type: ignore[no-any-return]
+            return tx.values.from_result(getattr(self.value, name), name)  # type: ignore[no-any-return]
         if name in _METHODS:
             return tx.builtin_method(self, name)
         unsupported(_KIND, f"{self.describe()}.{name}")
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name not in _METHODS:
             return super().call_method(tx, name, args, kwargs)
@@ -99,17 +99,17 @@ class ArrayVariable(VariableTracker):
             return fold(tx, getattr(self.value, name), args, kwargs)
         return fold(tx, getattr(type(self.value), name), [self, *args], kwargs)
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         return fold(tx, operator.getitem, [self, key], {})
 
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+    def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         unsupported(_KIND, f"writing to {self.describe()}")
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         given = [(self.value, self)]
-        return tx.new_list([from_numpy(tx, v, given) for v in tx.run_python(list, self.value)]).iterator(tx)
+        return tx.values.new_list([from_numpy(tx, v, given) for v in tx.run_python(list, self.value)]).iterator(tx)
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if isinstance(other, TensorVariable):
             if not isinstance(self.value, np.number):
                 unsupported(_KIND, f"{self.describe()} {op} a tensor")
@@ -117,10 +117,10 @@ class ArrayVariable(VariableTracker):
             return call_in_graph(tx, _OPERATORS[op], [other, number] if reflected else [number, other], {})
         return fold(tx, _OPERATORS[op], [other, self] if reflected else [self, other], {})
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         return self.binary(tx, op, other, False)
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         function = {"-": operator.neg, "+": operator.pos, "~": operator.invert}[op]
         return from_numpy(tx, tx.run_python(function, self.value))
 
@@ -149,7 +149,7 @@ def _start(array: Any) -> int:
     return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
-def from_numpy(tx: Any, value: Any, given: Sequence[tuple[Any, ArrayVariable]] = ()) -> VariableTracker:
+def from_numpy(tx: Tracer, value: Any, given: Sequence[tuple[Any, ArrayVariable]] = ()) -> VariableTracker:
     """The tracker of what NumPy has computed.
 
     Args:
@@ -171,15 +171,15 @@ def from_numpy(tx: Any, value: Any, given: Sequence[tuple[Any, ArrayVariable]] =
     if isinstance(value, (np.generic, np.dtype)):
         return ArrayVariable(value)
     if isinstance(value, (tuple, list)):
-        return tx.new_sequence(type(value), [from_numpy(tx, item, given) for item in value])
-    return tx.from_result(value, "a result of NumPy")  # type: ignore[no-any-return]
+        return tx.values.new_sequence(type(value), [from_numpy(tx, item, given) for item in value])
+    return tx.values.from_result(value, "a result of NumPy")  # type: ignore[no-any-return]
 
 
 def _refuse(value: Any) -> VariableTracker:
     unsupported(_KIND, "an array of objects" if value.dtype == object else "a view of an array that is not contiguous")
 
 
-def fold(tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+def fold(tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
     """Calls a function of NumPy now."""
     if "out" in kwargs:
         unsupported(_KIND, "a NumPy function with out=")
@@ -190,7 +190,7 @@ def fold(tx: Any, function: Any, args: list[VariableTracker], kwargs: dict[str, 
     return from_numpy(tx, tx.run_python(function, *plain, **named), given)
 
 
-def _plain(tx: Any, value: VariableTracker) -> Any:
+def _plain(tx: Tracer, value: VariableTracker) -> Any:
     if isinstance(value, ArrayVariable):
         return value.value.copy("K") if isinstance(value.value, np.ndarray) else value.value
     items = getattr(value, "items", None)
@@ -198,13 +198,13 @@ def _plain(tx: Any, value: VariableTracker) -> Any:
         return value.python_type()(_plain(tx, item) for item in value.iterate(tx))
     if value.source is not None and not value.is_constant():
         unsupported(_KIND, f"a NumPy function of {value.describe()}")
-    return tx.as_plain(value)
+    return tx.values.as_plain(value)
 
 
 class NumpyFunctionVariable(SkippedFunctionVariable):
     """A function or class of NumPy that only computes."""
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if any(isinstance(a, TensorVariable) for a in (*args, *kwargs.values())):
             unsupported(_KIND, f"{self.describe()}() of a tensor")
         return fold(tx, self.value, args, kwargs)
@@ -218,7 +218,7 @@ breaks("call_skipped", *(f"numpy:{name}" for name in (
 
 
 @wraps_if(lambda value: isinstance(value, _FUNCTIONS), rank=1)
-def _wrap_numpy_function(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_numpy_function(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     decision = decide(value)
     if decision.rule is Rule.FOLD:
@@ -228,7 +228,7 @@ def _wrap_numpy_function(tx: Any, value: Any, source: Source) -> VariableTracker
 
 def _register_maker(function: Any) -> None:
     @handles(function)
-    def make(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def make(tx: Tracer, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         return NumpyFunctionVariable(function, _KIND, "NumPy").call(tx, list(args), kwargs)
 
 
@@ -239,7 +239,9 @@ for _function in (np.array, np.asarray, np.arange, np.zeros):
 # ---------------------------------------------------------------- to tensors
 def _makes_tensors(function: Any) -> None:
     @handles(function)
-    def make(tx: Any, data: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def make(
+        tx: Tracer, data: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
         if isinstance(data, ArrayVariable):
             return record(tx, "call_function", ArrayCall(function, data.value), list(args), kwargs)
         if function in (torch.from_numpy, torch.asarray):

@@ -7,7 +7,7 @@ its own exception.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,29 +17,32 @@ from ..constant import ConstantVariable
 from .class_arguments import LEGACY_DTYPES
 from .tensor import TensorVariable, call_in_graph
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 _CPU = torch.device("cpu")
 
 
-def _construct(cls: Any, tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _construct(cls: Any, tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     name = f"{cls.__module__}.{cls.__name__}()"
     if tx.output.open_modes:
         unsupported("unsupported_torch_call", f"{name} under a mode")
     device = kwargs.pop("device", ConstantVariable(None))
-    if kwargs or not (device.is_none() or torch.device(tx.as_plain(device)) == _CPU):
+    if kwargs or not (device.is_none() or torch.device(tx.values.as_plain(device)) == _CPU):
         unsupported("unsupported_torch_call", f"{name} with {', '.join(kwargs) or 'a device'}")
     if len(args) == 1 and isinstance(args[0], TensorVariable):
         return _of_tensor(tx, cls, args[0])
-    plain = [tx.as_plain(arg) for arg in args]  # elements of tensors are not known
+    plain = [tx.values.as_plain(arg) for arg in args]  # elements of tensors are not known
     dtype = LEGACY_DTYPES.get(cls, torch.get_default_dtype())
     if all(type(n) is int for n in plain) or len(plain) == 1 and type(plain[0]) is torch.Size:
         shape = plain[0] if plain and type(plain[0]) is torch.Size else plain or [0]
-        sizes = tx.new_list([ConstantVariable(n) for n in shape])
+        sizes = tx.values.new_list([ConstantVariable(n) for n in shape])
         return call_in_graph(tx, torch.empty, [sizes], _options(dtype))
     made = tx.run_python(cls, *plain)
-    return call_in_graph(tx, torch.tensor, [tx.from_result(made.tolist(), name)], _options(dtype))
+    return call_in_graph(tx, torch.tensor, [tx.values.from_result(made.tolist(), name)], _options(dtype))
 
 
-def _of_tensor(tx: Any, cls: Any, other: TensorVariable) -> VariableTracker:
+def _of_tensor(tx: Tracer, cls: Any, other: TensorVariable) -> VariableTracker:
     """Another tensor over the same memory."""
     fake, dtype = other.fake, LEGACY_DTYPES.get(cls, other.fake.dtype)
     if fake.dtype is not dtype or fake.device != _CPU and cls is not torch.Tensor:
@@ -53,7 +56,7 @@ def _options(dtype: torch.dtype) -> dict[str, VariableTracker]:
 
 
 @handles(torch.nn.Parameter)
-def _parameter(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _parameter(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     unsupported("unsupported_torch_call", "torch.nn.Parameter()")
 
 

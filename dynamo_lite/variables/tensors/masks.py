@@ -22,7 +22,7 @@ from ...continuation.deoptimize import is_of_torch
 from ...guards.source import ComputedSource, PathKey, Source
 
 if TYPE_CHECKING:
-    from ...output.output_graph import OutputGraph
+    from ..protocols import OutputGraph
     from .tensor import TensorVariable
 
 MOST_ELEMENTS = 256  # of a mask

@@ -13,7 +13,7 @@ from ...guards.source import Source
 from ..base import VariableTracker, unsupported
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 
 class MetaTensorVariable(VariableTracker):
@@ -34,33 +34,33 @@ class MetaTensorVariable(VariableTracker):
     def hash_key(self) -> Any:
         return ("tensor", id(self))
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         if self.source is not None:
             tx.output.guards.distinct([self.source])
 
     def same_object(self, other: VariableTracker) -> bool | None:
         return self is other
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         self._refuse()
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         self._refuse()
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         self._refuse()
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         self._refuse()
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         self._refuse()
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         self._refuse()
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         self._refuse()
 

@@ -6,12 +6,15 @@ redefines anything that a tensor has is none of these.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..base import VariableTracker, unsupported
 from ..objects.classes import class_attribute_source
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 # What every class statement, generic base or annotation leaves in a class.
 _OF_CLASSES = frozenset({
@@ -40,15 +43,15 @@ def is_added(cls: type, name: str) -> bool:
     return any(name in vars(c) for c in _added(cls))
 
 
-def read_added(tx: Any, tensor: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+def read_added(tx: Tracer, tensor: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
     """What reading an attribute that the class adds gives; `attribute` is what stands in the class."""
     source = class_attribute_source(cls, name)
     if isinstance(attribute, types.FunctionType):
-        return tx.bound_class_function(tensor, cls, name, attribute)  # type: ignore[no-any-return]
+        return tx.values.bound_class_function(tensor, cls, name, attribute)  # type: ignore[no-any-return]
     if isinstance(attribute, property) and attribute.fget is not None:
-        return tx.call(tx.wrap_class_part(attribute.fget, source), [tensor], {})  # type: ignore[no-any-return]
+        return tx.call(tx.values.wrap_class_part(attribute.fget, source), [tensor], {})  # type: ignore[no-any-return]
     if isinstance(attribute, staticmethod):
-        return tx.wrap_class_part(attribute.__func__, source)  # type: ignore[no-any-return]
+        return tx.values.wrap_class_part(attribute.__func__, source)  # type: ignore[no-any-return]
     if hasattr(type(attribute), "__get__"):
         unsupported("unsupported_attribute", f"{cls.__qualname__}.{name}, a {type(attribute).__qualname__}")
-    return tx.wrap_at(attribute, source)  # type: ignore[no-any-return]
+    return tx.values.wrap_at(attribute, source)  # type: ignore[no-any-return]

@@ -28,7 +28,7 @@ from ..base import VariableTracker
 from . import masks
 
 if TYPE_CHECKING:
-    from ...output.output_graph import OutputGraph
+    from ..protocols import OutputGraph, Tracer
 
 # The guard compares all elements at every call.
 MOST_ELEMENTS = 16384
@@ -108,7 +108,7 @@ def forget_alias(output: OutputGraph, fake: torch.Tensor, value: torch.Tensor) -
         f for f, v in output.fixed_inputs if f.untyped_storage()._cdata != storage and overlap_on_device(v, value)])
 
 
-def learn_or_refuse(tx: Any, kind: str, detail: str, tensors: Iterable[VariableTracker]) -> None:
+def learn_or_refuse(tx: Tracer, kind: str, detail: str, tensors: Iterable[VariableTracker]) -> None:
     """Makes the elements of tensors known; or breaks the graph because they are needed, or starts again."""
     nodes = [t.node for t in tensors if hasattr(t, "node")]
     if not learn(tx, nodes):
@@ -116,7 +116,7 @@ def learn_or_refuse(tx: Any, kind: str, detail: str, tensors: Iterable[VariableT
 
 
 # ---------------------------------------------------------------- computed again
-def learn(tx: Any, nodes: list[fx.Node]) -> bool:
+def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
     """Guards the inputs by value that some nodes come from, and computes what lies between beside the trace.
 
     Returns:
@@ -216,7 +216,7 @@ def _compute(output: OutputGraph, node: fx.Node) -> bool:
     return True
 
 
-def _readers(tx: Any) -> frozenset[CodeType]:
+def _readers(tx: Tracer) -> frozenset[CodeType]:
     """The functions that the evaluator is in, but for the frame's own."""
     readers = set()
     while tx.parent is not None:
@@ -228,7 +228,7 @@ def _readers(tx: Any) -> frozenset[CodeType]:
 # ---------------------------------------------------------------- known from the beginning
 
 
-def needed(tx: Any, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported:
+def needed(tx: Tracer, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported:
     """The break, or in its place the wish to start again with the tensors guarded that these nodes come from."""
     nodes = list(nodes)
     origins = _inputs_behind(tx.output, nodes)
@@ -294,7 +294,7 @@ def _is_written(output: OutputGraph, nodes: list[fx.Node]) -> bool:
     return False
 
 
-def known_elements(tx: Any, value: Any) -> Any:
+def known_elements(tx: Tracer, value: Any) -> Any:
     """What is to be put in a tensor: numbers in place of the tensors among them, whose elements have to be known."""
     if isinstance(value, (list, tuple)):
         return type(value)([known_elements(tx, item) for item in value])
@@ -305,6 +305,6 @@ def known_elements(tx: Any, value: Any) -> Any:
     return known_tensor(tx, value.meta["example_value"])
 
 
-def known_tensor(tx: Any, result: Any) -> torch.Tensor | None:
+def known_tensor(tx: Tracer, result: Any) -> torch.Tensor | None:
     """The elements of a result, if they are known."""
     return tx.output.fake_mode.known.of(result) if isinstance(result, torch.Tensor) else None

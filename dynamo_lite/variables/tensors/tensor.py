@@ -38,7 +38,7 @@ from .size_tables import known_elements, known_tensor, learn_or_refuse
 from .tensor_data import check_leaf_views, check_uses, set_data
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen, Tracer
 
 _SYMBOL_TO_OPERATOR: dict[str, Callable[..., Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -128,11 +128,11 @@ class TensorVariable(VariableTracker):
     def hash_key(self) -> Any:
         return ("tensor", id(self))
 
-    def guard_hash(self, tx: Any) -> None:
+    def guard_hash(self, tx: Tracer) -> None:
         if self.source is not None:
             tx.output.guards.distinct([self.source])
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.node
 
     def contains_tensor(self) -> bool:
@@ -141,7 +141,7 @@ class TensorVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         cg.load_output(self)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         if known_tensor(tx, self.fake) is None:
             learn_or_refuse(tx, "data_dependent_branch", f"bool() of a {self.describe()}", [self])
         constant = known_tensor(tx, self.fake)
@@ -156,13 +156,13 @@ class TensorVariable(VariableTracker):
         return self is other
 
     # -- attributes
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if tx.output.overrides.active() and isinstance(getattr(self.cls, name, None), _GETSETS):
             made = tx.output.overrides.call(tx, getattr, [self, ConstantVariable(name)], {})
             if made is not None:
                 return made  # type: ignore[no-any-return]
         if name == "shape":
-            return tx.new_size([ConstantVariable(n) for n in self.fake.shape])
+            return tx.values.new_size([ConstantVariable(n) for n in self.fake.shape])
         if name in _METADATA_ATTRIBUTES:
             if name in ("is_leaf", "retains_grad") and self.source is None:
                 if name == "is_leaf" or not self.fake.requires_grad:
@@ -171,13 +171,13 @@ class TensorVariable(VariableTracker):
             if name in ("is_leaf", "retains_grad"):
                 tx.guard(AttrSource(_known(self.source), name), "is", getattr(self.value, name))
                 return ConstantVariable(getattr(self.value, name))
-            return tx.from_result(getattr(self.fake, name), f"Tensor.{name}")
+            return tx.values.from_result(getattr(self.fake, name), f"Tensor.{name}")
         if name == "data" and self.plain is not None:
             return self.plain.getattr(tx, name)
         if name in _VIEW_ATTRIBUTES:
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
         if name == "__class__":
-            return tx.from_result(self.cls, "class")
+            return tx.values.from_result(self.cls, "class")
         if name == "grad" and name in tx.output.effects.attributes_of(self):
             return tx.output.effects.load_attr(self, name)
         if name == "grad":
@@ -186,7 +186,7 @@ class TensorVariable(VariableTracker):
             return ConstantVariable(None)
         own = instance_dict(self.value) if self.value is not None else None
         written = name in tx.output.effects.attributes_of(self) or tx.output.effects.tracker_of(own) is not None
-        descriptor = tx.class_lookup(self.cls, name)
+        descriptor = tx.classes.lookup(self.cls, name)
         if descriptor is None or written or own is not None and name in own:
             found = read_own(tx, self, own, dict_source(self.source), name)
             if found is not None:
@@ -199,21 +199,23 @@ class TensorVariable(VariableTracker):
             unsupported("unsupported_attribute", f"Tensor.{name}")
         return TensorMethodVariable(self, name)
 
-    def _grad(self, tx: Any) -> VariableTracker:
+    def _grad(self, tx: Tracer) -> VariableTracker:
         if self.source is None or self.value is None:
             if not self.fake.requires_grad:
                 return ConstantVariable(None)
             unsupported("autograd_in_graph", "Tensor.grad of a value computed in the graph")
-        return tx.wrap_at(self.value.grad, AttrSource(self.source, "grad"))
+        return tx.values.wrap_at(self.value.grad, AttrSource(self.source, "grad"))
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name == "grad" and self._may_have_grad(value):
             tx.output.effects.store_attr(self, name, value)
             return
         if name == "data" and isinstance(value, TensorVariable):
             set_data(tx, self, value)
             return
-        if name in ("data", "requires_grad", "grad", "names") or isinstance(tx.class_lookup(self.cls, name), _GETSETS):
+        if name in ("data", "requires_grad", "grad", "names") or isinstance(
+            tx.classes.lookup(self.cls, name), _GETSETS
+        ):
             unsupported("input_mutation", f"setting Tensor.{name}")
         own = instance_dict(self.value) if self.value is not None else None
         write_own(tx, self, own, dict_source(self.source), name, value)
@@ -230,7 +232,7 @@ class TensorVariable(VariableTracker):
 
     # -- methods and operators
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if tx.output.overrides.active() and callable(getattr(self.cls, name, None)):
             made = tx.output.overrides.call(tx, method_by_name, [self, ConstantVariable(name), *args], kwargs)
@@ -244,14 +246,14 @@ class TensorVariable(VariableTracker):
         if name in _METADATA_METHODS and self.source is not None:
             unsupported("input_mutation", f"Tensor.{name} of the input {self.source.name!r}")
         if name == "size" and not kwargs:
-            shape = tx.new_size([ConstantVariable(n) for n in self.fake.shape])
+            shape = tx.values.new_size([ConstantVariable(n) for n in self.fake.shape])
             return shape.getitem(tx, args[0]) if args else shape
         if name == "new":
             return self._new(tx, args, kwargs)
         if name in ("equal", "allclose"):
-            return tx.call(tx.from_result(getattr(torch, name), name), [self, *args], kwargs)  # type: ignore[no-any-return]
+            return tx.call(tx.values.from_result(getattr(torch, name), name), [self, *args], kwargs)  # type: ignore[no-any-return]
         added = self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name)
-        if added or tx.class_lookup(self.cls, name) is None:
+        if added or tx.classes.lookup(self.cls, name) is None:
             return tx.call(self.getattr(tx, name), args, kwargs)  # type: ignore[no-any-return]
         if name == "__len__":
             return self.length(tx)
@@ -268,25 +270,27 @@ class TensorVariable(VariableTracker):
             unsupported("autograd_in_graph", "Tensor.register_hook")
         number = kwargs.get("alpha", kwargs.get("value"))
         if number is not None and len(kwargs) == 1 and name in WITH_NUMBERS and is_unknown_number(tx, number):
-            return tx.call(tx.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
+            return tx.call(tx.values.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
         if tx.overrides_torch([*args, *kwargs.values()]):
             return tx.call_override(method_by_name, [self, ConstantVariable(name), *args], kwargs)  # type: ignore[no-any-return]
         return record(tx, "call_method", name, [self, *args], kwargs)
 
     def _new(
-        self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """Tensor.new(): sizes give a tensor with no values, a list or tuple one of these values."""
         if kwargs or any(a.contains_tensor() for a in args):
             unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
-        plain = [tx.as_plain(a) for a in args]
+        plain = [tx.values.as_plain(a) for a in args]
         if len(plain) == 1 and type(plain[0]) in (list, tuple):
             dtype = {"dtype": ConstantVariable(self.fake.dtype)}
             return record(tx, "call_method", "new_tensor", [self, args[0]], dtype)
         sizes = plain[0] if len(plain) == 1 and isinstance(plain[0], torch.Size) else plain or [0]
-        return record(tx, "call_method", "new_empty", [self, tx.new_list([ConstantVariable(n) for n in sizes])], {})
+        return record(
+            tx, "call_method", "new_empty", [self, tx.values.new_list([ConstantVariable(n) for n in sizes])], {}
+        )
 
-    def _requires_grad(self, tx: Any, requires_grad: VariableTracker | None = None) -> VariableTracker:
+    def _requires_grad(self, tx: Tracer, requires_grad: VariableTracker | None = None) -> VariableTracker:
         """requires_grad_(); a tensor made in the trace becomes a leaf."""
         wanted = requires_grad is None or tx.truth(requires_grad)
         if wanted == self.fake.requires_grad:
@@ -298,7 +302,7 @@ class TensorVariable(VariableTracker):
         tx.output.create_node(tx, "call_method", "requires_grad_", (self.node, *args), {}, self.fake, True)
         return self
 
-    def _data_method(self, tx: Any, name: str, kind: str) -> VariableTracker:
+    def _data_method(self, tx: Tracer, name: str, kind: str) -> VariableTracker:
         gives_numbers = name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
         constant = known_tensor(tx, self.fake) if gives_numbers else None
         if constant is None and setting("capture_scalar_outputs") and name in NUMBER_METHODS:
@@ -309,10 +313,10 @@ class TensorVariable(VariableTracker):
             learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
             constant = known_tensor(tx, self.fake)
         if constant is not None:  # made from Python numbers in this very trace, or guarded by value
-            return tx.from_result(tx.run_python(getattr(constant, name)), f"Tensor.{name}()")
+            return tx.values.from_result(tx.run_python(getattr(constant, name)), f"Tensor.{name}()")
         unsupported(kind, f"Tensor.{name}()")
 
-    def length(self, tx: Any) -> VariableTracker:
+    def length(self, tx: Tracer) -> VariableTracker:
         if tx.output.overrides.active():
             made = tx.output.overrides.call(tx, len, [self], {})
             if made is not None:
@@ -321,27 +325,27 @@ class TensorVariable(VariableTracker):
             tx.raise_error(TypeError, "len() of a 0-d tensor")
         return ConstantVariable(self.fake.shape[0])
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
             # Of a batch in truth, which torch indexes with; one alone would have to be known.
             keys = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
-            return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.new_list(keys)], {})
+            return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.values.new_list(keys)], {})
         return call_in_graph(tx, operator.getitem, [self, key], {})
 
-    def setitem(self, tx: Any, key: VariableTracker, value: VariableTracker) -> None:
+    def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         call_in_graph(tx, operator.setitem, [self, key, value], {})
 
-    def contains(self, tx: Any, item: VariableTracker) -> bool:
+    def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         unsupported("tensor_to_python", "`in` on a tensor")
 
-    def iterator(self, tx: Any) -> VariableTracker:
+    def iterator(self, tx: Tracer) -> VariableTracker:
         if tx.output.overrides.active():
             self.call_method(tx, "dim", [], {})  # as Tensor.__iter__ asks
         if self.fake.dim() == 0:
             tx.raise_error(TypeError, "iteration over a 0-d tensor")
         return record(tx, "call_method", "unbind", [self, ConstantVariable(0)], {}).iterator(tx)
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         operands = [other, self] if reflected else [self, other]
         if tx.overrides_torch([other]):
             return tx.call_override(_SYMBOL_TO_OPERATOR[op], operands, {})  # type: ignore[no-any-return]
@@ -349,15 +353,15 @@ class TensorVariable(VariableTracker):
             return None
         return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
 
-    def inplace(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         return call_in_graph(tx, _SYMBOL_TO_INPLACE[op], [self, other], {}) if _is_operand(other) else None
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and isinstance(other, ConstantVariable) and not _is_operand(other):
             return ConstantVariable(op == "!=")
         return self.binary(tx, op, other, reflected=False)
 
-    def unary(self, tx: Any, op: str) -> VariableTracker:
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
         return call_in_graph(tx, _UNARY[op], [self], {})
 
 
@@ -372,19 +376,19 @@ class TensorMethodVariable(VariableTracker):
     def python_type(self) -> type:
         return type(getattr(torch.empty(0), self.method))
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if self.method == "__deepcopy__" and len(args) == 1 and not kwargs:
             return tx.deep_copied(self.tensor, args[0])
         return self.tensor.call_method(tx, self.method, args, kwargs)
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name == "__self__":
             return self.tensor
         if name == "__name__":
             return ConstantVariable(self.method)
         return super().getattr(tx, name)
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def reconstruct(self, cg: Codegen) -> None:
@@ -392,7 +396,7 @@ class TensorMethodVariable(VariableTracker):
         cg.emit.load_attr(self.method)
 
 
-def is_unknown_number(tx: Any, value: VariableTracker) -> bool:
+def is_unknown_number(tx: Tracer, value: VariableTracker) -> bool:
     """Whether it is a number that only the running graph knows, or a tensor of one element without dimensions."""
     value = realized(tx, value)
     return isinstance(value, ScalarVariable) or (isinstance(value, TensorVariable) and not value.fake.dim())
@@ -431,14 +435,14 @@ def _is_operand(value: VariableTracker) -> bool:
 
 # ---------------------------------------------------------------- recording
 def call_in_graph(
-    tx: Any, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Records ``function(*args, **kwargs)`` and gives its result."""
     return record(tx, "call_function", function, args, kwargs)
 
 
 def record(
-    tx: Any, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Adds a node, runs it on fake tensors, and gives the result.
 
@@ -473,7 +477,7 @@ def record(
         if not may_raise(target, (), {}) and _fits_in_graph(tx, result, given):
             return _known_result(tx, result)
         if type(result) is tuple and all(_fits_in_graph(tx, r, given) for r in result):
-            return tx.new_sequence(tuple, [_known_result(tx, r) for r in result])
+            return tx.values.new_sequence(tuple, [_known_result(tx, r) for r in result])
         if _has_tensor(result):
             node_args, node_kwargs = _with_known_sizes(tx, target, node_args, node_kwargs, result)
             fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
@@ -489,7 +493,7 @@ def record(
         output.layout_questions += 1
     if not impure and not _has_tensor(result):
         if result is None or _is_metadata(result):
-            return tx.from_result(result, f"result of {target_name(target)}")
+            return tx.values.from_result(result, f"result of {target_name(target)}")
         unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
     if output.rebound:
         check_uses(output, target, (node_args, node_kwargs), result, impure)
@@ -507,7 +511,7 @@ def record(
 
 
 def _made_of_numbers(
-    tx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    tx: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of torch.tensor() without tensors among the elements, whose types decide about the result's."""
     elements = known_elements(tx, args[0])
@@ -520,7 +524,7 @@ def _made_of_numbers(
     return (numbers, *args[1:]), kwargs
 
 
-def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
+def _known_result(tx: Tracer, fake: torch.Tensor) -> VariableTracker:
     """A result whose shape depends on known elements, as a constant of the graph: backends have no elements."""
     known = known_tensor(tx, fake)
     assert known is not None
@@ -541,7 +545,7 @@ def _known_result(tx: Any, fake: torch.Tensor) -> VariableTracker:
     return output.register_tensor(TensorVariable(node, fake))
 
 
-def _fits_in_graph(tx: Any, result: Any, given: set[int]) -> bool:
+def _fits_in_graph(tx: Tracer, result: Any, given: set[int]) -> bool:
     """Whether a result's elements are known, and few enough to be a constant of the graph, which has memory of its own.
 
     Args:
@@ -554,7 +558,7 @@ def _fits_in_graph(tx: Any, result: Any, given: set[int]) -> bool:
 
 
 def _with_known_sizes(
-    tx: Any, target: Any, node_args: tuple[Any, ...], node_kwargs: dict[str, Any], result: Any
+    tx: Tracer, target: Any, node_args: tuple[Any, ...], node_kwargs: dict[str, Any], result: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a node whose result has a shape that known elements decide, so that it can do without them."""
     if target in (torch.repeat_interleave, "repeat_interleave"):
@@ -568,13 +572,13 @@ def _with_known_sizes(
     return fx.node.map_arg((node_args, node_kwargs), lambda node: _number_or_node(tx, node))
 
 
-def _number_or_node(tx: Any, node: fx.Node) -> Any:
+def _number_or_node(tx: Tracer, node: fx.Node) -> Any:
     """A known number that a tensor holds, where it stands for a size."""
     known = known_tensor(tx, fake_of(node))
     return known.item() if known is not None and known.dim() == 0 else node
 
 
-def _as_indices(tx: Any, part: Any) -> list[Any]:
+def _as_indices(tx: Tracer, part: Any) -> list[Any]:
     """A part of an index; known truths become the positions of the true ones, a vector for each dimension."""
     fake = fake_of(part) if isinstance(part, fx.Node) else None
     if not isinstance(fake, torch.Tensor) or fake.dtype is not torch.bool:
@@ -594,7 +598,7 @@ def _as_indices(tx: Any, part: Any) -> list[Any]:
     return nodes
 
 
-def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
+def wrap_result(tx: Tracer, node: fx.Node, result: Any) -> VariableTracker:
     """The tracker of a node's result, a tensor or a structure of tensors."""
     output = tx.output
     if isinstance(result, torch.Tensor):
@@ -611,10 +615,10 @@ def wrap_result(tx: Any, node: fx.Node, result: Any) -> VariableTracker:
                 child = output.create_node(tx, "call_function", operator.getitem, (node, index), {}, element, False)
                 items.append(wrap_result(tx, child, element))
             else:
-                items.append(tx.from_result(element, "element of a result"))
-        return tx.new_sequence(type(result), items)
+                items.append(tx.values.from_result(element, "element of a result"))
+        return tx.values.new_sequence(type(result), items)
     if isinstance(result, torch.Size) or result is None or _is_metadata(result):
-        return tx.from_result(result, f"result of {node.target}")
+        return tx.values.from_result(result, f"result of {node.target}")
     unsupported("unsupported_torch_call", f"{target_name(node.target)} returns a {type(result).__name__}")
 
 
@@ -647,7 +651,7 @@ _DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 
 
 @wraps_type(torch.Tensor, torch.nn.Parameter)
-def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
     if value.device.type == "meta" and type(value) in PLAIN_TENSOR_TYPES:
         tx.guard(source, "type_is", type(value))
         return MetaTensorVariable(value, source)
@@ -663,10 +667,10 @@ def _wrap_tensor(tx: Any, value: torch.Tensor, source: Source) -> VariableTracke
 
 
 @wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)
-def _wrap_tensor_method(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     """``x.sin``: made anew each time it is read, so its identity tells nothing."""
     tx.guard(source, "type_is", types.BuiltinMethodType)
-    owner = realized(tx, tx.wrap_at(value.__self__, AttrSource(source, "__self__")))
+    owner = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
     method = TensorMethodVariable(owner, value.__name__)
     method.source = source
@@ -693,8 +697,8 @@ def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
 
 
 @wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
-def _wrap_tensor_subclass(tx: Any, value: torch.Tensor, source: Source) -> VariableTracker:
+def _wrap_tensor_subclass(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
     if adds_only(type(value)):
-        tx.guard_mro(type(value))
+        tx.classes.guard_mro(type(value))
         return _wrap_tensor(tx, value, source)
     unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")

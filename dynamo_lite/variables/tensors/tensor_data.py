@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from ..base import unsupported
 
 if TYPE_CHECKING:
+    from ..protocols import Tracer
     from .tensor import TensorVariable
 
 _KIND = "input_mutation"
@@ -30,7 +31,7 @@ def is_same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     )
 
 
-def set_data(tx: Any, tensor: TensorVariable, value: TensorVariable) -> None:
+def set_data(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> None:
     """tensor.data = value."""
     what = f"setting {tensor.describe()}.data"
     if is_same_memory(tensor.fake, value.fake):
@@ -72,7 +73,7 @@ def _is_view_of(tensor: TensorVariable, other: torch.Tensor) -> bool:
     return other is not own and other.untyped_storage()._cdata == own.untyped_storage()._cdata
 
 
-def _rebind(tx: Any, tensor: TensorVariable, value: TensorVariable) -> TensorVariable:
+def _rebind(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> TensorVariable:
     """Makes a tensor lie in another one's memory; gives what its data is, a tensor of the graph."""
     output = tx.output
     made: Any = value.call_method(tx, "detach", [], {})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -44,6 +44,9 @@ from .subgraphs import (
     without_numbers,
 )
 from .torch_functions import state_now
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 _Base = torch.autograd.Function
 _KIND = "autograd_in_graph"
@@ -80,13 +83,13 @@ class FunctionContextVariable(VariableTracker):
     def describe(self) -> str:
         return f"ctx of {self.name}"
 
-    def truth(self, tx: Any) -> bool:
+    def truth(self, tx: Tracer) -> bool:
         return True
 
     def reconstruct(self, cg: Any) -> None:
         unsupported(_KIND, f"{self.describe()} is used outside of its forward and backward pass")
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in self.attributes:
             value = self.attributes[name] = realized(tx, self.attributes[name])
             if self.in_backward:
@@ -114,7 +117,7 @@ class FunctionContextVariable(VariableTracker):
                 # One that changes from call to call is fixed by this, through the frame's guards.
                 self.attributes[name] = ConstantVariable(value.value)
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if self.in_backward:
             unsupported(_KIND, f"{self.describe()}.{name} is set in the backward pass")
         if name == "materialize_grads":
@@ -125,14 +128,14 @@ class FunctionContextVariable(VariableTracker):
             tx.output.effects.epoch += 1
             self.attributes[name] = value
 
-    def delattr(self, tx: Any, name: str) -> None:
+    def delattr(self, tx: Tracer, name: str) -> None:
         if self.in_backward or name not in self.attributes:
             unsupported(_KIND, f"{self.describe()}.{name} is deleted")
         tx.output.effects.epoch += 1
         del self.attributes[name]
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name not in _METHODS or name in self.attributes:
             return tx.call(self.getattr(tx, name), args, kwargs)
@@ -164,7 +167,7 @@ def _refuse_changeable(value: VariableTracker, what: str) -> None:
 
 
 @handles(_Base.apply.__func__)  # type: ignore[attr-defined]
-def _apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _apply(tx: Tracer, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """Function.apply (torch/autograd/function.py and torch/csrc/autograd/python_function.cpp, THPFunction_apply)."""
     if not isinstance(cls, ClassVariable) or not issubclass(cls.value, _Base):
         unsupported(_KIND, f"apply() of {cls.describe()}")
@@ -179,13 +182,13 @@ class _Capture:
     """The capture of one call."""
 
     def __init__(
-        self, tx: Any, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> None:
         self.tx = tx
         self.cls = cls
         self.name = cls.value.__name__
         self.forward = tx.getattr(cls, "forward")
-        tx.class_lookup(cls.value, "setup_context")
+        tx.classes.lookup(cls.value, "setup_context")
         self.with_setup = cls.value.setup_context is not _Base.setup_context
         self.args = self._bind(args, kwargs)
         self.tensors = [a for a in self.args if isinstance(a, TensorVariable)]
@@ -413,17 +416,17 @@ class OuterContextVariable(ObjectVariable):
     """The ``ctx`` of a forward or backward pass that torch itself has called: an object from outside, part of which
     is kept in C."""
 
-    def generic_getattr(self, tx: Any, name: str) -> VariableTracker | None:
+    def generic_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
         written = tx.output.effects.attributes_of(self)
         if name in _KEPT_IN_C and name in written:
             return written[name]  # type: ignore[no-any-return]
-        if name == "needs_input_grad" and tx.class_lookup(self.cls, name) is _FunctionBase.needs_input_grad:
+        if name == "needs_input_grad" and tx.classes.lookup(self.cls, name) is _FunctionBase.needs_input_grad:
             assert self.source is not None
-            return tx.wrap_at(self.value.needs_input_grad, AttrSource(self.source, name))  # type: ignore[no-any-return]
+            return tx.values.wrap_at(self.value.needs_input_grad, AttrSource(self.source, name))  # type: ignore[no-any-return]
         return super().generic_getattr(tx, name)
 
-    def generic_setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
-        if name in _KEPT_IN_C and tx.class_lookup(self.cls, name) is getattr(_FunctionBase, name):
+    def generic_setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
+        if name in _KEPT_IN_C and tx.classes.lookup(self.cls, name) is getattr(_FunctionBase, name):
             tx.output.effects.store_attr(self, name, value)
         else:
             super().generic_setattr(tx, name, value)
@@ -434,7 +437,7 @@ _KEPT_IN_C = ("to_save", "dirty_tensors", "non_differentiable", "materialize_gra
 
 
 @wraps_if(lambda value: isinstance(value, torch.autograd.function.BackwardCFunction), rank=60)
-def _wrap_context(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_context(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     return OuterContextVariable(type(value), value, source)
 

@@ -5,7 +5,7 @@ but its results, and both give tensors alike in all but their elements; other pr
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
@@ -19,12 +19,15 @@ from ..tensors.tensor import TensorVariable, record
 from .subgraphs import NodeVariable, Part, alive, as_graph, read_from_outside, remove
 from .transforms import rebuilt, structure
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 _KIND = "unsupported_torch_call"
 
 
 @handles(both_branches)
 def _both_branches(
-    tx: Any, pred: VariableTracker, true_fn: VariableTracker, false_fn: VariableTracker, operands: VariableTracker
+    tx: Tracer, pred: VariableTracker, true_fn: VariableTracker, false_fn: VariableTracker, operands: VariableTracker
 ) -> VariableTracker:
     assert isinstance(pred, TensorVariable)
     args = list(operands.iterate(tx))
@@ -41,7 +44,7 @@ def _both_branches(
 class _Branch:
     """One branch, evaluated."""
 
-    def __init__(self, tx: Any, function: VariableTracker, args: list[VariableTracker]) -> None:
+    def __init__(self, tx: Tracer, function: VariableTracker, args: list[VariableTracker]) -> None:
         self.tx = tx
         output = tx.output
         known = alive(tx)

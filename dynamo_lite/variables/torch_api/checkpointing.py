@@ -8,7 +8,7 @@ graph.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +22,16 @@ from ..constant import ConstantVariable
 from ..tensors.tensor import TensorVariable
 from .subgraphs import Part, alive, as_graph, reachable, read_from_outside, remove, tensors_in
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 _KIND = "autograd_in_graph"
 _HIDDEN_WRITES = (F.batch_norm, torch.batch_norm, torch.instance_norm, F.instance_norm)
 
 
 @handles(torch.utils.checkpoint.checkpoint)
 def _checkpoint(
-    tx: Any, function: VariableTracker, /, *args: VariableTracker, use_reentrant: VariableTracker | None = None,
+    tx: Tracer, function: VariableTracker, /, *args: VariableTracker, use_reentrant: VariableTracker | None = None,
     context_fn: VariableTracker | None = None, determinism_check: VariableTracker | None = None,
     debug: VariableTracker | None = None, early_stop: VariableTracker | None = None, **kwargs: VariableTracker,
 ) -> VariableTracker:
@@ -55,7 +58,7 @@ def _checkpoint(
 
 
 def _capture(
-    tx: Any, function: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker],
+    tx: Tracer, function: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker],
     reentrant: bool, options: dict[str, Any],
 ) -> VariableTracker:
     output = tx.output
@@ -147,7 +150,7 @@ def _saves(node: fx.Node) -> bool:
 
 
 def _move(
-    tx: Any, nodes: list[fx.Node], inputs: list[fx.Node], results: list[TensorVariable], options: dict[str, Any],
+    tx: Tracer, nodes: list[fx.Node], inputs: list[fx.Node], results: list[TensorVariable], options: dict[str, Any],
     written: tuple[int, ...],
 ) -> None:
     """Puts one call in place of the nodes; the results are what they were, computed by it."""

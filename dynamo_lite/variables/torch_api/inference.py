@@ -6,7 +6,7 @@ there breaks before it enters.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
@@ -14,6 +14,9 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from .open_mode import OpenMode
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 
 class InferenceModeVariable(OpenMode, VariableTracker):
@@ -34,11 +37,11 @@ class InferenceModeVariable(OpenMode, VariableTracker):
     def describe(self) -> str:
         return f"torch.inference_mode({self.mode})"
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         return tx.builtin_method(self, name)
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         output = tx.output
         if name == "__enter__" and self._context is None:

@@ -6,7 +6,7 @@ breaks before it enters.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._device import _device_constructors
@@ -15,6 +15,9 @@ from ...rules.table import breaks
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from .open_mode import OpenMode
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 breaks("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
 
@@ -35,14 +38,14 @@ class DeviceScopeVariable(OpenMode, VariableTracker):
     def describe(self) -> str:
         return f"with torch.device({str(self.device)!r})"
 
-    def enter(self, tx: Any) -> VariableTracker:
+    def enter(self, tx: Tracer) -> VariableTracker:
         """Enters the context; gives what ``as`` names."""
         self.device.__enter__()  # type: ignore[attr-defined]
         tx.output.open_modes.append(self)
         tx.output.effects.advance(self)
         return ConstantVariable(self.device)
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         modes = tx.output.open_modes
         if not modes or modes[-1] is not self:
             unsupported("unsupported_context_manager", f"{self.describe()} is left out of order")

@@ -11,7 +11,7 @@ import operator
 import re
 import types
 import typing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.modules.module as module_state
@@ -28,6 +28,9 @@ from ..objects.classes import has_instance_dict, is_made_by_python
 from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
 from .torch_functions import is_switch
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 _HOOK_TABLES = (
     "_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks",
@@ -62,13 +65,13 @@ class NNModuleVariable(ObjectVariable):
         name = f" {self.source.name!r}" if self.source is not None else ""
         return f"module{name} of {self.cls.__qualname__}"
 
-    def _fallback_getattr(self, tx: Any, name: str) -> VariableTracker | None:
-        hook = tx.class_lookup(self.cls, "__getattr__")
+    def _fallback_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
+        hook = tx.classes.lookup(self.cls, "__getattr__")
         if not _is_torchs(hook, "__getattr__") or self.value is None:
             return super()._fallback_getattr(tx, name)
         return self.member(tx, name)
 
-    def member(self, tx: Any, name: str) -> VariableTracker | None:
+    def member(self, tx: Tracer, name: str) -> VariableTracker | None:
         """A parameter, buffer or submodule, as nn.Module.__getattr__ finds it."""
         own = instance_dict(self.value) or {}
         for table in _MEMBER_TABLES:
@@ -79,7 +82,7 @@ class NNModuleVariable(ObjectVariable):
                 continue
             assert self.source is not None
             if tx.output.effects.is_tracked(members):
-                found = realized(tx, tx.wrap_at(members, DictItemSource(InstanceDictSource(self.source), table)))
+                found = realized(tx, tx.values.wrap_at(members, DictItemSource(InstanceDictSource(self.source), table)))
                 key = ConstantVariable(name)
                 if found.contains(tx, key):
                     return found.getitem(tx, key)
@@ -87,11 +90,11 @@ class NNModuleVariable(ObjectVariable):
             where = DictItemSource(InstanceDictSource(self.source), table)
             tx.output.effects.note_read(members, where)
             if name in members:
-                return realized(tx, tx.wrap_at(members[name], DictItemSource(where, name)))
+                return realized(tx, tx.values.wrap_at(members[name], DictItemSource(where, name)))
             tx.guard(where, "dict_lacks", name)
         return None
 
-    def _has_written(self, tx: Any, *names: str) -> bool:
+    def _has_written(self, tx: Tracer, *names: str) -> bool:
         """Whether the trace has changed any of these in the module's own dict."""
         own = instance_dict(self.value) or {}
         space = tx.output.effects.space_of(tx, self, own, dict_source(self.source))
@@ -99,10 +102,10 @@ class NNModuleVariable(ObjectVariable):
             return not all(map(space.is_as_before, names))
         return not tx.output.effects.attributes_of(self).keys().isdisjoint(names)
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """module(...): forward alone where there are no hooks, else nn.Module's own code, inlined."""
         own = ("__call__", "_wrapped_call_impl"), ("_call_impl", "_call_impl")
-        if not all(_is_torchs(tx.class_lookup(self.cls, name), wanted) for name, wanted in own):
+        if not all(_is_torchs(tx.classes.lookup(self.cls, name), wanted) for name, wanted in own):
             return super().call(tx, args, kwargs)
         if self.own_attribute(tx, "_call_impl") is not None:
             return super().call(tx, args, kwargs)
@@ -114,12 +117,15 @@ class NNModuleVariable(ObjectVariable):
         if compiled is not None and not compiled.is_none():
             unsupported("recursive_compile", f"{self.describe()}, which Module.compile() has compiled")
         if hooks is not None:
-            given = tx.new_sequence(tuple, args), tx.new_dict({ConstantVariable(k): v for k, v in kwargs.items()})
-            inner = tx.library_function(call_with_hooks)
+            given = (
+                tx.values.new_sequence(tuple, args),
+                tx.values.new_dict({ConstantVariable(k): v for k, v in kwargs.items()}),
+            )
+            inner = tx.values.library_function(call_with_hooks)
             return tx.call(inner, [self, *hooks, *given], {})  # type: ignore[no-any-return]
         return tx.call(self.getattr(tx, "forward"), args, kwargs)
 
-    def _forward_hooks(self, tx: Any) -> list[VariableTracker] | None:
+    def _forward_hooks(self, tx: Tracer) -> list[VariableTracker] | None:
         """The hooks before and after forward, the global ones first, where there are no others; None if there are.
 
         They are guarded by their number and what each is, and not by their keys, which are new for each hook.
@@ -150,11 +156,11 @@ class NNModuleVariable(ObjectVariable):
                 table = DictItemSource(where, name)
                 tx.guard(table, "type_is", collections.OrderedDict)
                 tx.guard(table, "len", len(space[name]))
-                found += [tx.wrap_at(v, DictValueSource(table, i)) for i, v in enumerate(space[name].values())]
+                found += [tx.values.wrap_at(v, DictValueSource(table, i)) for i, v in enumerate(space[name].values())]
             tx.guard(source, "no_hooks", tuple(empty))
-        return [tx.new_sequence(tuple, before), tx.new_sequence(tuple, after)]
+        return [tx.values.new_sequence(tuple, before), tx.values.new_sequence(tuple, after)]
 
-    def _has_no_hooks(self, tx: Any) -> bool:
+    def _has_no_hooks(self, tx: Tracer) -> bool:
         own = instance_dict(self.value) if self.value is not None else None
         if own is None or any(own.get(name) for name in _HOOK_TABLES):
             return False
@@ -169,14 +175,14 @@ class NNModuleVariable(ObjectVariable):
 
 
 @wraps_if(lambda value: isinstance(value, torch.nn.Module), rank=6)
-def _wrap_module(tx: Any, value: torch.nn.Module, source: Source) -> VariableTracker:
+def _wrap_module(tx: Tracer, value: torch.nn.Module, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     if isinstance(value, torch.jit.ScriptModule):
         unsupported("unsupported_value", f"{source.name}, a TorchScript module")
     compiled = below_torch_compile(value)
     if compiled is not None and not any(getattr(value, name) for name in _HOOK_TABLES):
         tx.guard(source, "no_hooks", _HOOK_TABLES)
-        return realized(tx, tx.wrap_at(compiled, AttrSource(source, "_orig_mod")))
+        return realized(tx, tx.values.wrap_at(compiled, AttrSource(source, "_orig_mod")))
     return NNModuleVariable(type(value), value, source)
 
 
@@ -194,7 +200,7 @@ class PythonModuleVariable(RealObjectVariable):
     def describe(self) -> str:
         return f"module {self.name}"
 
-    def _changed(self, tx: Any) -> VariableTracker:
+    def _changed(self, tx: Tracer) -> VariableTracker:
         """The tracker that holds what is written to the module, which may be reached by several names."""
         known = tx.output.effects.tracker_of(self.value)
         if known is None:
@@ -202,7 +208,7 @@ class PythonModuleVariable(RealObjectVariable):
             tx.output.effects.track(self.value, known)
         return known
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         space = vars(self.value)
         where = ConstSource(space, self.name)
         if name == "__dict__":
@@ -218,7 +224,7 @@ class PythonModuleVariable(RealObjectVariable):
         switch = getattr(vars(cls).get(name), "getter", None)
         if is_switch(switch):
             # What the trace has set may differ from what is set at entry, as a guard would see it.
-            return tx.call(tx.wrap_at(switch, ConstSource(switch, f"{self.name}.{name}")), [], {})
+            return tx.call(tx.values.wrap_at(switch, ConstSource(switch, f"{self.name}.{name}")), [], {})
         hook = space.get("__getattr__", MISSING)
         if hook is MISSING:
             tx.guard(where, "dict_lacks", "__getattr__")
@@ -228,22 +234,22 @@ class PythonModuleVariable(RealObjectVariable):
             self._raise_missing(tx, space, where, name)
         # A module-level or class-level __getattr__, as torch.ops and lazily loading modules have it.
         value = tx.run_python(getattr, self.value, name)
-        return tx.wrap_at(value, AttrSource(ConstSource(self.value, self.name), name))
+        return tx.values.wrap_at(value, AttrSource(ConstSource(self.value, self.name), name))
 
-    def _raise_missing(self, tx: Any, space: dict[str, Any], where: Source, name: str) -> None:
+    def _raise_missing(self, tx: Tracer, space: dict[str, Any], where: Source, name: str) -> None:
         if getattr(space.get("__spec__"), "_initializing", False):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, while the module is imported")
         own = read_own(tx, self._changed(tx), space, where, "__name__")
         named = f" {own.constant()!r}" if own is not None and own.python_type() is str else ""
         tx.raise_error(AttributeError, f"module{named} has no attribute {name!r}")
 
-    def setattr(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         space = vars(self.value)
         write_own(tx, self._changed(tx), space, ConstSource(space, self.name), name, value)
 
 
 @wraps_if(lambda value: isinstance(value, types.ModuleType), rank=1)
-def _wrap_python_module(tx: Any, value: types.ModuleType, source: Source) -> VariableTracker:
+def _wrap_python_module(tx: Tracer, value: types.ModuleType, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return PythonModuleVariable(value, source)
 
@@ -265,7 +271,7 @@ class SkippedFunctionVariable(RealObjectVariable):
     def describe(self) -> str:
         return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', self.value)}"
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         unsupported(self.kind, f"{self.describe()}(): {self.reason}" if self.reason else f"{self.describe()}()")
 
 
@@ -284,7 +290,7 @@ class SubstitutedFunctionVariable(RealObjectVariable):
     def describe(self) -> str:
         return f"{getattr(self.value, '__module__', '')}.{getattr(self.value, '__qualname__', self.value)}"
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.traced, args, kwargs)
 
 
@@ -294,33 +300,33 @@ class ConstantCallVariable(SkippedFunctionVariable):
     def __init__(self, value: Any, source: Source | None = None) -> None:
         super().__init__(value, "call_skipped", "", source)
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        plain = [tx.as_real(a) for a in args]
-        named = {k: tx.as_real(v) for k, v in kwargs.items()}
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        plain = [tx.values.as_real(a) for a in args]
+        named = {k: tx.values.as_real(v) for k, v in kwargs.items()}
         return _constant_result(tx, tx.run_python(self.value, *plain, **named))
 
 
-def _constant_result(tx: Any, value: Any) -> VariableTracker:
+def _constant_result(tx: Tracer, value: Any) -> VariableTracker:
     """The tracker of a result that is the same ever after; tensors in it are the very ones of this call."""
     if isinstance(value, torch.Tensor):
-        return tx.frozen(value)
+        return tx.values.frozen(value)
     if type(value) in (list, tuple) or is_named_tuple(type(value)):
-        return tx.new_sequence(type(value), [_constant_result(tx, item) for item in value])
+        return tx.values.new_sequence(type(value), [_constant_result(tx, item) for item in value])
     if type(value) is dict:
-        return tx.new_dict({_constant_result(tx, k): _constant_result(tx, v) for k, v in value.items()})
-    return tx.from_result(value, "a result that is assumed to be constant")
+        return tx.values.new_dict({_constant_result(tx, k): _constant_result(tx, v) for k, v in value.items()})
+    return tx.values.from_result(value, "a result that is assumed to be constant")
 
 
 @wraps_type(types.GenericAlias, type(list[int] | None), type(typing.Optional[int]), type(property()),
             types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern, re.Match)
-def _wrap_opaque_constant(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_opaque_constant(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return OpaqueVariable(value, source)
 
 
 # Not of classes, whose metaclass may be typing's: protocols and typed dicts are made like others.
 @wraps_if(lambda value: type(value).__module__ == "typing" and not isinstance(value, type), rank=7)
-def _wrap_typing(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_typing(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return OpaqueVariable(value, source)
 
@@ -335,24 +341,26 @@ class OpaqueVariable(RealObjectVariable):
             text = "in the making"
         return f"{type(self.value).__name__} {text}"[:80]
 
-    def compare(self, tx: Any, op: str, other: VariableTracker) -> VariableTracker | None:
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and other.is_constant():
             return ConstantVariable((self.value == other.constant()) == (op == "=="))
         return None
 
-    def getitem(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return tx.from_result(tx.run_python(operator.getitem, self.value, tx.as_plain(key)), f"{self.describe()}[...]")
+    def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
+        return tx.values.from_result(
+            tx.run_python(operator.getitem, self.value, tx.values.as_plain(key)), f"{self.describe()}[...]"
+        )
 
-    def binary(self, tx: Any, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "|" and other.is_constant():
             pair = (other.constant(), self.value) if reflected else (self.value, other.constant())
-            return tx.from_result(tx.run_python(operator.or_, *pair), "type union")
+            return tx.values.from_result(tx.run_python(operator.or_, *pair), "type union")
         return None
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         origin = getattr(self.value, "__origin__", None)
         if isinstance(origin, type) and getattr(self.value, "_inst", True):  # typing.List can not be called
-            made = tx.call(tx.from_result(origin, "class"), args, kwargs)
+            made = tx.call(tx.values.from_result(origin, "class"), args, kwargs)
             if isinstance(made, ObjectVariable) and has_instance_dict(made.cls):
                 made.setattr(tx, "__orig_class__", self)
             return made
@@ -362,6 +370,6 @@ class OpaqueVariable(RealObjectVariable):
 class FoldedFunctionVariable(SkippedFunctionVariable):
     """A function that only computes: it is called while compiling, on arguments that are constants."""
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        plain, named = [tx.as_plain(a) for a in args], {k: tx.as_plain(v) for k, v in kwargs.items()}
-        return tx.from_result(tx.run_python(self.value, *plain, **named), self.describe())
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        plain, named = [tx.values.as_plain(a) for a in args], {k: tx.values.as_plain(v) for k, v in kwargs.items()}
+        return tx.values.from_result(tx.run_python(self.value, *plain, **named), self.describe())

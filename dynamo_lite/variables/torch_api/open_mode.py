@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ...exc import Unsupported
 
 if TYPE_CHECKING:
-    from ...output.codegen import Codegen
+    from ..protocols import Codegen
 
 
 class OpenMode:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import _get_value, _use_grad_for_differentiable
@@ -26,29 +26,32 @@ from ..numbers.scalars import ScalarVariable
 from ..tensors.tensor import TensorVariable, is_unknown_number
 from .torch_functions import TorchFunctionVariable
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 _STEP_CODE = next(c for c in _use_grad_for_differentiable.__code__.co_consts if isinstance(c, types.CodeType))
 
 
 @looks_at(_STEP_CODE)
-def _step(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker:
+def _step(tx: Tracer, value: types.FunctionType, source: Source) -> VariableTracker:
     """An optimizer's step, under the decorator that all have."""
     cells = dict(zip(value.__code__.co_freevars, value.__closure__ or ()))
     step = cells["func"].cell_contents
-    inner = tx.wrap_function(step, ConstSource(step, step.__qualname__), trusted=True)
+    inner = tx.values.wrap_function(step, ConstSource(step, step.__qualname__), trusted=True)
     tx.guard(source, "is", value)
-    return MethodVariable(tx.library_function(polyfills.use_grad), inner, source)
+    return MethodVariable(tx.values.library_function(polyfills.use_grad), inner, source)
 
 
 @handles(_get_value)
-def _value(tx: Any, x: VariableTracker) -> VariableTracker:
+def _value(tx: Tracer, x: VariableTracker) -> VariableTracker:
     if isinstance(x, TensorVariable) and x.fake.is_floating_point():
         return x.call_method(tx, "to", [ConstantVariable(torch.float64)], {})
     return x
 
 
 @handles(torch._C._group_tensors_by_device_and_dtype)
-def _group(tx: Any, *args: VariableTracker) -> VariableTracker:
-    return tx.call(tx.library_function(polyfills.group_tensors), list(args), {})
+def _group(tx: Tracer, *args: VariableTracker) -> VariableTracker:
+    return tx.call(tx.values.library_function(polyfills.group_tensors), list(args), {})
 
 
 def _foreach(packet: str, replacement: Any, takes: Callable[[Any, list[VariableTracker], Any], bool]) -> None:
@@ -57,17 +60,17 @@ def _foreach(packet: str, replacement: Any, takes: Callable[[Any, list[VariableT
     plain = TorchFunctionVariable(function)
 
     @handles(function)
-    def _call(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def _call(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if takes(tx, list(args), kwargs):
-            return tx.call(tx.library_function(replacement), [ConstantVariable(packet), *args], kwargs)
+            return tx.call(tx.values.library_function(replacement), [ConstantVariable(packet), *args], kwargs)
         return plain.record(tx, list(args), kwargs)
 
 
-def _with_tensor(tx: Any, args: list[VariableTracker], kwargs: Any) -> bool:
+def _with_tensor(tx: Tracer, args: list[VariableTracker], kwargs: Any) -> bool:
     return len(args) == 4 and not kwargs and isinstance(realized(tx, args[3]), TensorVariable)
 
 
-def _with_number(tx: Any, args: list[VariableTracker], kwargs: Any) -> bool:
+def _with_number(tx: Tracer, args: list[VariableTracker], kwargs: Any) -> bool:
     if len(args) == 2 and set(kwargs) == {"alpha"}:
         return is_unknown_number(tx, kwargs["alpha"])
     return len(args) == 2 and not kwargs and isinstance(realized(tx, args[1]), ScalarVariable)

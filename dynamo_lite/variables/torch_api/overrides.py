@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -25,6 +25,9 @@ from ..tensors.tensor import TensorVariable, fake_of, method_by_name
 from .modes import DeviceScopeVariable
 from .modules import OpaqueVariable
 from .open_mode import OpenMode
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 _KIND = "unsupported_context_manager"
 
@@ -70,7 +73,7 @@ class Overrides:
         """Whether a call of torch goes to a mode first."""
         return bool(self.modes) and not self.off
 
-    def push(self, tx: Any, mode: VariableTracker) -> None:
+    def push(self, tx: Tracer, mode: VariableTracker) -> None:
         """Enters a mode."""
         again = self._popped
         entry = again if again is not None and again.mode is mode else FunctionMode(mode, tx.root_visit())
@@ -78,7 +81,7 @@ class Overrides:
         tx.output.open_modes.append(entry)
         tx.output.effects.advance(mode)
 
-    def pop(self, tx: Any) -> VariableTracker:
+    def pop(self, tx: Tracer) -> VariableTracker:
         """Leaves the innermost mode."""
         if not self.modes or tx.output.open_modes[-1] is not self.modes[-1]:
             unsupported(_KIND, "a torch function mode is left out of order")
@@ -96,7 +99,7 @@ class Overrides:
             self.modes.append(entry)
 
     def call(
-        self, tx: Any, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker | None:
         """What the innermost mode makes of ``function(*args, **kwargs)``; None where torch does not ask it."""
         if any(isinstance(mode, DeviceScopeVariable) for mode in tx.output.open_modes):
@@ -128,36 +131,36 @@ class Overrides:
             unsupported(_KIND, f"{mode.describe()}.__torch_function__ returns NotImplemented")
         return result
 
-    def _tracker(self, tx: Any, value: Any, given: list[VariableTracker]) -> VariableTracker:
+    def _tracker(self, tx: Tracer, value: Any, given: list[VariableTracker]) -> VariableTracker:
         if isinstance(value, torch.Tensor):
             found = tx.output.tensor_of(value)
             if found is None:
                 unsupported(_KIND, "a torch function mode is handed a tensor that the trace has not made")
             return found  # type: ignore[no-any-return]
         if type(value) is tuple or isinstance(value, list):  # in a graph lists are immutable, a class of their own
-            return tx.new_sequence(  # type: ignore[no-any-return]
+            return tx.values.new_sequence(  # type: ignore[no-any-return]
                 list if isinstance(value, list) else tuple, [self._tracker(tx, item, given) for item in value])
         if isinstance(value, dict):
-            return tx.new_dict(  # type: ignore[no-any-return]
-                {tx.from_result(k, "argument"): self._tracker(tx, v, given) for k, v in value.items()})
+            return tx.values.new_dict(  # type: ignore[no-any-return]
+                {tx.values.from_result(k, "argument"): self._tracker(tx, v, given) for k, v in value.items()})
         if isinstance(value, slice):
-            return tx.call(tx.from_result(slice, "slice"), [  # type: ignore[no-any-return]
+            return tx.call(tx.values.from_result(slice, "slice"), [  # type: ignore[no-any-return]
                 self._tracker(tx, part, given) for part in (value.start, value.stop, value.step)], {})
-        return tx.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
+        return tx.values.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
 
 
-def _function(tx: Any, function: Any) -> VariableTracker:
+def _function(tx: Tracer, function: Any) -> VariableTracker:
     """The function as a mode gets it."""
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.MethodWrapperType) and isinstance(owner, types.GetSetDescriptorType):
         return TensorGetterVariable(function)
-    return tx.from_result(function, "a function of torch")  # type: ignore[no-any-return]
+    return tx.values.from_result(function, "a function of torch")  # type: ignore[no-any-return]
 
 
 class TensorGetterVariable(OpaqueVariable):
     """``torch.Tensor.shape.__get__`` and the like: what a mode gets where the program reads an attribute."""
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         name = self.value.__self__.__name__
         if self.value.__name__ != "__get__" or not args or not isinstance(args[0], TensorVariable):
             unsupported("unsupported_attribute", f"{self.value.__name__} of Tensor.{name}")
@@ -183,11 +186,11 @@ class DisabledOverridesVariable(OpenMode, VariableTracker):
     def describe(self) -> str:
         return f"torch._C.{self.cls.__name__}()"
 
-    def getattr(self, tx: Any, name: str) -> VariableTracker:
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         return tx.builtin_method(self, name)  # type: ignore[no-any-return]
 
     def call_method(
-        self, tx: Any, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         modes = tx.output.open_modes
         if name == "__enter__":
@@ -203,23 +206,23 @@ class DisabledOverridesVariable(OpenMode, VariableTracker):
 
 
 @handles(torch._C._push_on_torch_function_stack)
-def _push(tx: Any, mode: VariableTracker) -> VariableTracker:
+def _push(tx: Tracer, mode: VariableTracker) -> VariableTracker:
     tx.output.overrides.push(tx, mode)
     return ConstantVariable(None)
 
 
 @handles(torch._C._pop_torch_function_stack)
-def _pop(tx: Any) -> VariableTracker:
+def _pop(tx: Tracer) -> VariableTracker:
     return tx.output.overrides.pop(tx)  # type: ignore[no-any-return]
 
 
 @handles(torch._C._len_torch_function_stack)
-def _length(tx: Any) -> VariableTracker:
+def _length(tx: Tracer) -> VariableTracker:
     return ConstantVariable(torch._C._len_torch_function_stack() + len(tx.output.overrides.modes))
 
 
 @handles(torch._C._get_function_stack_at)
-def _at(tx: Any, index: VariableTracker) -> VariableTracker:
+def _at(tx: Tracer, index: VariableTracker) -> VariableTracker:
     position = index.constant() - torch._C._len_torch_function_stack()
     if position < 0:
         unsupported(_KIND, "a look at the torch function modes around the captured function")
@@ -227,5 +230,5 @@ def _at(tx: Any, index: VariableTracker) -> VariableTracker:
 
 
 @handles(torch._C._is_torch_function_mode_enabled)
-def _any_mode(tx: Any) -> VariableTracker:
+def _any_mode(tx: Tracer) -> VariableTracker:
     return ConstantVariable(tx.output.overrides.active() or bool(torch._C._len_torch_function_stack()))

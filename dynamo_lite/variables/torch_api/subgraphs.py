@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -25,6 +25,9 @@ from ..numbers.scalars import is_unknown
 from ..tensors.tensor import TensorVariable
 from .torch_functions import set_state, state_now
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 
 class NodeVariable(VariableTracker):
     """A node as an argument of another."""
@@ -33,7 +36,7 @@ class NodeVariable(VariableTracker):
         super().__init__()
         self.node = node
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.node
 
 
@@ -187,7 +190,7 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
     return found
 
 
-def alive(tx: Any) -> dict[int, VariableTracker]:
+def alive(tx: Tracer) -> dict[int, VariableTracker]:
     """The trackers that the frames being evaluated can reach, by id: what a part finds there, it has not made."""
     found: list[VariableTracker] = []
     frame = tx

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +22,9 @@ from ..tensors.size_tables import known_tensor, learn_or_refuse
 from ..tensors.tensor import TensorVariable, record
 from .torch_proxies import any_overrides, call_override
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 Handler = Callable[..., VariableTracker]
 
 
@@ -32,10 +35,10 @@ class TorchFunctionVariable(RealObjectVariable):
         module = getattr(self.value, "__module__", None) or "torch"
         return f"{module}.{getattr(self.value, '__name__', self.value)}"
 
-    def as_argument(self, tx: Any) -> Any:
+    def as_argument(self, tx: Tracer) -> Any:
         return self.value
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         decision = decide(self.value)
         handler = decision.calls if decision.rule is Rule.HANDLED else None
         if handler is None and any_overrides(tx, [*args, *kwargs.values()]):
@@ -54,7 +57,7 @@ class TorchFunctionVariable(RealObjectVariable):
         return self.record(tx, args, kwargs)
 
     def _refuse(
-        self, tx: Any, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> None:
         """Breaks the graph if the function may not be called while tracing."""
         if decision.rule is Rule.SKIP:
@@ -64,7 +67,7 @@ class TorchFunctionVariable(RealObjectVariable):
             learn_or_refuse(tx, decision.kind, self.describe(), [*args, *kwargs.values()])
 
     def _write(
-        self, tx: Any, out: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+        self, tx: Tracer, out: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """The call with ``out=``, one tensor or several."""
         single = isinstance(out, TensorVariable)
@@ -78,7 +81,7 @@ class TorchFunctionVariable(RealObjectVariable):
             unsupported("input_mutation", f"{self.describe()} with out= of another shape")
         return made
 
-    def record(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def record(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """The call as a node of the graph."""
         for setter in _CHOSEN_BY.get(self.value, ()):
             _guard_choice(tx, setter)
@@ -94,7 +97,7 @@ _METHODS = {value: name for name, value in vars(torch.Tensor).items() if isinsta
 _ASKS_MODES = (torch._C._set_grad_enabled,)
 
 
-def _elements_known(tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
+def _elements_known(tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> bool:
     """Whether a function that needs elements has them."""
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, TensorVariable)]
     return bool(tensors) and all(known_tensor(tx, t.fake) is not None for t in tensors)
@@ -156,9 +159,9 @@ def set_state(state: dict[Any, tuple[Any, ...]]) -> None:
 
 
 def _state_setter(function: Any) -> Handler:
-    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        values = [tx.as_plain(a) for a in args]
-        named = {k: tx.as_plain(v) for k, v in kwargs.items()}
+    def handler(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        values = [tx.values.as_plain(a) for a in args]
+        named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
         tx.run_python(function, *values, **named)
         tx.output.state_node(tx, function, tuple(values), named)
         return ConstantVariable(None)
@@ -167,21 +170,21 @@ def _state_setter(function: Any) -> Handler:
 
 
 @handles(torch._C._set_fp32_precision_setter)
-def _set_precision(tx: Any, *args: VariableTracker) -> VariableTracker:
+def _set_precision(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     _kind_of_precision(tx, args[:2])
     return _state_setter(torch._C._set_fp32_precision_setter)(tx, *args)
 
 
 @handles(torch._C._get_fp32_precision_getter)
-def _precision(tx: Any, *args: VariableTracker) -> VariableTracker:
+def _precision(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     kind, getter = _kind_of_precision(tx, args), torch._C._get_fp32_precision_getter
     (at_entry,) = tx.output.state_at_entry[torch._C._set_fp32_precision_setter, kind]
     tx.guard(ConstSource(getter, getter.__name__), "callable_eq", getter, kind, at_entry)
-    return tx.from_result(getter(*kind), "torch state")  # type: ignore[no-any-return]
+    return tx.values.from_result(getter(*kind), "torch state")  # type: ignore[no-any-return]
 
 
-def _kind_of_precision(tx: Any, args: tuple[VariableTracker, ...]) -> tuple[Any, ...]:
-    kind = tuple(tx.as_plain(a) for a in args)
+def _kind_of_precision(tx: Tracer, args: tuple[VariableTracker, ...]) -> tuple[Any, ...]:
+    kind = tuple(tx.values.as_plain(a) for a in args)
     if kind not in _PRECISIONS:
         unsupported("torch_state", f"torch's precision of {kind}")
     return kind
@@ -195,13 +198,13 @@ def _answers_now(*functions: Any, guarded: bool = False) -> None:
     """These read state that the guards fix: they are asked while tracing."""
 
     def make(function: Any) -> Handler:
-        def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-            plain = [tx.as_plain(a) for a in args]
-            named = {k: tx.as_plain(v) for k, v in kwargs.items()}
+        def handler(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+            plain = [tx.values.as_plain(a) for a in args]
+            named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
             answer = tx.run_python(function, *plain, **named)
             if guarded:
                 tx.guard(ConstSource(function, function.__name__), "callable_eq", function, tuple(plain), answer)
-            return tx.from_result(answer, "torch state")
+            return tx.values.from_result(answer, "torch state")
 
         return handler
 
@@ -231,16 +234,16 @@ _CHOSEN_BY: dict[Any, tuple[Any, ...]] = {
 }
 
 
-def _guard_choice(tx: Any, setter: Any) -> None:
+def _guard_choice(tx: Tracer, setter: Any) -> None:
     getter = _KERNEL_CHOICES[setter]
     (at_entry,) = tx.output.state_at_entry[setter, ()]
     tx.guard(ConstSource(getter, getter.__name__), "callable_eq", getter, (), at_entry)
 
 
 def _kernel_choice(setter: Any, getter: Any) -> Handler:
-    def handler(tx: Any) -> VariableTracker:
+    def handler(tx: Tracer) -> VariableTracker:
         _guard_choice(tx, setter)
-        return tx.from_result(getter(), "torch state")  # type: ignore[no-any-return]
+        return tx.values.from_result(getter(), "torch state")  # type: ignore[no-any-return]
 
     return handler
 
@@ -255,20 +258,20 @@ for _setter, _getter in _KERNEL_CHOICES.items():
 
 
 @handles(torch.autocast_increment_nesting)
-def _enter_autocast(tx: Any) -> VariableTracker:
+def _enter_autocast(tx: Tracer) -> VariableTracker:
     tx.output.change_autocast_depth(tx, 1)
     return ConstantVariable(1)
 
 
 @handles(torch.autocast_decrement_nesting)
-def _leave_autocast(tx: Any) -> VariableTracker:
+def _leave_autocast(tx: Tracer) -> VariableTracker:
     # What the program does at depth 0, which is another one where the caller is in a context, is part of the node.
     tx.output.change_autocast_depth(tx, -1)
     return ConstantVariable(1)
 
 
 @handles(torch.clear_autocast_cache)
-def _clear_autocast_cache(tx: Any) -> VariableTracker:
+def _clear_autocast_cache(tx: Tracer) -> VariableTracker:
     torch.clear_autocast_cache()  # type: ignore[no-untyped-call]
     tx.output.state_node(tx, torch.clear_autocast_cache, (), {})
     return ConstantVariable(None)
@@ -283,14 +286,14 @@ _NOT_FOR_TORCHS_COMPILER = (torch.nn.Module._call_impl.__code__, torch.nn.Transf
 
 
 @handles(torch.compiler.is_compiling)
-def _is_compiling(tx: Any) -> VariableTracker:
+def _is_compiling(tx: Tracer) -> VariableTracker:
     # These ask in order to leave out what torch.compile can't do: hooks that are called when forward raises, and
     # padding that is dropped where it stands at the end.
     return ConstantVariable(tx.code not in _NOT_FOR_TORCHS_COMPILER)
 
 
 @handles(torch.compiler.cudagraph_mark_step_begin)
-def _mark_step(tx: Any) -> VariableTracker:
+def _mark_step(tx: Tracer) -> VariableTracker:
     if torch.cuda.is_available():
         unsupported("call_skipped", "torch.compiler.cudagraph_mark_step_begin(), about CUDA graphs of torch.compile")
     return ConstantVariable(None)
@@ -306,14 +309,14 @@ handles(torch._C._log_api_usage_once)(_constant_answer(None))
 
 
 @handles(torch._assert_async)
-def _assert_async(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _assert_async(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     return record(tx, "call_function", torch._assert_async, list(args), kwargs)
 
 
 @handles(
     torch._C._has_torch_function, torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic,
 )
-def _has_torch_function(tx: Any, *args: VariableTracker) -> VariableTracker:
+def _has_torch_function(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     for value in args:
         elements = value.iterate(tx) if value.python_type() in (tuple, list) else [value]
         for element in elements:
@@ -325,33 +328,33 @@ def _has_torch_function(tx: Any, *args: VariableTracker) -> VariableTracker:
 
 
 @handles(torch.is_tensor)
-def _is_tensor(tx: Any, value: VariableTracker) -> VariableTracker:
+def _is_tensor(tx: Tracer, value: VariableTracker) -> VariableTracker:
     return ConstantVariable(issubclass(value.python_type(), torch.Tensor))
 
 
 @handles(torch._C._infer_size)
-def _infer_size(tx: Any, first: VariableTracker, second: VariableTracker) -> VariableTracker:
-    sizes = torch.Size(tx.as_plain(first)), torch.Size(tx.as_plain(second))
-    return tx.from_result(tx.run_python(torch._C._infer_size, *sizes), "a size")  # type: ignore[no-any-return]
+def _infer_size(tx: Tracer, first: VariableTracker, second: VariableTracker) -> VariableTracker:
+    sizes = torch.Size(tx.values.as_plain(first)), torch.Size(tx.values.as_plain(second))
+    return tx.values.from_result(tx.run_python(torch._C._infer_size, *sizes), "a size")  # type: ignore[no-any-return]
 
 
 @handles(torch.is_storage)
-def _is_storage(tx: Any, value: VariableTracker) -> VariableTracker:
+def _is_storage(tx: Tracer, value: VariableTracker) -> VariableTracker:
     return ConstantVariable(False)
 
 
 @handles(torch._assert)
-def _torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
+def _torch_assert(tx: Tracer, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
     if isinstance(condition, TensorVariable):
         return record(tx, "call_function", torch._assert_async, [condition], {})
     if not tx.truth(condition):
-        tx.raise_value(AssertionError, [message])
+        tx.errors.raise_value(AssertionError, [message])
     return ConstantVariable(None)
 
 
 @handles(torch._check_tensor_all_with)
 def _check_all(
-    tx: Any, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
+    tx: Tracer, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
 ) -> VariableTracker:
     """Where it does not hold, the graph raises; what the program raises is found by running in plain Python."""
     if not isinstance(cond, TensorVariable):
@@ -363,10 +366,10 @@ def _check_all(
 
 
 @handles(torch._check)
-def _torch_check(tx: Any, condition: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
+def _torch_check(tx: Tracer, condition: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
     if not tx.truth(condition):
         text = tx.call(message, [], {}) if message is not None else ConstantVariable("Expected cond to be True")
-        tx.raise_value(RuntimeError, [text])
+        tx.errors.raise_value(RuntimeError, [text])
     return ConstantVariable(None)
 
 
@@ -384,6 +387,6 @@ breaks("functorch", torch.func.linearize, torch.func.functionalize)
 
 # ---------------------------------------------------------------- wrapping
 @wraps_if(is_torch_builtin, rank=2)
-def _wrap_torch_builtin(tx: Any, value: Any, source: Source) -> VariableTracker:
+def _wrap_torch_builtin(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return TorchFunctionVariable(value, source)

@@ -7,7 +7,7 @@ stand-ins are not asked, the graph breaks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -17,6 +17,9 @@ from ..base import VariableTracker, realized, unsupported
 from ..containers.sequences import ListVariable, TupleVariable
 from ..objects.objects import ObjectVariable
 from ..tensors.tensor import fake_of
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
 
 _KIND = "tensor_subclass"
 
@@ -37,7 +40,7 @@ def _answer(cls: type, *received: Any) -> Any:
 class _StandIns:
     """Stand-ins for the arguments of one call."""
 
-    def __init__(self, tx: Any) -> None:
+    def __init__(self, tx: Tracer) -> None:
         self.tx = tx
         self.classes: dict[type, type] = {}  # by the program's
         self.objects: dict[int, tuple[Any, VariableTracker]] = {}  # by id: a stand-in and what it is for
@@ -76,24 +79,24 @@ class _StandIns:
                 unsupported(_KIND, "__torch_function__ is handed a tensor that the trace has not made")
             return found  # type: ignore[no-any-return]
         if isinstance(value, (tuple, list)) and type(value) is not torch.Size:
-            return tx.new_sequence(  # type: ignore[no-any-return]
+            return tx.values.new_sequence(  # type: ignore[no-any-return]
                 list if isinstance(value, list) else tuple, list(map(self.back, value)))
         if isinstance(value, dict):
-            return tx.new_dict({self.back(k): self.back(v) for k, v in value.items()})  # type: ignore[no-any-return]
+            return tx.values.new_dict({self.back(k): self.back(v) for k, v in value.items()})  # type: ignore[no-any-return]
         for real, stand_in in self.classes.items():
             if value is stand_in:
-                return tx.from_result(real, "a class")  # type: ignore[no-any-return]
-        return tx.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
+                return tx.values.from_result(real, "a class")  # type: ignore[no-any-return]
+        return tx.values.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
 
 
-def overrides(tx: Any, value: VariableTracker) -> bool:
+def overrides(tx: Tracer, value: VariableTracker) -> bool:
     """Whether a value is an object that torch's functions ask first."""
     if not isinstance(value, ObjectVariable) or issubclass(value.cls, torch.Tensor):
         return False
-    return tx.class_lookup(value.cls, "__torch_function__") is not None
+    return tx.classes.lookup(value.cls, "__torch_function__") is not None
 
 
-def any_overrides(tx: Any, args: Iterable[VariableTracker]) -> bool:
+def any_overrides(tx: Tracer, args: Iterable[VariableTracker]) -> bool:
     """Whether there is such an object among the arguments of a call, or in a list of them."""
     for value in args:
         value = realized(tx, value)
@@ -106,7 +109,7 @@ def any_overrides(tx: Any, args: Iterable[VariableTracker]) -> bool:
 
 
 def call_override(
-    tx: Any, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Tracer, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """``function(*args, **kwargs)`` where some argument overrides it."""
     name = getattr(function, "__name__", str(function))

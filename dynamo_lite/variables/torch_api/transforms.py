@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -27,6 +27,9 @@ from ..tensors.tensor import TensorVariable, record
 from .subgraphs import NodeVariable, Part, as_graph, read_from_outside, remove, torch_state
 from .torch_functions import TorchFunctionVariable
 
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
 _KIND = "functorch"
 
 
@@ -38,7 +41,7 @@ class _Opaque:
         self.value = value
 
 
-def structure(tx: Any, value: VariableTracker) -> Any:
+def structure(tx: Tracer, value: VariableTracker) -> Any:
     """The value as Python has it, fake tensors in place of tensors."""
     value = realized(tx, value)
     if isinstance(value, TensorVariable):
@@ -48,26 +51,26 @@ def structure(tx: Any, value: VariableTracker) -> Any:
     if type(value) in (ListVariable, TupleVariable) and value.python_type() in (list, tuple):
         return value.python_type()([structure(tx, item) for item in value.iterate(tx)])
     if isinstance(value, DictVariable) and value.python_type() is dict:
-        return {tx.as_plain(k): structure(tx, v) for k, v in zip(value.keys(), value.values(tx))}
+        return {tx.values.as_plain(k): structure(tx, v) for k, v in zip(value.keys(), value.values(tx))}
     if value.is_constant():
         return value.constant()
     return _Opaque(value)
 
 
-def _trackers(tx: Any, value: Any, of: Callable[[Any], VariableTracker]) -> VariableTracker:
+def _trackers(tx: Tracer, value: Any, of: Callable[[Any], VariableTracker]) -> VariableTracker:
     """The tracker of a structure; `of` gives those of tensors."""
     if isinstance(value, torch.Tensor):
         return of(value)
     if isinstance(value, _Opaque):
         return value.value
     if isinstance(value, dict):
-        return tx.new_dict({tx.from_result(k, "key"): _trackers(tx, v, of) for k, v in value.items()})
+        return tx.values.new_dict({tx.values.from_result(k, "key"): _trackers(tx, v, of) for k, v in value.items()})
     if isinstance(value, (list, tuple)):
-        return tx.new_sequence(type(value), [_trackers(tx, item, of) for item in value])
-    return tx.from_result(value, "argument")
+        return tx.values.new_sequence(type(value), [_trackers(tx, item, of) for item in value])
+    return tx.values.from_result(value, "argument")
 
 
-def _tensor_of(tx: Any, fake: torch.Tensor) -> TensorVariable:
+def _tensor_of(tx: Tracer, fake: torch.Tensor) -> TensorVariable:
     found = tx.output.tensor_of(fake)
     assert found is not None
     return found  # type: ignore[no-any-return]
@@ -82,7 +85,7 @@ class _Body:
         what: the transform, for messages.
     """
 
-    def __init__(self, tx: Any, what: str) -> None:
+    def __init__(self, tx: Tracer, what: str) -> None:
         self.tx = tx
         self.what = what
         self.shown: dict[int, TensorVariable] = {}
@@ -157,10 +160,10 @@ class TransformVariable(CallableVariable):
     def describe(self) -> str:
         return f"{self.maker.__name__}({self.function.describe()})"
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if torch._C._are_functorch_transforms_active():
             unsupported(_KIND, f"{self.describe()} under another transform")
-        plain = {name: tx.as_plain(value) for name, value in self.options.items()}
+        plain = {name: tx.values.as_plain(value) for name, value in self.options.items()}
         structures = tuple(structure(tx, a) for a in args)
         named = {k: structure(tx, v) for k, v in kwargs.items()}
         return self._apply(tx, self.describe(), self.function, plain, structures, named)  # type: ignore[no-any-return]
@@ -176,12 +179,12 @@ def _bound(names: tuple[str, ...], rest: tuple[VariableTracker, ...], kwargs: di
 
 # ---------------------------------------------------------------- vmap
 @handles(torch.vmap)
-def _vmap(tx: Any, func: VariableTracker, /, *rest: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _vmap(tx: Tracer, func: VariableTracker, /, *rest: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     return TransformVariable(torch.vmap, func, _bound(("in_dims", "out_dims", "randomness"), rest, kwargs), _apply_vmap)
 
 
 def _apply_vmap(
-    tx: Any, what: str, function: VariableTracker, options: dict[str, Any], args: tuple[Any, ...],
+    tx: Tracer, what: str, function: VariableTracker, options: dict[str, Any], args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> VariableTracker:
     in_dims, out_dims = options.pop("in_dims", 0), options.pop("out_dims", 0)
@@ -233,7 +236,7 @@ _MAKERS: dict[int, Any] = {  # by the identity of the code that its functions sh
 
 
 @looks_at(*(maker(len).__code__ for maker in _MAKERS.values()))
-def _made_before(tx: Any, value: types.FunctionType, source: Source) -> VariableTracker:
+def _made_before(tx: Tracer, value: types.FunctionType, source: Source) -> VariableTracker:
     """The tracker of a transformed function that was made outside of the trace."""
     maker = _MAKERS[id(value.__code__)]
     tx.guard(source, "code_is", value.__code__)
@@ -245,7 +248,7 @@ def _made_before(tx: Any, value: types.FunctionType, source: Source) -> Variable
     return made
 
 
-def rebuilt(tx: Any, made: VariableTracker, spec: Any) -> VariableTracker:
+def rebuilt(tx: Tracer, made: VariableTracker, spec: Any) -> VariableTracker:
     """The tracker of a structure whose leaves are the elements of a tuple."""
     items = list(made.items)  # type: ignore[attr-defined]
     return _trackers(tx, pytree.tree_unflatten([_Opaque(item) for item in items], spec), lambda t: _tensor_of(tx, t))
@@ -253,7 +256,7 @@ def rebuilt(tx: Any, made: VariableTracker, spec: Any) -> VariableTracker:
 
 # ---------------------------------------------------------------- gradients
 def _show_differentiated(
-    tx: Any, what: str, body: _Body, args: tuple[Any, ...], argnums: Any
+    tx: Tracer, what: str, body: _Body, args: tuple[Any, ...], argnums: Any
 ) -> tuple[list[torch.Tensor], Any]:
     """Shows the arguments that a transform differentiates by as such; gives them, and how results are arranged."""
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -272,7 +275,7 @@ def _show_differentiated(
 
 def _gradient(maker: Any, with_value: bool) -> Callable[..., VariableTracker]:
     def apply(
-        tx: Any, what: str, function: VariableTracker, options: dict[str, Any], args: tuple[Any, ...],
+        tx: Tracer, what: str, function: VariableTracker, options: dict[str, Any], args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> VariableTracker:
         body = _Body(tx, what)
@@ -306,7 +309,7 @@ def _gradient(maker: Any, with_value: bool) -> Callable[..., VariableTracker]:
 
 def _jacobian(maker: Any) -> Callable[..., VariableTracker]:
     def apply(
-        tx: Any, what: str, function: VariableTracker, options: dict[str, Any], args: tuple[Any, ...],
+        tx: Tracer, what: str, function: VariableTracker, options: dict[str, Any], args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> VariableTracker:
         if any(options.get(name) for name in ("has_aux", "chunk_size")) or "randomness" in options:
@@ -331,7 +334,7 @@ def _jacobian(maker: Any) -> Callable[..., VariableTracker]:
 
 def _register(maker: Any, apply: Callable[..., VariableTracker], names: tuple[str, ...]) -> None:
     @handles(maker)
-    def transform(tx: Any, func: VariableTracker, /, *rest: VariableTracker,
+    def transform(tx: Tracer, func: VariableTracker, /, *rest: VariableTracker,
                   **kwargs: VariableTracker) -> VariableTracker:
         return TransformVariable(maker, func, _bound(names, rest, kwargs), apply)
 
@@ -344,7 +347,7 @@ for _maker in (torch.func.jacrev, torch.func.jacfwd, torch.func.hessian):
 
 @handles(torch.func.jvp)
 def _jvp(
-    tx: Any, func: VariableTracker, primals: VariableTracker, tangents: VariableTracker, /,
+    tx: Tracer, func: VariableTracker, primals: VariableTracker, tangents: VariableTracker, /,
     **options: VariableTracker,
 ) -> VariableTracker:
     what = f"jvp({func.describe()})"
@@ -372,7 +375,9 @@ def _jvp(
 
 
 @handles(torch.func.vjp)
-def _vjp(tx: Any, func: VariableTracker, /, *primals: VariableTracker, **options: VariableTracker) -> VariableTracker:
+def _vjp(
+    tx: Tracer, func: VariableTracker, /, *primals: VariableTracker, **options: VariableTracker
+) -> VariableTracker:
     what = f"vjp({func.describe()})"
     if any(tx.truth(value) for value in options.values()):
         unsupported(_KIND, f"{what} with {', '.join(options)}")
@@ -405,7 +410,7 @@ class _PullbackVariable(CallableVariable):
     def describe(self) -> str:
         return "a function that torch.func.vjp returned"
 
-    def call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         cotangents = tuple(structure(tx, a) for a in args)
         leaves, spec = pytree.tree_flatten(cotangents[0] if len(cotangents) == 1 else cotangents)
         if kwargs or spec != self._out_spec or not all(isinstance(t, torch.Tensor) for t in leaves):

@@ -16,7 +16,6 @@ from .._eval_frame import CompiledFunction
 from .._guards import clone_table
 from ..exc import Unsupported
 from ..guards.source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
-from ..output.output_graph import OutputGraph
 from ..rules.table import Decision, Level, Rule, decide, home, is_torch_builtin
 from ..rules.trace_rules import is_library
 from ..variables import equality as equality  # likewise
@@ -53,7 +52,7 @@ from ..variables.torch_api.modules import (
     SubstitutedFunctionVariable,
 )
 from ..variables.torch_api.torch_functions import TorchFunctionVariable
-from ..variables.torch_api.torch_proxies import any_overrides, call_override
+from .part import Part
 
 _BUILTIN_CALLABLES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
@@ -64,52 +63,37 @@ _OPAQUE = (types.GenericAlias, re.Pattern, re.Match, types.UnionType, types.Code
            types.MemberDescriptorType)
 
 
-class Wrapping:
-    """Wrapping values; a part of the translator."""
-
-    output: OutputGraph
-
-    def guard(self, source: Source, kind: str, *expected: Any) -> None:
-        """Requires something of the value at a source."""
-        if not source.is_frozen:
-            self.output.guards.add(source, kind, *expected)
-
-    def guard_result(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
-        """Requires that a call of a real function gives this constant again."""
-        self.output.guards.add(ConstSource(function, getattr(function, "__qualname__", "function")), "callable_eq",
-                               function, args, result)
-
-    overrides_torch = any_overrides
-    call_override = call_override
+class Values(Part):
+    """From Python values to trackers and back; a part of the tracer."""
 
     def wrap_at(self, value: Any, source: Source) -> VariableTracker:
         """The value at a source, not looked at yet; every attribute that a class has comes by here."""
         if is_in_stand_in(source):
-            return self.output.effects.tracker_of(value) or self.from_result(value, source.name)
+            return self.tx.output.effects.tracker_of(value) or self.from_result(value, source.name)
         return LazyVariable(value, source)
 
     def _stood_for(self, value: Any) -> VariableTracker | None:
         """What the trace has made and `value`, a part of a class that it makes, stands for; None for real values."""
-        known = self.output.effects.tracker_of(value)
+        known = self.tx.output.effects.tracker_of(value)
         return known if known is not None and known.source is None and not known.is_constant() else None
 
     def wrap_now(self, value: Any, source: Source) -> VariableTracker:
         """The value at a source, looked at."""
-        return self.output.wrap(self, value, source)
+        return self.tx.output.wrap(self.tx, value, source)
 
     def wrap_slot(self, source: Source, cls: type, value: Any, name: str) -> VariableTracker:
         """A member that a builtin object stores, such as ``slice.start``."""
-        return realized(self, LazyVariable(getattr(value, name), SlotSource(source, cls.__dict__[name])))
+        return realized(self.tx, LazyVariable(getattr(value, name), SlotSource(source, cls.__dict__[name])))
 
     def wrap_cell(self, cell: types.CellType, source: Source, name: str) -> CellVariable:
         """The tracker of a real cell, one per cell."""
-        known = self.output.effects.tracker_of(cell)
+        known = self.tx.output.effects.tracker_of(cell)
         if isinstance(known, CellVariable):
             if known.source is not None and known.source != source:
-                self.guard(source, "tensor_same", known.source)
+                self.tx.guard(source, "tensor_same", known.source)
             return known
-        variable = new_cell(self, cell, source, name)
-        self.output.effects.track(cell, variable)
+        variable = new_cell(self.tx, cell, source, name)
+        self.tx.output.effects.track(cell, variable)
         return variable
 
     def wrap_function(self, value: types.FunctionType, source: Source, trusted: bool = False) -> VariableTracker:
@@ -123,17 +107,17 @@ class Wrapping:
             return own
         decision = decide(value)
         if decision.rule is Rule.LOOKED_AT:
-            return decision.calls(self, value, source)  # type: ignore[misc]
+            return decision.calls(self.tx, value, source)  # type: ignore[misc]
         if decision.rule is Rule.INLINE:
             if not trusted:
-                return user_function(self, value, source)
+                return user_function(self.tx, value, source)
             if not is_library(value.__module__):
-                self.guard(ConstSource(value, value.__qualname__), "code_is", value.__code__)
+                self.tx.guard(ConstSource(value, value.__qualname__), "code_is", value.__code__)
             return FunctionVariable(value, source)
         if not trusted and decision.kind == "disabled_function":
-            return disabled_function(self, value, source, decision.reason)
+            return disabled_function(self.tx, value, source, decision.reason)
         if not trusted:
-            self.guard(source, "is", value)
+            self.tx.guard(source, "is", value)
         return self._by_rule(value, decision, source)
 
     def _by_rule(self, value: Any, decision: Decision, source: Source) -> VariableTracker:
@@ -151,7 +135,7 @@ class Wrapping:
         if rule is Rule.BELOW:
             return self.wrap_function(below, ConstSource(below, below.__qualname__), trusted=True)
         if rule is Rule.COMPILED:
-            return realized(self, self.wrap_at(below, AttrSource(source, "_torchdynamo_orig_callable")))
+            return realized(self.tx, self.wrap_at(below, AttrSource(source, "_torchdynamo_orig_callable")))
         if rule is Rule.FOLD:
             return FoldedFunctionVariable(value, decision.kind, decision.reason, source)
         if rule is Rule.LATER:
@@ -169,7 +153,7 @@ class Wrapping:
         decision = decide(value)
         if decision.level is not Level.USER:
             return None
-        self.guard(source, "is", value)
+        self.tx.guard(source, "is", value)
         return self._by_rule(value, decision, source)
 
     def _traced_as(self, value: Any, traced: types.FunctionType, source: Source) -> VariableTracker:
@@ -197,7 +181,6 @@ class Wrapping:
         """A function of the standard library or of ours to inline, which nobody replaces."""
         return FunctionVariable(value, ConstSource(value, value.__qualname__))
 
-    # -- values that the trace computed
     def from_result(self, value: Any, what: str, source: Source | None = None) -> VariableTracker:
         """The tracker of a value that Python computed while tracing."""
         if is_constant_value(value):
@@ -207,7 +190,7 @@ class Wrapping:
                 return SetVariable.known(value, {v: self.from_result(v, what) for v in value})
             return constant_variable(value, source)
         if isinstance(value, type):
-            made = self.output.effects.tracker_of(value) if is_stand_in(value) else None
+            made = self.tx.output.effects.tracker_of(value) if is_stand_in(value) else None
             return made or ClassVariable(value, source)
         if isinstance(value, types.ModuleType):
             return PythonModuleVariable(value)
@@ -218,7 +201,7 @@ class Wrapping:
         if type(value) is dict:
             return self.new_dict({self.from_result(k, what): self.from_result(v, what) for k, v in value.items()})
         if type(value) in (set, frozenset):
-            made = SetVariable.of(self, [self.from_result(v, what) for v in value], type(value))
+            made = SetVariable.of(self.tx, [self.from_result(v, what) for v in value], type(value))
             return SetVariable.known(clone_table(value), made.members)
         if isinstance(value, range):
             return RangeVariable(value)
@@ -249,20 +232,20 @@ class Wrapping:
 
     def as_plain(self, value: VariableTracker) -> Any:
         """The Python value of a tracker made of constants, containers included."""
-        value = self.with_number(value)
+        value = self.tx.operators.with_number(value)
         if isinstance(value, SetVariable) and all(member.is_constant() for member in value.members.values()):
-            return clone_table(value.real(self)) if len(value.members) > 1 else value.cls(
+            return clone_table(value.real(self.tx)) if len(value.members) > 1 else value.cls(
                 member.constant() for member in value.members.values())
         if value.is_constant():
             return value.constant()
         if isinstance(value, NamedTupleVariable) and hasattr(value.cls, "_fields"):
-            return tuple.__new__(value.cls, [self.as_plain(item) for item in value.iterate(self)])
+            return tuple.__new__(value.cls, [self.as_plain(item) for item in value.iterate(self.tx)])
         if isinstance(value, DequeVariable):
-            return collections.deque((self.as_plain(item) for item in value.iterate(self)), value.maxlen)
+            return collections.deque((self.as_plain(item) for item in value.iterate(self.tx)), value.maxlen)
         if isinstance(value, (ListVariable, TupleVariable)):
-            return value.cls([self.as_plain(item) for item in value.iterate(self)])
+            return value.cls([self.as_plain(item) for item in value.iterate(self.tx)])
         if isinstance(value, DictVariable):
-            plain = {self.as_plain(k): self.as_plain(v) for k, v in zip(value.keys(), value.values(self))}
+            plain = {self.as_plain(k): self.as_plain(v) for k, v in zip(value.keys(), value.values(self.tx))}
             if value.cls is collections.defaultdict:
                 factory = None if value.default_factory is None else self.as_plain(value.default_factory)
                 return collections.defaultdict(factory, plain)
@@ -291,7 +274,6 @@ class Wrapping:
         real = getattr(value, "value", None)
         return real if value.source is not None and real is not None else self.as_plain(value)
 
-    # -- containers
     def new_list(self, items: list[VariableTracker]) -> VariableTracker:
         return ListVariable(items)
 
@@ -305,7 +287,7 @@ class Wrapping:
         """A new dict of these keys and values."""
         result = DictVariable({})
         for key, value in entries.items():
-            hashed = result.key_of(self, key)
+            hashed = result.key_of(self.tx, key)
             old = result.items.get(hashed)
             result.items[hashed] = (old[0] if old is not None else key, value)
         return result

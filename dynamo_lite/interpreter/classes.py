@@ -1,0 +1,246 @@
+"""Attributes of classes: what a class defines under a name, guarded, and what reading or calling it gives.
+
+Invariant: whatever a decision takes from a class's dict is guarded.
+"""
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+import types
+from typing import Any
+
+from ..guards.source import AttrSource, ConstSource, Source
+from ..rules.trace_rules import is_library
+from ..variables.base import MISSING, VariableTracker, realized, type_name, unsupported
+from ..variables.bound import BoundMethodVariable
+from ..variables.constant import ConstantVariable
+from ..variables.containers.sequences import (
+    ListVariable,
+)
+from ..variables.finalization import SUSPENDED
+from ..variables.functions.functions import MethodVariable
+from ..variables.objects.classes import (
+    ClassVariable,
+    MadeClassVariable,
+    NewVariable,
+    class_attribute_source,
+    class_source,
+    is_changing_data,
+    is_data_descriptor,
+    is_made_by_python,
+    is_stand_in,
+)
+from ..variables.objects.objects import class_method
+from .part import Part
+
+_ABSENT = object()
+_CLASS_FACTS = frozenset({"__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__base__", "__doc__",
+    "__flags__",
+                          "__basicsize__", "__class__"})
+
+
+class Classes(Part):
+    """What classes define, read and guarded; a part of the tracer."""
+
+    def call_attribute(
+        self,
+        owner: VariableTracker,
+        cls: type,
+        name: str,
+        attribute: Any,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker],
+    ) -> VariableTracker:
+        """Calls what `cls` defines under `name` with `owner` as first argument, as the protocols of C do."""
+        tx = self.tx
+        source = class_attribute_source(cls, name)
+        if isinstance(attribute, types.FunctionType):
+            return tx.call(tx.values.wrap_function(attribute, source, trusted=True), [owner, *args], kwargs)
+        if isinstance(attribute, (staticmethod, classmethod)):
+            first = [tx.values.from_result(cls, "class")] if isinstance(attribute, classmethod) else []
+            return tx.call(tx.values.wrap_class_part(attribute.__func__, source), [*first, *args], kwargs)
+        if isinstance(attribute, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            return self.tx.construction.call_native_method(owner, attribute.__name__, attribute, args, kwargs)
+        return tx.call(realized(tx, tx.values.wrap_at(attribute, source)), args, kwargs)
+
+    def read(self, cls: ClassVariable, name: str) -> VariableTracker:
+        """cls.name (Objects/typeobject.c, type_getattro)."""
+        tx = self.tx
+        value = cls.value
+        written = tx.output.effects.attributes_of(cls)
+        if name in written:
+            return tx.output.effects.load_attr(cls, name)
+        if is_made_by_python(value) and not is_stand_in(value) and not is_library(value.__module__):
+            tx.guard(class_source(value), "type_is", type(value))
+        if isinstance(tx.classes.lookup(type(value), "__getattribute__"), types.FunctionType):
+            what = f"{value.__qualname__}.{name}, which {type(value).__qualname__}.__getattribute__ looks up"
+            unsupported("unsupported_attribute", what)
+        meta = tx.classes.lookup(type(value), name)
+        if isinstance(meta, property):
+            return tx.call(tx.values.wrap_class_part(meta.fget, class_attribute_source(type(value), name)), [cls], {})
+        if name == "__dict__" or is_made_by_python(type(meta)) and is_data_descriptor(tx, meta):
+            unsupported("unsupported_attribute", f"{value.__qualname__}.{name}")
+        if name == "__annotations__" and is_made_by_python(value):
+            return tx.values.wrap_at(value.__annotations__, AttrSource(class_source(value), name))
+        if name in _CLASS_FACTS:
+            if name in ("__mro__", "__bases__", "__base__"):
+                tx.classes.guard_mro(value)
+            elif name in ("__name__", "__qualname__") and is_made_by_python(value):
+                where = AttrSource(class_source(value), name)
+                tx.guard(where, "const", getattr(value, name))
+            elif is_made_by_python(value):
+                tx.classes.lookup(value, name)
+            return tx.values.from_result(getattr(value, name), f"{value.__qualname__}.{name}")
+        set_before = tx.output.effects.class_attribute(value, name)
+        if set_before is not None:
+            return set_before
+        attribute = tx.classes.lookup(value, name, _ABSENT, data=True)
+        source = class_attribute_source(value, name)
+        if attribute is not _ABSENT:
+            return self._unbound_attribute(cls, name, attribute, source)
+        if meta is not None:
+            if isinstance(meta, types.FunctionType):
+                return MethodVariable(
+                    tx.values.wrap_function(meta, class_attribute_source(type(value), name), trusted=True), cls
+                )
+            if is_stand_in(value):
+                unsupported("class_definition", f"{value.__qualname__}.{name}, written in C")
+            return tx.values.from_result(tx.run_python(getattr, value, name), f"{value.__qualname__}.{name}")
+        hook = tx.classes.lookup(type(value), "__getattr__")
+        if isinstance(hook, types.FunctionType):
+            return tx.classes.call_attribute(cls, type(value), "__getattr__", hook, [ConstantVariable(name)], {})
+        tx.raise_error(AttributeError, f"type object {value.__name__!r} has no attribute {name!r}")
+
+    def _unbound_attribute(self, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
+        tx = self.tx
+        if isinstance(attribute, types.FunctionType):
+            return tx.values.wrap_function(attribute, source, trusted=True)
+        if isinstance(attribute, staticmethod):
+            if name == "__new__" and not isinstance(attribute.__func__, types.FunctionType):
+                return NewVariable(cls.value)
+            return tx.values.wrap_class_part(attribute.__func__, source)
+        if isinstance(attribute, classmethod):
+            return class_method(tx, attribute, source, cls)
+        if name == "__new__":
+            return NewVariable(cls.value)
+        if isinstance(attribute, types.ClassMethodDescriptorType) and is_stand_in(cls.value):
+            unsupported("class_definition", f"{cls.value.__qualname__}.{name}(), written in C")
+        if isinstance(attribute, types.ClassMethodDescriptorType):
+            return tx.values.from_result(getattr(cls.value, name), f"{cls.value.__qualname__}.{name}")
+        if isinstance(cls.value, enum.EnumMeta) and isinstance(getattr(cls.value, name, None), enum.Enum):
+            return tx.values.from_result(getattr(cls.value, name), "enum member")
+        getter = tx.classes.lookup(type(attribute), "__get__")
+        if isinstance(getter, types.FunctionType):
+            descriptor = realized(tx, tx.values.wrap_at(attribute, source))
+            return tx.call_method(descriptor, "__get__", [ConstantVariable(None), cls])
+        if getter is not None or isinstance(attribute, (property, functools.cached_property)):
+            return tx.values.from_result(attribute, f"{cls.value.__qualname__}.{name}")
+        if not is_made_by_python(cls.value):
+            return tx.values.from_result(attribute, f"{cls.value.__qualname__}.{name}")
+        return tx.values.wrap_at(attribute, source)
+
+    def class_of(self, value: VariableTracker, is_class: bool) -> VariableTracker:
+        """The class to which super() binds class methods."""
+        tx = self.tx
+        return value if is_class else tx.values.from_result(value.python_type(), "class")
+
+    def getitem(self, cls: ClassVariable, key: VariableTracker) -> VariableTracker:
+        """cls[key]."""
+        tx = self.tx
+        meta = tx.classes.lookup(type(cls.value), "__getitem__")
+        if isinstance(meta, types.FunctionType) and not isinstance(cls.value, enum.EnumMeta):
+            return tx.classes.call_attribute(cls, type(cls.value), "__getitem__", meta, [key], {})
+        own = tx.classes.lookup(cls.value, "__class_getitem__")
+        if isinstance(own, classmethod) and isinstance(own.__func__, types.FunctionType):
+            if not is_library(own.__func__.__module__):
+                return tx.call(self.read(cls, "__class_getitem__"), [key], {})
+        if isinstance(cls, MadeClassVariable):
+            unsupported("class_definition", f"{cls.describe()}[...]")
+        return tx.values.from_result(
+            tx.run_python(operator.getitem, cls.value, tx.values.as_plain(key)), "generic alias"
+        )
+
+    def iterator(self, cls: ClassVariable) -> VariableTracker:
+        """iter(cls): the members of an enum."""
+        tx = self.tx
+        meta = tx.classes.lookup(type(cls.value), "__iter__")
+        if not isinstance(cls.value, enum.EnumMeta) and isinstance(meta, types.FunctionType):
+            return tx.iteration.get_iter(tx.classes.call_attribute(cls, type(cls.value), "__iter__", meta, [], {}))
+        if not isinstance(cls.value, enum.EnumMeta):
+            unsupported("unsupported_iteration", f"iterating over {cls.describe()}")
+        members: Any = list(cls.value)
+        return ListVariable([tx.values.from_result(member, "enum member") for member in members]).iterator(tx)
+
+    def lookup(self, cls: type, name: str, default: Any = None, data: bool = False) -> Any:
+        """What `cls` or a base of it defines under a name, guarded; `default` if none does.
+
+        Args:
+            data: whether the caller guards a plain value by itself (``is_changing_data``) if it reads it, and has asked
+                for what the trace has set.
+        """
+        if not data and self.tx.output.effects.class_attribute(cls, name) is not None:
+            what = f"{cls.__qualname__}.{name} is set, and then looked up by the interpreter"
+            unsupported("side_effect_unsupported", what)
+        for base in cls.__mro__:
+            if name in base.__dict__:
+                value = base.__dict__[name]
+                if data and is_changing_data(self.tx, cls, name, value):
+                    self.tx.guard(class_attribute_source(cls, name), "type_is", type(value))
+                else:
+                    self._guard_class(cls, name, value)
+                return value
+        self._guard_class(cls, name, MISSING)
+        return default
+
+    def _guard_class(self, cls: type, name: str, value: Any) -> None:
+        if is_stand_in(cls):
+            for base in cls.__mro__:
+                if is_stand_in(base) and name not in base.__dict__:
+                    continue
+                if is_stand_in(base):
+                    return
+                self._guard_class(base, name, next((b.__dict__[name] for b in base.__mro__ if name in b.__dict__),
+                                                   MISSING))
+                if name in base.__dict__:
+                    return
+            return
+        # Classes written in C do not change.
+        if cls.__flags__ & (1 << 9):
+            if isinstance(value, SUSPENDED):
+                unsupported("unsupported_attribute", f"{cls.__qualname__}.{name}, whose life guards would prolong")
+            self.tx.output.guards.class_attribute(cls, name, value)
+
+    def guard_mro(self, cls: type) -> None:
+        """Requires that a class has the bases that it has."""
+        if is_stand_in(cls):
+            for base in cls.__mro__:
+                if not is_stand_in(base):
+                    self.guard_mro(base)
+        elif cls.__flags__ & (1 << 9) and not is_library(cls.__module__):
+            self.tx.guard(AttrSource(ConstSource(cls, cls.__qualname__), "__mro__"), "is", cls.__mro__)
+
+    def builtin_attribute(self, owner: VariableTracker, cls: type, name: str) -> VariableTracker:
+        """An attribute that a builtin object has from its class."""
+        attribute = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), MISSING)
+        if cls.__flags__ & (1 << 9):
+            self.lookup(cls, name)
+        if attribute is MISSING:
+            self.tx.raise_error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
+        if isinstance(attribute, types.FunctionType):
+            return MethodVariable(self.tx.values.library_function(attribute), owner)
+        if isinstance(attribute, classmethod) and isinstance(attribute.__func__, types.FunctionType):
+            return MethodVariable(
+                self.tx.values.library_function(attribute.__func__), self.tx.values.from_result(cls, "class")
+            )
+        if isinstance(attribute, staticmethod) and isinstance(attribute.__func__, types.FunctionType):
+            return self.tx.values.library_function(attribute.__func__)
+        if isinstance(attribute, property) and isinstance(attribute.fget, types.FunctionType):
+            return self.tx.call(self.tx.values.library_function(attribute.fget), [owner], {})
+        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return BoundMethodVariable(owner, name)
+        if isinstance(attribute, (types.GetSetDescriptorType, types.MemberDescriptorType, property)):
+            unsupported("unsupported_attribute", f"{owner.describe()}.{name}")
+        if isinstance(attribute, types.ClassMethodDescriptorType) or name == "__new__":
+            return self.tx.values.from_result(getattr(cls, name), f"{cls.__name__}.{name}")
+        return self.tx.values.from_result(attribute, f"{cls.__name__}.{name}")

@@ -1,0 +1,201 @@
+"""What calls of builtin classes make: numbers, texts, ranges, slices, partials, descriptors, ``super()``.
+
+Invariant: an object made in the trace is not made for real before generated code makes it.
+"""
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributions.utils import _lazy_property_and_property
+
+from ..polyfills.optimizers import Region
+from ..rules.table import handles
+from ..variables.base import VariableTracker, unsupported
+from ..variables.constant import ConstantVariable
+from ..variables.functions.functions import FunctionVariable, MethodVariable
+from ..variables.functions.partials import new_partial
+from ..variables.numbers.ranges import RangeVariable, SliceVariable
+from ..variables.numbers.scalars import ScalarVariable, call_on_scalars
+from ..variables.objects.classes import (
+    ClassVariable,
+    derives,
+)
+from ..variables.objects.made_classes import DESCRIPTORS, DescriptorVariable, define_class
+from ..variables.objects.objects import ObjectVariable
+from ..variables.objects.supers import SuperVariable
+from ..variables.objects.weakrefs import WeakrefVariable
+from ..variables.tensors.tensor import TensorVariable
+from ..variables.torch_api.inference import InferenceModeVariable
+from ..variables.torch_api.overrides import DisabledOverridesVariable
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
+
+Constructor = Callable[..., VariableTracker]
+
+
+@handles(torch.autograd.profiler.record_function)
+def _record_function(tx: Tracer, name: VariableTracker, args: VariableTracker | None = None) -> VariableTracker:
+    return tx.construction.construct(ClassVariable(Region), [], {})
+
+
+@handles(range)
+def _range(tx: Tracer, *args: VariableTracker) -> VariableTracker:
+    return RangeVariable(tx.run_python(range, *(tx.operators.as_index(a) for a in args)))
+
+
+@handles(slice)
+def _slice(tx: Tracer, *args: VariableTracker) -> VariableTracker:
+    none = ConstantVariable(None)
+    parts = {1: [none, *args, none], 2: [*args, none], 3: list(args)}.get(len(args))
+    if parts is None:
+        tx.raise_error(TypeError, f"slice expected at most 3 arguments, got {len(args)}")
+    return SliceVariable(parts)
+
+
+@handles(functools.partial)
+def _partial(tx: Tracer, function: VariableTracker, /, *args: VariableTracker,
+    **kwargs: VariableTracker) -> VariableTracker:
+    return new_partial(tx, function, list(args), kwargs)
+
+
+@handles(types.MethodType)
+def _method(tx: Tracer, function: VariableTracker, owner: VariableTracker) -> VariableTracker:
+    return MethodVariable(function, owner)
+
+
+@handles(type)
+def _type(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if len(args) == 3 and not kwargs:
+        content = tx.operators.dict_content(args[2])
+        if content is None or not args[0].is_constant() or not issubclass(args[1].python_type(), tuple):
+            unsupported("class_definition", "type(name, bases, namespace)")
+        namespace = {key.constant(): value for key, value in zip(content.keys(), content.values(tx))}
+        namespace.setdefault("__module__", ConstantVariable(tx.globals[0].get("__name__")))
+        return define_class(tx, args[0].constant(), list(args[1].iterate(tx)), namespace, None)
+    if len(args) != 1:
+        unsupported("class_definition", "type(name, bases, namespace)")
+    return tx.values.from_result(args[0].python_type(), "class")
+
+
+def _descriptor(cls: type) -> Constructor:
+    def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if kwargs or not args:
+            unsupported("class_definition", f"{cls.__name__}() with keyword arguments")
+        return DescriptorVariable(cls, list(args))
+
+    return constructor
+
+
+for _cls in DESCRIPTORS:
+    handles(_cls)(_descriptor(_cls))
+
+
+@handles(object)
+def _object(tx: Tracer) -> VariableTracker:
+    return ObjectVariable(object)
+
+
+@handles(super)
+def _super(tx: Tracer, *args: VariableTracker) -> VariableTracker:
+    if not args:
+        start, owner = tx.zero_argument_super()
+    else:
+        start, owner = args[0], args[1]
+    cls = start.constant() if start.is_constant() else None
+    if not isinstance(cls, type):
+        tx.raise_error(TypeError, f"super() argument 1 must be a type, not {start.python_type().__name__}")
+    if len(args) == 1 or len(args) > 2:
+        unsupported("unsupported_builtin", "super() with one argument")
+    if isinstance(owner, ClassVariable) and derives(tx, owner.value, cls):
+        return SuperVariable(cls, owner, owner.value, True)
+    if not derives(tx, owner.python_type(), cls):
+        tx.raise_error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    return SuperVariable(cls, owner, owner.python_type(), False)
+
+
+@handles(bool)
+def _bool(tx: Tracer, value: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(value, ScalarVariable):
+        return call_on_scalars(tx, bool, [value], {}) or value
+    return ConstantVariable(value is not None and tx.truth(value))
+
+
+def _number(cls: type, method: str) -> Constructor:
+    def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if args and isinstance(args[0], TensorVariable):
+            return args[0].call_method(tx, method, [], {})
+        number = call_on_scalars(tx, cls, args, kwargs) if tx.output.scalars.any else None
+        if number is not None:
+            return number
+        if args and isinstance(args[0], ObjectVariable):
+            for name in (method, "__index__"):
+                if tx.classes.lookup(args[0].cls, name) is not None:
+                    return tx.call_method(args[0], name, [])
+        plain = [tx.values.as_plain(a) for a in args]
+        return ConstantVariable(tx.run_python(cls, *plain, **{k: tx.values.as_plain(v) for k, v in kwargs.items()}))
+
+    return constructor
+
+
+for _cls, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__"), (bytes, "__bytes__")):
+    handles(_cls)(_number(_cls, _name))
+
+
+@handles(str)
+def _str(tx: Tracer, value: VariableTracker | None = None, *rest: VariableTracker) -> VariableTracker:
+    if value is None:
+        return ConstantVariable("")
+    if rest:
+        return ConstantVariable(tx.run_python(str, value.constant(), *(r.constant() for r in rest)))
+    return tx.texts.to_text(value, "s")
+
+
+@handles(torch._C._InferenceMode)
+def _inference_mode(tx: Tracer, mode: VariableTracker) -> VariableTracker:
+    return InferenceModeVariable(tx.truth(mode), tx.root_visit())
+
+
+@handles(weakref.ref)
+def _weakref(tx: Tracer, referent: VariableTracker, *callback: VariableTracker) -> VariableTracker:
+    if callback or not isinstance(referent, (ObjectVariable, FunctionVariable, ClassVariable)):
+        unsupported("unsupported_builtin", f"weakref.ref() of {referent.describe()}")
+    cls = referent.python_type()
+    if isinstance(referent, ObjectVariable) and not cls.__weakrefoffset__:
+        tx.raise_error(TypeError, f"cannot create weak reference to {cls.__name__!r} object")
+    return WeakrefVariable(referent)
+
+
+@handles(types.SimpleNamespace)
+def _simple_namespace(tx: Tracer, /, **attributes: VariableTracker) -> VariableTracker:
+    made = ObjectVariable(types.SimpleNamespace)
+    for name, value in attributes.items():
+        tx.output.effects.store_attr(made, name, value)
+    return made
+
+
+@handles(torch._C.DisableTorchFunction)
+def _disable_torch_function(tx: Tracer) -> VariableTracker:
+    return DisabledOverridesVariable(torch._C.DisableTorchFunction, tx.root_visit())
+
+
+@handles(torch._C.DisableTorchFunctionSubclass)
+def _disable_torch_function_subclass(tx: Tracer) -> VariableTracker:
+    return DisabledOverridesVariable(torch._C.DisableTorchFunctionSubclass, tx.root_visit())
+
+
+class _LazyAttributeVariable(ObjectVariable):
+    """What a lazily computed attribute of a distribution is when it is read from the class: only asked what it is."""
+
+    def reconstruct(self, cg: Any) -> None:
+        unsupported("unsupported_value", "a lazy property of a class")
+
+
+@handles(_lazy_property_and_property)
+def _lazy_attribute(tx: Tracer, wrapped: VariableTracker) -> VariableTracker:
+    return _LazyAttributeVariable(_lazy_property_and_property)

@@ -1,0 +1,230 @@
+"""The tracer as values see it: calls, attributes, truth, raising; and the parts that own the other topics.
+
+Invariant: a method gives what CPython would give for the real values, or raises what CPython would raise.
+"""
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+import re
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from ..exc import Unsupported
+from ..guards.source import ConstSource, Source
+from ..output.output_graph import OutputGraph
+from ..rules.table import decide
+from ..variables.base import ObservedException, VariableTracker, realized, unsupported
+from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable, missing_method
+from ..variables.constant import ConstantVariable
+from ..variables.functions.functions import (
+    CallableVariable,
+    MethodVariable,
+)
+from ..variables.numbers.rng import draw_by_numpy
+from ..variables.objects.objects import ObjectVariable
+from ..variables.tensors.tensor import TensorVariable
+from ..variables.torch_api.torch_proxies import any_overrides, call_override
+from .class_checks import ClassChecks
+from .classes import Classes
+from .construction import Construction
+from .copying import deep_copied, reduced, reduced_ex
+from .errors import Errors
+from .iteration import Iteration
+from .operators import BUILTIN_CONTENT, Operators
+from .part import Owned
+from .texts import Texts
+from .values import Values
+
+_ACCESSORS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
+# Receivers whose methods written in C only compute.
+_IMMUTABLE = (torch.Size, range, slice, frozenset, tuple, torch.dtype, torch.device, torch.finfo, torch.iinfo,
+    re.Pattern, re.Match)
+
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer as _Base
+else:
+    _Base = object  # a protocol's metaclass would cost each frame
+
+
+class Evaluator(_Base):
+    """What one frame does with values."""
+
+    output: OutputGraph
+    overrides_torch = any_overrides
+    call_override = call_override
+    reduced = reduced
+    reduced_ex = reduced_ex
+    deep_copied = deep_copied
+    special_methods = SPECIAL_METHODS
+
+    values = Owned(Values)
+    errors = Owned(Errors)
+    iteration = Owned(Iteration)
+    construction = Owned(Construction)
+    classes = Owned(Classes)
+    checks = Owned(ClassChecks)
+    operators = Owned(Operators)
+    texts = Owned(Texts)
+
+    def release_parts(self) -> None:
+        """Lets go of the parts; what is asked for again is made again."""
+        for name in _PARTS:
+            self.__dict__.pop(name, None)
+
+    def guard(self, source: Source, kind: str, *expected: Any) -> None:
+        """Requires something of the value at a source."""
+        if not source.is_frozen:
+            self.output.guards.add(source, kind, *expected)
+
+    def guard_result(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
+        """Requires that a call of a real function gives this constant again."""
+        self.output.guards.add(ConstSource(function, getattr(function, "__qualname__", "function")), "callable_eq",
+                               function, args, result)
+
+    def raise_error(self, cls: type, message: str) -> NoReturn:
+        """Raises an exception of the program with a text."""
+        raise ObservedException(self.errors.new_exception(cls, [ConstantVariable(message)], by_interpreter=True))
+
+    def run_python(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls a pure Python function on real values; what it raises, the program sees."""
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            self.errors.raise_python(error)
+
+    def call(
+        self, function: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """function(*args, **kwargs)."""
+        function = realized(self, function)
+        return realized(
+            self,
+            function.call(self, [realized(self, a) for a in args], {k: realized(self, v) for k, v in kwargs.items()}),
+        )
+
+    def call_method(
+        self, owner: VariableTracker, name: str, args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker] | None = None
+    ) -> VariableTracker:
+        """owner.name(*args, **kwargs)."""
+        args = [realized(self, a) for a in args]
+        named = {k: realized(self, v) for k, v in (kwargs or {}).items()}
+        return realized(self, realized(self, owner).call_method(self, name, args, named))
+
+    def call_special(self, owner: VariableTracker, name: str, *args: VariableTracker) -> VariableTracker:
+        """type(owner).name(owner, *args), TypeError if the type has no such method."""
+        method = self.classes.lookup(owner.python_type(), name)
+        if method is None:
+            self.raise_error(TypeError, missing_method(name, owner.python_type()))
+        if isinstance(method, types.FunctionType):
+            return self.classes.call_attribute(owner, owner.python_type(), name, method, list(args), {})
+        unsupported("unsupported_method", f"{name} of {owner.describe()}")
+
+    def checked_call(self, handler: Callable[..., VariableTracker], /, *args: Any, **kwargs: Any) -> VariableTracker:
+        """Calls a handler of ours with the program's arguments; a mismatch is the program's TypeError."""
+        try:
+            return handler(*args, **kwargs)
+        except TypeError as error:
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                # Raised by the call itself. Eager words the message in its own way, so it is eager's to raise.
+                raise Unsupported("unsupported_builtin", f"{getattr(handler, '__name__', handler)}: {error}") from error
+            raise
+
+    def bind_function(self, function: VariableTracker, owner: VariableTracker) -> VariableTracker:
+        """function.__get__(owner)."""
+        if not isinstance(function, CallableVariable) or isinstance(function, MethodVariable):
+            unsupported("unsupported_method", f"{function.describe()}.__get__()")
+        return function if owner.is_none() else MethodVariable(function, owner)
+
+    def builtin_method(self, owner: VariableTracker, name: str) -> VariableTracker:
+        """A method of a builtin object, not called yet."""
+        return BoundMethodVariable(owner, name)
+
+    def call_opaque(
+        self, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """A call of an object whose class is written in C."""
+        real = getattr(owner, "value", None)
+        if isinstance(real, _ACCESSORS) and owner.source is not None:
+            # Immutable, and so described by what pickling gives.
+            self.guard(owner.source, "is", real)
+            reduced: Any = real.__reduce__()
+            cls, given = reduced
+            named: dict[str, Any] = {}
+            if isinstance(cls, functools.partial):
+                named, cls = cls.keywords, type(real)
+            parts = [self.values.from_result(g, "part") for g in given]
+            keywords = {k: self.values.from_result(v, "part") for k, v in named.items()}
+            return self.call(self.call(self.values.library_function(decide(cls).calls), parts, keywords), args, kwargs)
+        drawn = draw_by_numpy(self, owner, args, kwargs)
+        if drawn is not None:
+            return drawn
+        unsupported("call_skipped", f"calling {owner.describe()}, an object written in C")
+
+    def call_unbound(
+        self, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """``list.append(x, y)``, ``torch.Tensor.add(x, y)``: a method taken from its class."""
+        owner, rest = args[0], args[1:]
+        name = method.__name__
+        content = getattr(owner, "content", None)
+        kept_apart = getattr(content or owner, "cls", None) is collections.OrderedDict
+        if kept_apart and method.__objclass__ is dict and name in vars(collections.OrderedDict):
+            unsupported("unsupported_method", f"dict.{name}() of {owner.describe()}, which keeps an order of its own")
+        if isinstance(owner, ObjectVariable):
+            return self.construction.call_native_method(owner, name, method, rest, kwargs)
+        if content is None and not issubclass(owner.python_type(), method.__objclass__):
+            self.raise_error(TypeError,
+                f"descriptor {name!r} for {method.__objclass__.__name__!r} objects doesn't apply")
+        if isinstance(owner, BUILTIN_CONTENT) and name.startswith("__"):
+            return BoundMethodVariable(owner, name).call(self, rest, kwargs)
+        return self.call_method(owner, name, rest, kwargs)
+
+    def call_method_of_value(
+        self, owner: Any, method: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """A bound method written in C, of an object that is a constant."""
+        name = getattr(method, "__name__", "")
+        if isinstance(owner, (str, bytes, int, float, complex)):
+            return self.call_method(self.values.from_result(owner, "receiver"), name, args, kwargs)
+        if isinstance(owner, torch.device) and name in ("__enter__", "__exit__"):
+            unsupported("unsupported_context_manager", f"torch.device.{name}() by itself")
+        if isinstance(owner, _IMMUTABLE):
+            plain, named = (
+                [self.values.as_plain(a) for a in args],
+                {k: self.values.as_plain(v) for k, v in kwargs.items()},
+            )
+            return self.values.from_result(self.run_python(method, *plain, **named), f"{type(owner).__name__}.{name}()")
+        unsupported("call_skipped", f"{name}() of a {type(owner).__qualname__}")
+
+    def getattr(self, owner: VariableTracker, name: str) -> VariableTracker:
+        """owner.name."""
+        return realized(self, realized(self, owner).getattr(self, name))
+
+    def has_attribute(self, owner: VariableTracker, name: str) -> bool:
+        """hasattr(owner, name)."""
+        try:
+            self.getattr(owner, name)
+        except ObservedException as error:
+            if issubclass(error.value.python_type(), AttributeError):
+                return False
+            raise
+        except Unsupported as error:
+            # The attribute is there, but its value can't be followed: the answer is known all the same.
+            if error.kind == "unsupported_attribute" and isinstance(owner, TensorVariable):
+                return True
+            raise
+        return True
+
+    def truth(self, value: VariableTracker) -> bool:
+        """bool(value)."""
+        return realized(self, value).truth(self)
+
+
+_PARTS = tuple(name for name, value in vars(Evaluator).items() if isinstance(value, Owned))

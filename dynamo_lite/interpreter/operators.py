@@ -1,0 +1,223 @@
+"""What Python's operators, attributes and calls do with trackers (the language reference's data model).
+
+Invariant: a method gives what CPython would give for the real values, or raises what CPython would raise.
+"""
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+from ..variables.base import VariableTracker, realized, type_name, unsupported
+from ..variables.bound import BINARY_METHODS
+from ..variables.constant import ConstantVariable, is_unique
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import SequenceVariable
+from ..variables.containers.sets import SetVariable
+from ..variables.containers.user_keys import UserKey
+from ..variables.finalization import frame_values, held_by
+from ..variables.functions.functions import FunctionVariable
+from ..variables.identity import IdentityVariable, number_of
+from ..variables.numbers.ranges import SliceVariable
+from ..variables.numbers.scalars import ScalarVariable
+from ..variables.objects.classes import derives
+from ..variables.objects.objects import ObjectVariable
+from ..variables.tensors.tensor import TensorVariable
+from .part import Part
+
+_OPERATOR_NAMES = {"**": "** or pow()"}
+BUILTIN_CONTENT = (SequenceVariable, DictVariable, SetVariable)
+
+
+class Operators(Part):
+    """Operators, comparisons, keys and identity; a part of the tracer."""
+
+    def binary(
+        self, op: str, left: VariableTracker, right: VariableTracker, shown: str | None = None
+    ) -> VariableTracker:
+        """left op right (Objects/abstract.c, binary_op1); `shown` is the operator in messages."""
+        left, right = realized(self.tx, left), realized(self.tx, right)
+        left_type, right_type = left.python_type(), right.python_type()
+        attempts: list[tuple[VariableTracker, VariableTracker, bool]] = [(left, right, False)]
+        if left_type is not right_type or not isinstance(left, ObjectVariable):
+            reflected = (right, left, True)
+            overrides = left_type is not right_type and derives(self.tx, right_type, left_type)
+            if overrides and isinstance(left, ObjectVariable):
+                # A class of Python's that inherits the reflected method does not override it (slot_nb_add and the
+                # like).
+                name = BINARY_METHODS[op][1]
+                overrides = self.tx.classes.lookup(right_type, name) is not self.tx.classes.lookup(left_type, name)
+            attempts = [reflected, *attempts] if overrides or _tensor_first(left, right) else [*attempts, reflected]
+        for owner, other, swapped in attempts:
+            result = owner.binary(self.tx, op, content_beside(owner, other), swapped)
+            if result is not None:
+                return result
+        concatenated = next((c for c in _CONCATENATED if issubclass(left_type, c)), None) if op == "+" else None
+        if concatenated is not None:
+            kind = concatenated.__name__
+            said = f'can only concatenate {kind} (not "{type_name(right_type)}") to {kind}'
+            if concatenated is bytes:
+                said = f"can't concat {type_name(right_type)} to {type_name(left_type)}"
+            self.tx.raise_error(TypeError, said)
+        if op == "*" and issubclass(left_type, _CONCATENATED):
+            self.tx.raise_error(TypeError, f"can't multiply sequence by non-int of type {type_name(right_type)!r}")
+        if op == "*" and issubclass(right_type, _CONCATENATED):
+            self.tx.raise_error(TypeError, f"can't multiply sequence by non-int of type {type_name(left_type)!r}")
+        self.tx.raise_error(
+            TypeError,
+            f"unsupported operand type(s) for {shown or _OPERATOR_NAMES.get(op, op)}: "
+            f"{type_name(left_type)!r} and {type_name(right_type)!r}",
+        )
+
+    def inplace(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
+        """left op= right."""
+        left, right = realized(self.tx, left), realized(self.tx, right)
+        result = left.inplace(self.tx, op, content_beside(left, right) if op != "+" else right)
+        return result if result is not None else self.binary(op, left, right, f"{op}=")
+
+    _SWAPPED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
+
+    def compare(self, op: str, left: VariableTracker, right: VariableTracker) -> VariableTracker:
+        """left op right for a comparison (Objects/object.c, do_richcompare)."""
+        left, right = realized(self.tx, left), realized(self.tx, right)
+        left_type, right_type = left.python_type(), right.python_type()
+        attempts = [(left, right, op), (right, left, self._SWAPPED[op])]
+        if (left_type is not right_type and derives(self.tx, right_type, left_type)) or _tensor_first(left, right):
+            attempts.reverse()
+        for owner, other, symbol in attempts:
+            result = owner.compare(self.tx, symbol, content_beside(owner, other))
+            if result is not None:
+                return result
+        if op in ("==", "!="):
+            return ConstantVariable(self.is_same(left, right) == (op == "=="))
+        kinds = f"{type_name(left_type)!r} and {type_name(right_type)!r}"
+        self.tx.raise_error(TypeError, f"{op!r} not supported between instances of {kinds}")
+
+    def same_or_equal(self, left: VariableTracker, right: VariableTracker) -> bool:
+        """``left is right or left == right``, the comparison of containers."""
+        left, right = realized(self.tx, left), realized(self.tx, right)
+        if left is right:
+            return True
+        if left.same_object(right) is True and not isinstance(left, (FunctionVariable,)):
+            return True
+        return self.tx.truth(self.compare("==", left, right))
+
+    def is_same(self, left: VariableTracker, right: VariableTracker) -> bool:
+        """left is right, guarded where guards on structure do not decide it."""
+        left, right = realized(self.tx, left), realized(self.tx, right)
+        same = left.same_object(right)
+        if isinstance(left, ConstantVariable) and isinstance(right, ConstantVariable):
+            same = self._same_constant(left, right, same)
+        if same is None and left.python_type() is not right.python_type():
+            same = False
+        if same is None:
+            unsupported("unsupported_operator", f"`is` between {left.describe()} and {right.describe()}")
+        pair = (left.source, right.source)
+        with_identity = (TensorVariable, ObjectVariable, *BUILTIN_CONTENT)
+        if left is not right and None not in pair and isinstance(left, with_identity):
+            if isinstance(right, type(left)):
+                self.tx.guard(pair[0], "tensor_same" if same else "not_same", pair[1])  # type: ignore[arg-type]
+        for value in (left, right):
+            if isinstance(value, FunctionVariable) and value.source is not None:
+                self.tx.guard(value.source, "is", value.real)
+        return same
+
+    def _same_constant(self, left: ConstantVariable, right: ConstantVariable, same: bool | None) -> bool | None:
+        """`is` between numbers or texts: equal ones from outside may be one object now and two at the next call."""
+        if same is False or left is right or is_unique(left.value):
+            return same
+        if left.source is not None and right.source is not None:
+            same = left.value is right.value
+            if left.source != right.source:
+                self.tx.guard(left.source, "tensor_same" if same else "not_same", right.source)
+        else:
+            for value in (left, right):
+                if value.source is not None and same:
+                    self.tx.guard(value.source, "is", value.real)
+        return same
+
+    def as_index(self, key: VariableTracker, owner: str = "") -> Any:
+        """An index or slice as Python has it; `owner` is the kind of sequence that is asked."""
+        key = realized(self.tx, key)
+        if isinstance(key, SliceVariable):
+            return slice(*(None if p.is_none() else self.as_index(p) for p in key.parts))
+        if key.is_constant() and isinstance(key.constant(), (int, slice)):
+            return key.constant()
+        if isinstance(key, TensorVariable):
+            return self.as_index(key.call_method(self.tx, "__index__", [], {}))
+        if isinstance(key, ScalarVariable):
+            key.refuse("an index")
+        content = key.content if isinstance(key, ObjectVariable) else None
+        if content is not None and content.is_constant() and isinstance(content.constant(), int):
+            return content.constant()
+        if isinstance(key, ObjectVariable) and self.tx.classes.lookup(key.cls, "__index__") is not None:
+            index = self.tx.call_method(key, "__index__", [])
+            if not issubclass(index.python_type(), int):
+                self.tx.raise_error(TypeError, f"__index__ returned non-int (type {index.python_type().__name__})")
+            return self.as_index(index)
+        kind = key.python_type().__name__
+        if owner:
+            self.tx.raise_error(TypeError, f"{owner} indices must be integers or slices, not {kind}")
+        self.tx.raise_error(TypeError, f"{kind!r} object cannot be interpreted as an integer")
+
+    def dict_content(self, value: VariableTracker) -> DictVariable | None:
+        """The entries of a dict or of an object that is one; None for other values."""
+        value = realized(self.tx, value)
+        if isinstance(value, ObjectVariable) and isinstance(value.content, DictVariable):
+            ordered = value.content.cls is collections.OrderedDict
+            asked = ("__iter__", "keys", "__getitem__") if ordered else ("__iter__",)
+            own = [self.tx.classes.lookup(value.cls, name) for name in asked]
+            return None if any(isinstance(method, types.FunctionType) for method in own) else value.content
+        return value if isinstance(value, DictVariable) else None
+
+    def hash_key(self, value: VariableTracker) -> Any:
+        """What stands for the value as a key, guarded; TypeError in the program if it is unhashable."""
+        value = realized(self.tx, value)
+        value.guard_hash(self.tx)
+        if isinstance(value, ObjectVariable):
+            hasher = self.tx.classes.lookup(value.cls, "__hash__")
+            if isinstance(hasher, types.FunctionType):
+                return UserKey(self.tx, value, self.tx.call_method(value, "__hash__", []).constant())
+        try:
+            return value.hash_key()
+        except TypeError as error:
+            self.tx.raise_error(TypeError, str(error))
+
+    def is_held(self, value: VariableTracker) -> bool:
+        """Whether the program holds an object besides what it has just handed over."""
+        frame: Any = self.tx
+        frames: list[VariableTracker] = []
+        while frame is not None:
+            frames += frame_values(frame)
+            frame = frame.parent
+        if any(held is value for held in frames):
+            return True
+        effects = self.tx.output.effects
+        return id(value) in held_by(effects, [*frames, *effects.outside_values()])
+
+    def with_number(self, value: VariableTracker) -> VariableTracker:
+        """A value whose number is needed, where it is an id."""
+        return value.number(self.tx) if isinstance(value, IdentityVariable) else value
+
+    def identity_number(self, value: VariableTracker) -> VariableTracker:
+        """id(value): the number where the object itself is guarded, else something that only compares."""
+        if isinstance(value, FunctionVariable) and value.source is not None:
+            self.tx.guard(value.source, "is", value.real)
+            return number_of(self.tx, value.real)
+        return IdentityVariable(value)
+
+
+# Sequences written in C whose own concatenation is asked last.
+_CONCATENATED = (list, tuple, str, bytes, collections.deque)
+
+
+
+
+def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+    """An operand as a builtin container's own operators see it: what an object holds that is one, too."""
+    content = getattr(other, "content", None)
+    return content if isinstance(owner, BUILTIN_CONTENT) and isinstance(content, BUILTIN_CONTENT) else other
+
+
+def _tensor_first(left: VariableTracker, right: VariableTracker) -> bool:
+    return isinstance(right, TensorVariable) and not isinstance(left, (TensorVariable, ObjectVariable))

@@ -1,0 +1,37 @@
+"""The parts of the evaluator: each owns one topic of what Python does with values, and asks the others through `tx`.
+
+A frame makes a part when it first needs it, and lets go of its parts when it stops running, so that no cycle of
+references keeps the frame's values, which are the program's, alive. Invariant: a part holds nothing but its frame.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
+
+
+class Part:
+    """One topic, for one frame."""
+
+    __slots__ = ("tx",)
+
+    def __init__(self, tx: Tracer) -> None:
+        self.tx = tx
+
+
+P = TypeVar("P", bound=Part)
+
+
+class Owned(Generic[P]):
+    """An attribute of a frame that is one of its parts."""
+
+    def __init__(self, cls: type[P]) -> None:
+        self.cls = cls
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tx: Any, owner: type) -> P:
+        part = tx.__dict__[self.name] = self.cls(tx)
+        return part

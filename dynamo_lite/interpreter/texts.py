@@ -1,0 +1,143 @@
+"""Texts of values: str(), repr(), format().
+
+Invariant: a text is what CPython would give, or the graph breaks.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..variables.base import ObservedException, VariableTracker, realized, unsupported
+from ..variables.constant import ConstantVariable
+from ..variables.containers.mappings import DictVariable
+from ..variables.containers.sequences import ListVariable, TupleVariable
+from ..variables.containers.sets import SetVariable
+from ..variables.functions.functions import CallableVariable
+from ..variables.numbers.scalars import ScalarVariable
+from ..variables.objects.objects import ObjectVariable
+from ..variables.tensors.size_tables import known_tensor
+from ..variables.tensors.tensor import TensorVariable
+from ..variables.texts import TensorTextVariable
+from .operators import BUILTIN_CONTENT
+from .part import Part
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
+
+
+class Texts(Part):
+    """str(), repr(), format(); a part of the tracer."""
+
+    def function_text(self, function: VariableTracker) -> str:
+        """A function as messages about its call name it (Objects/object.c, _PyObject_FunctionStr)."""
+        try:
+            name = self.tx.getattr(function, "__qualname__").constant()
+        except ObservedException:
+            return str(self.to_text(function, "s").constant())
+        try:
+            module = self.tx.getattr(function, "__module__").constant()
+        except ObservedException:
+            module = None
+        return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+
+    def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
+        """str(value), repr(value) or ascii(value) for conversions s, r, a."""
+        value = self.tx.operators.with_number(realized(self.tx, value))
+        convert = {"s": str, "r": repr, "a": ascii}[conversion]
+        if isinstance(value, TensorVariable):
+            unsupported("tensor_formatting", f"text of a {value.describe()}")
+        if isinstance(value, ScalarVariable):
+            value.refuse("text")
+        if value.is_constant() and not isinstance(value, CallableVariable):
+            value.fix(self.tx)
+            return ConstantVariable(self.tx.run_python(convert, value.constant()))
+        if isinstance(value, ObjectVariable):
+            for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
+                method = self.tx.classes.lookup(value.cls, name)
+                if isinstance(method, types.FunctionType):
+                    return self.tx.classes.call_attribute(value, value.cls, name, method, [], {})
+                if method not in (object.__str__, None):
+                    break
+            if isinstance(value.content, ConstantVariable):
+                return self.to_text(value.content, conversion)
+            if issubclass(value.cls, BaseException):
+                return self.tx.errors.exception_text(value, conversion)
+        if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
+            if value in self.tx.output.texts_in_progress:
+                return ConstantVariable(_CYCLES[value.python_type()])
+            self.tx.output.texts_in_progress.append(value)
+            try:
+                return self._container_text(value, conversion)
+            finally:
+                self.tx.output.texts_in_progress.pop()
+        if not value.contains_tensor() and isinstance(value, BUILTIN_CONTENT):
+            return ConstantVariable(self.tx.run_python(convert, self.tx.values.as_plain(value)))
+        unsupported("unsupported_builtin", f"text of {value.describe()}")
+
+    def _container_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
+        """repr() of a list, tuple, dict or set."""
+        return ConstantVariable(_TEXTS[type(value)](self.tx, value, "a" if conversion == "a" else "r"))
+
+    def format_value(self, value: VariableTracker, conversion: str, spec: str) -> VariableTracker:
+        """The text of ``f"{value!conversion:spec}"``."""
+        value = self.tx.operators.with_number(realized(self.tx, value))
+        if conversion:
+            value = self.to_text(value, conversion)
+        if isinstance(value, TensorVariable):
+            known = known_tensor(self.tx, value.fake)
+            if known is None or known.dim():
+                return TensorTextVariable(f"text of a {value.describe()}", self.tx.root.visits - 1)
+            return ConstantVariable(self.tx.run_python(format, known, spec))
+        if isinstance(value, TensorTextVariable):
+            return value
+        if value.is_constant():
+            value.fix(self.tx)
+            return ConstantVariable(self.tx.run_python(format, value.constant(), spec))
+        if isinstance(value, ObjectVariable):
+            method = self.tx.classes.lookup(value.cls, "__format__")
+            if isinstance(method, types.FunctionType):
+                return self.tx.classes.call_attribute(
+                    value, value.cls, "__format__", method, [ConstantVariable(spec)], {}
+                )
+            if isinstance(value.content, ConstantVariable):
+                if spec or self.tx.classes.lookup(value.cls, "__str__") is type(value.content.value).__str__:
+                    return self.format_value(value.content, "", spec)
+        text = self.to_text(value, "s")
+        return ConstantVariable(self.tx.run_python(format, text.constant(), spec))
+
+    def format_string(
+        self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        """template.format(*args, **kwargs)."""
+        plain = [a.constant() if a.is_constant() else self.tx.values.as_plain(a) for a in args]
+        named = {k: self.tx.values.as_plain(v) for k, v in kwargs.items()}
+        return ConstantVariable(self.tx.run_python(template.format, *plain, **named))
+
+
+_CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}
+
+
+def _list_text(tx: Tracer, value: Any, conversion: str) -> str:
+    return "[" + ", ".join(tx.texts.to_text(item, conversion).constant() for item in value.iterate(tx)) + "]"
+
+
+def _tuple_text(tx: Tracer, value: Any, conversion: str) -> str:
+    texts = [tx.texts.to_text(item, conversion).constant() for item in value.iterate(tx)]
+    return f"({texts[0]},)" if len(texts) == 1 else "(" + ", ".join(texts) + ")"
+
+
+def _dict_text(tx: Tracer, value: Any, conversion: str) -> str:
+    pairs = zip(value.keys(), value.values(tx))
+    texts = [(tx.texts.to_text(k, conversion).constant(), tx.texts.to_text(v, conversion).constant()) for k, v in pairs]
+    return "{" + ", ".join(f"{key}: {item}" for key, item in texts) + "}"
+
+
+def _set_text(tx: Tracer, value: Any, conversion: str) -> str:
+    texts = [tx.texts.to_text(member, conversion).constant() for member in value.ordered(tx)]
+    return "{" + ", ".join(texts) + "}" if texts else "set()"
+
+
+_TEXTS: dict[type, Callable[[Any, Any, str], str]] = {
+    ListVariable: _list_text, TupleVariable: _tuple_text, DictVariable: _dict_text, SetVariable: _set_text,
+}
