@@ -381,7 +381,7 @@ class Tracer(Protocol):
         """Evaluates a call of a Python function."""
 
     def run_generator(
-        self, frame: Tracer, sent: VariableTracker | None, raised: ObservedException | None
+        self, frame: Any, sent: VariableTracker | None, raised: ObservedException | None
     ) -> VariableTracker | None:
         """Runs a generator's frame to its next yield; None when it returns."""
 

@@ -71,9 +71,12 @@ class _Branch:
 
     def results(self) -> list[fx.Node]:
         """The nodes of the results."""
-        found = [self.tx.output.tensor_of(t) for t in self.tensors]
-        assert None not in found
-        return [tensor.node for tensor in found]
+        nodes = []
+        for fake in self.tensors:
+            tensor = self.tx.output.tensor_of(fake)
+            assert tensor is not None
+            nodes.append(tensor.node)
+        return nodes
 
 
 def _check_alike(first: _Branch, second: _Branch) -> None:

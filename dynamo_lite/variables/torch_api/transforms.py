@@ -242,7 +242,7 @@ def _made_before(tx: Tracer, value: types.FunctionType, source: Source) -> Varia
     tx.guard(source, "code_is", value.__code__)
     outer = FunctionVariable(value, source)
     parts = dict(zip(value.__code__.co_freevars, outer.cells(tx)))
-    given = {name: cell.load(tx) for name, cell in parts.items() if name != "eager_transforms"}
+    given: dict[str, Any] = {name: cell.load(tx) for name, cell in parts.items() if name != "eager_transforms"}
     made = tx.call(TorchFunctionVariable(maker), [given.pop("func")], given)
     made.source = source
     return made
