@@ -17,8 +17,8 @@ import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite._eval_frame import CompiledFunction
 from dynamo_lite.break_kinds import BREAK_KINDS
-from dynamo_lite.frame.convert_frame import Settings
 from dynamo_lite.frame.eval_frame import make_hook
+from dynamo_lite.frame.request import Settings
 
 X = torch.arange(6.0).reshape(2, 3)
 Program = Callable[[torch.Tensor], Any]

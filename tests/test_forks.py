@@ -34,10 +34,11 @@ print("done")
 
 LOCKED = """
 import threading
-from dynamo_lite import changed_values, convert_frame, log
+from dynamo_lite import log
+from dynamo_lite.frame import changed_values, request
 from dynamo_lite.backends.inductor import codecache
 codecache._pool()
-locks = [changed_values._lock, convert_frame._numbers_lock, log._lock, codecache._lock]
+locks = [changed_values._lock, request._numbers_lock, log._lock, codecache._lock]
 thread = threading.Thread(target=lambda: [lock.acquire() for lock in locks])
 thread.start()
 thread.join()

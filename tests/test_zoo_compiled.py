@@ -23,8 +23,8 @@ from zoo import CASES, cases
 import dynamo_lite
 from dynamo_lite._eval_frame import CompiledFunction
 from dynamo_lite.bytecode.instructions import decode
-from dynamo_lite.frame.convert_frame import Settings
 from dynamo_lite.frame.eval_frame import make_hook
+from dynamo_lite.frame.request import Settings
 
 ALL = os.environ.get("DYNAMO_LITE_ZOO") == "all"
 pytestmark = [pytest.mark.timeout(3600)] if ALL else []

@@ -14,8 +14,8 @@ import torch
 from .. import _eval_frame, exc, log
 from ..bytecode.code_map import CodeMap
 from ..frame import stance
-from ..frame.convert_frame import Settings
 from ..frame.eval_frame import code_of, innermost, make_hook
+from ..frame.request import Settings
 
 
 @dataclasses.dataclass

@@ -18,9 +18,9 @@ from .. import _eval_frame, exc
 from ..backends import lookup_backend
 from ..continuation.deoptimize import copies, put_back, random_state, set_random_state
 from ..frame import stance
-from ..frame.convert_frame import Settings
+from ..frame.artifact import Artifact
 from ..frame.eval_frame import innermost, make_hook
-from ..frame.frame_policy import Artifact
+from ..frame.request import Settings
 from ..runtime.graph_calls import Draw
 from ..runtime.graph_modules import graph_module
 from ..variables.constant import is_constant_value

@@ -25,10 +25,11 @@ from ..backends import lookup_backend
 from ..bytecode.code_map import CodeMap
 from ..guards.source import AttrSource, Source
 from ..rules import torch_marks, trace_rules
-from ..rules.torch_marks import disables_all, setting
+from ..rules.torch_marks import disables_all
 from ..runtime import collector, in_flight
 from ..variables.base import VariableTracker, realized, wraps_type
-from . import callers, changed_values, convert_frame, frame_policy, stance, torch_compiler
+from . import callers, changed_values, convert_frame, decide, request, stance, torch_compiler
+from .request import Settings
 
 Backend = Callable[..., Any]
 
@@ -166,7 +167,7 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool =
     if hook is not None and code is not None and code.co_flags & _SUSPENDS:
         if whole:
             return functools.wraps(model)(_refusal(code))
-        frame_policy.note_skipped(code, "a generator or coroutine, whose frame its caller suspends and resumes")
+        decide.note_skipped(code, "a generator or coroutine, whose frame its caller suspends and resumes")
     original = model
     if isinstance(model, types.MethodType):
         model = callers.own_method(model)
@@ -174,7 +175,7 @@ def _wrap_callable(model: Any, hook: _eval_frame.FrameHook | None, whole: bool =
     compiled = _eval_frame.CompiledFunction(model, hook)
     if hook is not None and code is not None and hook.roots is not None:
         hook.roots.set(code, True)
-        frame_policy.enable_code(code)
+        decide.enable_code(code)
     with contextlib.suppress(AttributeError):
         functools.update_wrapper(compiled, original)
     return compiled
@@ -204,7 +205,7 @@ def _hook_for(
         return known
     name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
     graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
-    settings = convert_frame.Settings(graphs, fullgraph, CodeMap())
+    settings = Settings(graphs, fullgraph, CodeMap())
     hook = make_hook(settings)
     hook.settings = settings
     if isinstance(backend, str):
@@ -234,7 +235,7 @@ def _with_backend(hook: _eval_frame.FrameHook, backend: str | Backend) -> _eval_
         # The default of torch.compile stands for ours.
         function = lookup_backend(config.default_backend if backend == "inductor" else backend)
         graphs = functools.partial(_run_backend, function, str(backend), None)
-        made[key] = make_hook(convert_frame.Settings(graphs, settings.fullgraph, hook.roots))
+        made[key] = make_hook(Settings(graphs, settings.fullgraph, hook.roots))
     return made[key]
 
 
@@ -247,82 +248,14 @@ def hooks_alive() -> list[_eval_frame.FrameHook]:
     return list(_alive)
 
 
-def make_hook(settings: convert_frame.Settings) -> _eval_frame.FrameHook:
+def make_hook(settings: Settings) -> _eval_frame.FrameHook:
     """A hook that compiles frames with these settings."""
-    cell: list[Any] = []
-
-    def compile_frame(
-        code: types.CodeType, globals: Any, builtins: Any, closure: Any, args: tuple[Any, ...], func: Any
-    ) -> Any:
-        if not stance.may_compile() or not in_flight.may_begin():
-            return _eval_frame.RUN_ORIGINAL
-        decision = frame_policy.decide_disabled(func, settings.roots)
-        if decision is not None:
-            return decision
-
-        def attempt() -> Any:
-            _import_first()
-            with in_flight.compiling(), collector.paused(look_after=True), log.collect_phases() as spent:
-                made = convert_frame.compile_frame(settings, cell[0](), code, globals, builtins, closure, args)
-            seconds.update(spent)
-            return made
-
-        def fits(made: Any) -> bool:
-            # Twice: what a guard calls (__eq__ of a key) may change what is guarded.
-            return not compiled or all(made.program.check(args, closure, globals, builtins)[0] for _ in range(2))
-
-        seconds: dict[str, float] = {}
-        try:
-            made = attempt()
-            compiled = isinstance(made, _eval_frame.GuardedCode)
-            if not fits(made):
-                # The compile itself changed something that is guarded: a module imported on first use added to a
-                # registry. By now it is there.
-                made = attempt()
-                compiled = isinstance(made, _eval_frame.GuardedCode)
-                if not fits(made):
-                    step = made.program.steps[made.program.check(args, closure, globals, builtins)[1]]
-                    raise _GuardsDoNotHold(f"the guards do not hold for the call that they were made for: {step!r}")
-            if compiled and log.enabled("perf"):
-                phases = ", ".join(f"{name} {time:.3f}" for name, time in seconds.items())
-                log.artifact("perf").info("%s compiled in %.3f s: %s", code.co_qualname, sum(seconds.values()), phases)
-            return made
-        except (exc.Unsupported, exc.BackendCompilerFailed) as error:
-            if isinstance(error, exc.BackendCompilerFailed) and setting("suppress_errors"):
-                log.artifact("fallbacks").warning("%s runs in plain Python: %s", code.co_qualname, error)
-                return _eval_frame.SKIP
-            raise error.with_traceback(None) from error.__cause__
-        except exc.DynamoLiteError:
-            raise
-        except Exception as error:
-            # Raised out of here it would pass by the handlers of the frame, which has not begun.
-            if config.raise_internal_errors:
-                raise
-            log.count("internal_errors")
-            details = error if log.enabled("fallbacks") else None
-            log.artifact("fallbacks").warning(
-                "%s runs in plain Python, because of a fault of the compiler: %s: %s", code.co_qualname,
-                type(error).__name__, error, exc_info=details,
-            )
-            return _eval_frame.KEEP_ENTRIES if isinstance(error, _GuardsDoNotHold) else _eval_frame.RUN_ORIGINAL
-
-    hook = _eval_frame.FrameHook(compile_frame)
+    made: list[weakref.ref[_eval_frame.FrameHook]] = []
+    hook = _eval_frame.FrameHook(functools.partial(convert_frame.compile_frame, settings, lambda: made[0]()))
     hook.roots = settings.roots
-    cell.append(weakref.ref(hook))
+    made.append(weakref.ref(hook))
     _alive.add(hook)
     return hook
-
-
-@functools.cache
-def _import_first() -> None:
-    """Imports what torch imports at the first operation on tensors without data (0.2 s), so that none of it is young
-    when the compile ends."""
-    with in_flight.signals_deferred(), collector.importing():
-        importlib.import_module("torch.fx.experimental.symbolic_shapes")
-
-
-class _GuardsDoNotHold(Exception):
-    """An entry that does not fit the call that it was made for: a fault of ours."""
 
 
 def _run_backend(function: Backend, name: str, options: dict[str, Any] | None, graph: Any, inputs: list[Any]) -> Any:
@@ -451,7 +384,7 @@ def reset() -> None:
     _eval_frame.reset()
     _eval_frame.tell_when_traced(_note_traced)
     _hooks.clear()
-    convert_frame.reset_numbers()
+    request.reset_numbers()
     changed_values.reset()
     stance.reset()
     log.reset()

@@ -19,7 +19,7 @@ from ..rules import trace_rules
 from ..rules.table import Decision, Rule, handles, row
 from ..variables.base import unsupported
 from ..variables.constant import ConstantVariable
-from . import frame_policy
+from .decide import disable_code
 from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
 from .stance import Running
 
@@ -62,7 +62,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         _mark(fn, Decision(Rule.SKIP, "disabled_function", reason or ""))
         code = getattr(fn, "__code__", None)
         if code is not None:
-            frame_policy.disable_code(code)
+            disable_code(code)
         return fn
 
     @functools.wraps(fn)

@@ -5,7 +5,7 @@ from torch import nn
 
 import dynamo_lite
 from dynamo_lite import exc, log
-from dynamo_lite.frame import convert_frame
+from dynamo_lite.frame import trace
 
 
 @pytest.fixture
@@ -13,12 +13,12 @@ def traces(monkeypatch):
     """One entry for each trace that is begun."""
     begun = []
 
-    class Counted(convert_frame.OutputGraph):
+    class Counted(trace.OutputGraph):
         def __init__(self, *args, **kwargs):
             begun.append(self)
             super().__init__(*args, **kwargs)
 
-    monkeypatch.setattr(convert_frame, "OutputGraph", Counted)
+    monkeypatch.setattr(trace, "OutputGraph", Counted)
     return begun
 
 

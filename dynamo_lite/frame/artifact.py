@@ -1,0 +1,47 @@
+"""What a cache entry remembers beside its guard program and its code, and entries without code."""
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import log
+from .._eval_frame import GuardedCode
+from ..guards import Guard, build_program
+
+
+class Artifact:
+    """What a cache entry remembers: its guards, the words for each step of its program, its graph, what it changes
+    outside of the function, and for the next compile the paths of values that have changed, and for tensors guarded by
+    their elements the functions that read them.
+    """
+
+    def __init__(
+        self, guards: list[Guard], texts: Sequence[str], graph: torch.fx.GraphModule | None, frame_id: str,
+        changing: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
+        readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
+    ) -> None:
+        self.guards = guards
+        self.texts = texts
+        self.graph = graph
+        self.frame_id = frame_id
+        self.changing = changing
+        self.changed = changed
+        self.readers = readers or {}
+
+
+def plain_entry(
+    guards: list[Guard], state: tuple[Any, ...] | None, hooked: bool = True, changing: frozenset[Any] = frozenset(),
+    readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
+) -> GuardedCode:
+    """An entry that says: where these guards hold, the frame runs as it is.
+
+    Args:
+        state: torch's global state, which is to be the same.
+        hooked: whether there may be something to compile in what it calls.
+    """
+    program, texts = build_program(guards, state, [])
+    artifact = Artifact(guards, texts, None, log.current_frame(), changing, readers=readers)
+    return GuardedCode(program, None, hooked, extra=artifact)

@@ -1,0 +1,261 @@
+"""Which frames are compiled, and what is said of those that are not.
+
+A frame that the hook meets is compiled unless a rule says that nothing is to be won by it. Invariant: whatever is not
+compiled is counted, and said in the log with the function's place and the reason.
+"""
+from __future__ import annotations
+
+import logging
+import os
+import sysconfig
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._device import DeviceContext
+
+from .. import log
+from .._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, skip, unskip
+from ..bytecode.code_map import CodeMap
+from ..guards import Guard
+from ..guards.source import LocalSource
+from ..rules import torch_marks, trace_rules
+from ..rules.torch_marks import setting
+from ..runtime import in_flight
+from . import introspection, recompiles, stance
+from .artifact import plain_entry
+from .places import place
+from .request import Frame, Settings, frame_id
+
+
+class Decision(NamedTuple):
+    """What becomes of a frame that no entry fits.
+
+    Attributes:
+        answer: for the hook: a decision of ``_eval_frame``, or an entry. None: the frame is traced.
+        reason: why it is not.
+        said: the level of the log at which that is said: INFO once for a function, DEBUG always, 0 not at all.
+    """
+
+    answer: Any
+    reason: str = ""
+    said: int = logging.INFO
+
+
+TRACE = Decision(None, said=0)
+
+
+def decide(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision:
+    """What becomes of a frame: the first of the rules that has a say in it, from those that look at the function alone
+    to those that look at the arguments and at earlier compiles; else it is traced.
+
+    Args:
+        function: whose frame it is.
+
+    Raises:
+        exc.RecompileLimitExceeded: with config.error_on_recompile.
+    """
+    for rule in _RULES:
+        decision = rule(settings, frame, function)
+        if decision is not None:
+            if decision.said == logging.INFO:
+                note_skipped(frame.user_code, decision.reason)
+            elif decision.said:
+                log.count("skipped_frames")
+                log.artifact("skipped_frames").debug("%s: %s", place(frame.user_code), decision.reason)
+            return decision
+    return TRACE
+
+
+def note_skipped(code: types.CodeType, reason: str) -> None:
+    """Counts and logs a frame that runs in plain Python, the latter once for each reason."""
+    log.count("skipped_frames")
+    if log.first_time("skipped_frames", (code, reason)):
+        log.artifact("skipped_frames").info("%s: %s", place(code), reason)
+
+
+# ---------------------------------------------------------------- nothing is compiled now
+def _compiles_nothing(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    if stance.may_compile() and in_flight.may_begin():
+        return None
+    return Decision(RUN_ORIGINAL, "nothing is compiled now", said=0)
+
+
+# ---------------------------------------------------------------- disabled by the user
+def _is_disabled(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    """A function under ``torch.compiler.disable``: what runs first is torch's wrapper, whose code they share."""
+    found = torch_marks.disabled(function)
+    if found is None:
+        return None
+    if found.recursive:
+        return Decision(SKIP_RECURSIVE, found.reason, said=0)
+    inner = getattr(found.wrapped, "__code__", None)
+    if found.wrapped is None:
+        return Decision(SKIP, found.reason, said=logging.DEBUG)
+    if inner is not None and (settings.roots is None or settings.roots.get(inner) is None):
+        disable_code(inner)
+    return Decision(RUN_ORIGINAL, found.reason, said=0)
+
+
+_disabled: CodeMap[bool] = CodeMap()
+
+
+def disable_code(code: types.CodeType) -> None:
+    """The user does not want this code compiled, what it calls left aside."""
+    _disabled.set(code, True)
+    skip(code, None, False)
+
+
+def enable_code(code: types.CodeType) -> None:
+    """The user does want it compiled: of two decorators the outer one counts."""
+    if _disabled.get(code) is not None:
+        _disabled.pop(code)
+        unskip(code, None)
+
+
+# ---------------------------------------------------------------- left alone
+# A compiled graph, and the compiler at work while the program runs, as for the backward pass of a graph that a captured
+# function differentiates: neither they nor what they call are the program's.
+_BACKENDS = "dynamo_lite.backends."
+_TORCH_COMPILE = ("torch._dynamo.", "torch._inductor.", "torch._functorch._aot_autograd.")
+_CALLED_BY_TORCH = ("__torch_function__", "__torch_dispatch__")
+
+
+def _is_not_the_programs(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    """What belongs to a compiler, prepares objects, or is torch's or another's by the rules for modules."""
+    module, code = str(frame.globals.get("__name__", "")), frame.user_code
+    if module.startswith(_BACKENDS):
+        return Decision(SKIP_RECURSIVE, "a compiled graph", said=0)
+    if module.startswith(_TORCH_COMPILE):
+        reason = "torch.compile at work; what it compiles and what it disables is left to it"
+        return Decision(SKIP_RECURSIVE, reason, said=logging.DEBUG)
+    if not frame.asked and trace_rules.runs_once(code, module):
+        return Decision(SKIP_RECURSIVE, "it prepares an object, and so does what it calls", said=logging.DEBUG)
+    if not frame.asked and code.co_name in _CALLED_BY_TORCH:
+        return Decision(SKIP, "torch calls it, with another of its functions each time", said=logging.DEBUG)
+    rule = trace_rules.skip_frame_reason(module, frame.asked)
+    if rule is not None and frame.resumed is None:
+        return Decision(SKIP, rule, said=logging.DEBUG)
+    return None
+
+
+def _asks_the_interpreter(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    """Code whose objects are to be the interpreter's own; with fullgraph the trace finds that."""
+    code, globals = frame.user_code, frame.globals
+    reason = introspection.reason_to_leave(code, globals)
+    if reason is None or settings.fullgraph:
+        return None
+    if introspection.counts_objects(code, globals):
+        reason = f"{reason}, and what it calls runs as it is, too: compiling that would make some"
+        return Decision(SKIP_RECURSIVE, reason)
+    return Decision(SKIP, reason)
+
+
+def _runs_under_modes(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    """Not now: something of torch's is on that a trace would not see."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return Decision(RUN_ORIGINAL, "it runs under a functorch transform")
+    if torch.autograd.forward_ad._current_level >= 0:
+        return Decision(RUN_ORIGINAL, "it runs under forward-mode differentiation")
+    if torch._C._len_torch_dispatch_stack() or not _only_default_devices():
+        return Decision(RUN_ORIGINAL, "it runs under a torch function or dispatch mode")
+    return None
+
+
+def _only_default_devices() -> bool:
+    """Whether all torch function modes that are on are default devices, which guards compare."""
+    at = torch._C._get_function_stack_at
+    return all(isinstance(at(i), DeviceContext) for i in range(torch._C._len_torch_function_stack()))
+
+
+# ---------------------------------------------------------------- helpers
+_PLAIN_TYPES = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_STANDARD_LIBRARY = tuple({
+    os.path.normpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")
+})
+# After so many compiles of a helper that found nothing to compile, no more are tried.
+EMPTY_LIMIT = 2
+
+
+def _helps_in_vain(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    """A function that nobody asked to compile, called in plain Python after a break.
+
+    What holds no tensor would be traced in vain: the standard library, and functions of numbers and texts that do not
+    name torch. What they call is looked up all the same.
+    """
+    if not frame.helper or settings.fullgraph or frame.resumed is not None:
+        return None
+    code, known = frame.code, frame.known
+    if _in_standard_library(code.co_filename):
+        return Decision(SKIP, "the standard library, called where a break has left the graph", said=logging.DEBUG)
+    if len(known) >= EMPTY_LIMIT and all(entry.code is None for entry in known):
+        return Decision(KEEP_ENTRIES, f"{len(known)} compiles of it have found nothing to compile")
+    if all(_is_plain(value) for value in frame.args) and not _names_torch(code, frame.closure, frame.globals):
+        return Decision(_entry_by_types(frame), "a function of plain values, called where a break has left the graph")
+    return None
+
+
+def _in_standard_library(filename: str) -> bool:
+    if filename.startswith("<frozen "):
+        return True
+    return filename.startswith(_STANDARD_LIBRARY) and "site-packages" not in filename
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN_TYPES or (type(value) in (tuple, dict) and not value)
+
+
+def _names_torch(
+    code: types.CodeType, closure: tuple[types.CellType, ...] | None, globals: dict[str, Any]
+) -> bool:
+    """Whether a tensor, a module or torch itself is in reach by a name of the function."""
+    for name in code.co_names:
+        if _is_torch(globals.get(name)):
+            return True
+    for cell in closure or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            continue
+        harmless = _is_plain(value) or isinstance(value, (type, types.FunctionType, types.ModuleType))
+        if not harmless or _is_torch(value):
+            return True
+    return any(isinstance(c, types.CodeType) and _names_torch(c, None, globals) for c in code.co_consts)
+
+
+def _is_torch(value: Any) -> bool:
+    if isinstance(value, (torch.Tensor, torch.nn.Module, list, tuple, dict)):
+        return bool(isinstance(value, (torch.Tensor, torch.nn.Module))) or bool(value)
+    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    return isinstance(home, str) and (home == "torch" or home.startswith("torch."))
+
+
+def _entry_by_types(frame: Frame) -> Any:
+    """An entry that says: with arguments of these types the frame runs as it is."""
+    guards = []
+    for index, value in enumerate(frame.args):
+        source = LocalSource(frame.code.co_varnames[index], index)
+        guards.append(Guard(source, "type_is", (type(value),)))
+        if type(value) in (tuple, dict):
+            guards.append(Guard(source, "len", (0,)))
+    return plain_entry(guards, None)
+
+
+# ---------------------------------------------------------------- compiled often enough
+def _is_at_the_limit(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    """There are as many entries as config allows: what fits none runs in plain Python."""
+    if len(frame.known) < setting("recompile_limit"):
+        return None
+    with log.frame(frame_id(frame.code)):
+        recompiles.note_limit(frame)
+        note_skipped(frame.user_code, _LIMIT)
+    return Decision(KEEP_ENTRIES, _LIMIT, said=0)
+
+
+_LIMIT = "config.recompile_limit is reached"
+_Rule = Callable[[Settings, Frame, types.FunctionType], Decision | None]
+_RULES: tuple[_Rule, ...] = (
+    _compiles_nothing, _is_disabled, _is_not_the_programs, _asks_the_interpreter, _runs_under_modes, _helps_in_vain,
+    _is_at_the_limit,
+)

@@ -1,0 +1,214 @@
+"""The fourth phase of a compile: the code that stands for a frame.
+
+It calls the compiled graph, replays the side effects, and returns or leaves the frame as it is before the instruction
+that runs in plain Python. It is generated twice: once to learn what it needs from the graph, once for good. Invariant:
+both times the same values are computed in the same order.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .._eval_frame import CompiledGraph, Continuation, mark_own
+from ..bytecode.emit import Emitter
+from ..bytecode.stack import NULL as NULL_KIND
+from ..bytecode.stack import PREV_EXC, VALUE, StackKind
+from ..continuation.deoptimize import Rerun
+from ..continuation.resume import emit_break, note_numbers
+from ..exc import Unsupported
+from ..guards.source import LocalSource
+from ..interpreter.translator import NULL, StackMark
+from ..output.codegen import INPUTS, OUTPUTS, Codegen, Plan
+from ..variables.base import MISSING, LazyVariable, VariableTracker
+from ..variables.cells import CellVariable
+from ..variables.numbers.dynamic_values import CountVariable
+from ..variables.numbers.scalars import ScalarVariable
+from ..variables.objects.classes import MadeClassVariable
+from ..variables.objects.objects import ObjectVariable, is_foreign_iterator
+from ..variables.torch_api.torch_functions import set_state
+from .finish import Compiled, Ending, Graph
+
+
+def plan_code(end: Ending) -> Plan:
+    """What the code will need from the graph and from outside.
+
+    Raises:
+        Unsupported: a value can't be rebuilt.
+    """
+    plan = Plan()
+    cg = _codegen(end, plan, 0)
+    try:
+        cg.effects.replay(cg)
+        if end.returned is not None:
+            cg.push(end.returned)
+        else:
+            _restore_frame(cg, end)
+    except RecursionError:
+        raise Unsupported("unsupported_value", "rebuilding a value that is nested too deeply") from None
+    return plan
+
+
+def emit_code(end: Ending, plan: Plan, graph: Graph, compiled: Compiled | None) -> Emitter:
+    """The code that stands for the frame, not yet assembled."""
+    cg = _codegen(end, plan, len(graph.inputs))
+    emitter = cg.emit
+    rerun = None
+    if compiled is not None:
+        rerun = _rerun(cg, end, graph, compiled)
+        run = compiled.run if end.returned is not None else CompiledGraph(compiled.run)
+        _emit_graph_call(cg, run, rerun)
+    for function, args in graph.state_changes:
+        emitter.load_function(function)
+        for value in args:
+            emitter.load_const(value)
+        emitter.call(len(args))
+        emitter.pop()
+    cg.effects.replay(cg)
+    if end.returned is not None:
+        cg.push(end.returned)
+        emitter.ret()
+    else:
+        _emit_break(cg, end)
+    if rerun is not None:
+        rerun.finish()
+    return emitter
+
+
+class _FrameCodegen(Codegen):
+    """Code generation for one frame, which knows the effects of its trace."""
+
+    def __init__(self, effects: Any, *args: Any) -> None:
+        super().__init__(*args)
+        self.effects = effects
+
+    def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
+        written = self.effects.attributes_of(value)
+        return {n: v for n, v in written.items() if v is not MISSING}
+
+    def load_class(self, cls: type) -> None:
+        made = self.effects.tracker_of(cls)
+        if isinstance(made, MadeClassVariable):
+            self.push(made)
+        else:
+            self.emit.load_const(cls)
+
+    def check_traceback(self, value: VariableTracker) -> None:
+        self.effects.check_traceback(value)
+
+
+def _codegen(end: Ending, plan: Plan, graph_inputs: int) -> _FrameCodegen:
+    emitter = Emitter()
+    emitter.set_line(end.trace.tx.current.positions)
+    cells = end.frame.code.co_cellvars
+    in_cells, arguments = ([n for n in end.frame.parameters if (n in cells) == c] for c in (True, False))
+    return _FrameCodegen(end.trace.output.effects, emitter, plan, graph_inputs, arguments, _own_cells(end), in_cells)
+
+
+def _own_cells(end: Ending) -> list[CellVariable]:
+    return [cell for name, cell in end.trace.tx.cells.items() if name in end.frame.code.co_cellvars]
+
+
+# ---------------------------------------------------------------- the graph
+def _rerun(cg: Codegen, end: Ending, graph: Graph, compiled: Compiled) -> Rerun:
+    """The handler around the call of the graph."""
+    output, frame = end.trace.output, end.frame
+    restore = functools.partial(set_state, output.state_at_entry)
+    changed, counted = compiled.put_back or ([], [])
+    return Rerun(cg.emit, frame.code, frame.parameters, restore, output.fake_mode.random_seen, output.changes_autocast,
+                 changed, counted, tuple(output.generators.values()), graph.module, compiled.put_back is not None)
+
+
+def _emit_graph_call(cg: Codegen, run: Callable[..., Any], rerun: Rerun) -> None:
+    emitter = cg.emit
+    rerun.begin(INPUTS)
+    with emitter.covered(rerun.label, 0):
+        emitter.load_function(run)
+        emitter.load_fast(INPUTS)
+        if cg.plan.extra_list:
+            emitter.load_const(slice(0, cg.graph_inputs))
+            emitter.subscr()
+        emitter.call_ex(False)
+    if cg.plan.output_list:
+        emitter.store_fast(OUTPUTS)
+    else:
+        emitter.pop()
+
+
+# ---------------------------------------------------------------- a break
+def _restore_frame(cg: Codegen, end: Ending) -> list[str]:
+    """Restores the frame: cells, stack, locals. Values are computed before a local is overwritten."""
+    emitter, tx = cg.emit, end.trace.tx
+    held: list[tuple[str, str]] = []
+    for name in tx.code.co_varnames:
+        if name in tx.locals and name in end.live:
+            held.append((name, cg.hold(tx.locals[name])))
+    for cell in _own_cells(end):
+        cg.fill_cell(cell)
+    _push_stack(cg, end)
+    for name, temporary in held:
+        emitter.load_fast(temporary)
+        emitter.store_fast(name)
+    for name in sorted(cg.arguments):
+        now = tx.locals.get(name)
+        held_still = now is not None and isinstance(now.source, LocalSource) and now.source.local == name
+        if now is None or (name not in end.live and not held_still):
+            emitter.unbind_fast(name)  # an argument that the program has deleted or bound anew
+    return [name for name, _ in held]
+
+
+def _push_stack(cg: Codegen, end: Ending) -> None:
+    emitter, handled = cg.emit, iter(end.trace.tx.exceptions)
+    for value in end.trace.tx.stack:
+        if value is NULL:
+            emitter.push_null()
+        elif not isinstance(value, StackMark):
+            cg.push(value)
+        elif value.what == "lasti":
+            emitter.load_const(0)
+        else:
+            exception = next(handled)
+            assert exception is not None
+            cg.push(exception)
+            emitter.push_exc_info()
+            emitter.pop()
+
+
+def _emit_break(cg: Codegen, end: Ending) -> None:
+    """The instruction that runs in plain Python, and what goes on behind it."""
+    frame, stack, index = end.frame, end.trace.tx.stack, end.break_index
+    assert index is not None
+    bound = _restore_frame(cg, end)
+    resumes = emit_break(
+        cg.emit, frame.code, index, stack=_stack_kinds(stack), bound=bound, continuation=Continuation, keep=end.kept,
+        parameters=(INPUTS, *frame.parameters), foreign=_foreign(stack),
+    )
+    # What is a number out of a tensor before the break, or comes out of one there, is no constant after it.
+    kinds = (ScalarVariable, CountVariable)
+    names = [name for name, value in end.trace.tx.locals.items() if isinstance(value, kinds)]
+    slots = [slot for slot, value in enumerate(stack) if isinstance(value, kinds)]
+    gives_number = end.error is not None and end.error.kind == "tensor_to_python"
+    for code in resumes:
+        note_numbers(code, names, slots, frame.origin(index) if gives_number else None)
+        mark_own(code)
+
+
+def _stack_kinds(stack: list[VariableTracker]) -> list[StackKind]:
+    kinds: list[StackKind] = []
+    for value in stack:
+        if value is NULL:
+            kinds.append(NULL_KIND)
+        elif isinstance(value, StackMark):
+            kinds.append(PREV_EXC if value.what != "lasti" else StackKind.LASTI)
+        else:
+            kinds.append(VALUE)
+    return kinds
+
+
+def _foreign(stack: list[VariableTracker]) -> list[int]:
+    """Places on the stack of iterators from outside that no trace can follow."""
+    return [
+        slot for slot, tracker in enumerate(stack)
+        if isinstance(tracker, (LazyVariable, ObjectVariable)) and tracker.source is not None
+        and is_foreign_iterator(tracker.value)
+    ]

@@ -1,0 +1,83 @@
+"""The last phase of a compile: guards and code become a cache entry.
+
+Invariant: an entry refers to nothing of the trace but its guards and its graph.
+"""
+from __future__ import annotations
+
+import logging
+import types
+
+import torch
+
+from .. import exc, log
+from .._eval_frame import GuardedCode
+from .._guards import GuardProgram
+from ..bytecode.emit import Emitter
+from ..continuation.listings import side_by_side
+from ..continuation.resume import resume_label
+from ..guards import Guard, build_program
+from ..guards.memory import guard_memory
+from ..guards.source import Source
+from ..guards.tree import guard_tree
+from ..output.codegen import INPUTS, Plan
+from ..output.output_graph import OutputGraph
+from ..variables.numbers.scalars import ScalarVariable
+from .artifact import Artifact
+from .finish import Ending, Graph
+from .places import place
+from .request import Frame, Settings
+
+
+def make_entry(settings: Settings, end: Ending, plan: Plan, graph: Graph, emitter: Emitter) -> GuardedCode:
+    """The entry of a frame that has been compiled."""
+    frame, request, output = end.frame, end.trace.request, end.trace.output
+    _guard_aliases(output)
+    guards = output.guards.all()
+    sources = [t.source for t in graph.inputs if t.source is not None] + plan.extra_list
+    program, texts = build_program(guards, end.trace.state, sources)
+    with log.phase("assemble"):
+        guarded = emitter.assemble(
+            name=frame.code.co_name,
+            qualname=frame.code.co_qualname,
+            filename=frame.code.co_filename,
+            firstlineno=frame.user_code.co_firstlineno,
+            argnames=(*frame.parameters, INPUTS),
+            freevars=frame.code.co_freevars,
+            cellvars=frame.code.co_cellvars,
+        )
+    _log_entry(frame, guards, guarded, program)
+    artifact = Artifact(guards, texts, graph.module, log.current_frame(), request.changing,
+                        output.effects.changed_names(), {**request.readers, **output.learned})
+    if settings.on_entry is not None:
+        settings.on_entry(artifact)
+    on_elements = any(guard.kind == "tensor_data" for guard in guards)
+    breadth = 0 if on_elements else 2 if request.fits_all else 1
+    return GuardedCode(program, guarded, end.returned is None, extra=artifact, breadth=breadth)
+
+
+def _guard_aliases(output: OutputGraph) -> None:
+    """What is changed must be as apart from the rest as while tracing: memory of tensors, containers, objects."""
+    mutated = {id(t) for t in output.mutated_inputs()}
+    if mutated:
+        changed: list[tuple[Source, torch.Tensor]] = []
+        others: list[tuple[Source, torch.Tensor]] = []
+        for t in output.inputs:
+            if isinstance(t, ScalarVariable):
+                continue
+            if t.source is not None and t.value is not None and t.value.device.type != "meta":
+                (changed if id(t) in mutated else others).append((t.source, t.value))
+        guard_memory(output.guards, changed, others)
+    output.effects.guard_distinct(output.guards)
+
+
+def _log_entry(frame: Frame, guards: list[Guard], guarded: types.CodeType, program: GuardProgram) -> None:
+    if log.enabled("guards"):
+        label = resume_label(frame.code)
+        log.artifact("guards").info("guards of %s\n%s", label, guard_tree(guards))
+        steps = "\n".join(f"{n:4} {exc.one_line(repr(step), 110)}" for n, step in enumerate(program.steps))
+        log.artifact("guards").debug("guard program of %s\n%s", label, steps)
+    if log.enabled("bytecode"):
+        where = place(frame.user_code)
+        what = where if frame.resumed is None else f"{frame.resumed.label} of {where}"
+        text = side_by_side(frame.code, guarded, log.enabled("bytecode", logging.DEBUG))
+        log.artifact("bytecode").info("%s\n%s", what, text)

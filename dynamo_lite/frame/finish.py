@@ -1,0 +1,215 @@
+"""The third phase of a compile: where the frame is left, what is live there, and the graph of what came before.
+
+Invariant: the graph is closed only when it is known that the frame can be left here, all its effects included.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import exc, log
+from .._eval_frame import GuardedCode
+from ..continuation.deoptimize import may_raise
+from ..continuation.listings import layouts
+from ..continuation.resume import break_start, needed_locals
+from ..guards.source import LocalSource
+from ..interpreter.translator import StackMark, Translator
+from ..output.codegen import Plan
+from ..output.output_graph import OutputGraph
+from ..variables.base import MISSING, LazyVariable, VariableTracker
+from ..variables.finalization import endings_in, held_by, may_be_finalized
+from ..variables.objects.classes import MadeClassVariable
+from .artifact import plain_entry
+from .places import place
+from .request import Frame, Settings
+from .trace import Trace, Traced
+
+
+class Ending(NamedTuple):
+    """Where a frame is left.
+
+    Attributes:
+        returned: what it returns; None: it breaks.
+        break_index: the first instruction of what runs in plain Python next, if it breaks.
+        live: the locals that are read from there on, or whose values must not end there.
+        kept: of these, and of the cells, those that nothing reads any more.
+        error: why it breaks.
+    """
+
+    trace: Trace
+    returned: VariableTracker | None
+    break_index: int | None
+    live: frozenset[str]
+    kept: frozenset[str]
+    error: exc.Unsupported | None
+
+    @property
+    def frame(self) -> Frame:
+        """The frame that is left."""
+        return self.trace.request.frame
+
+
+class Graph(NamedTuple):
+    """The graph of a trace, closed.
+
+    Attributes:
+        module: None: there is nothing to compute.
+        inputs: trackers of its inputs.
+        state_changes: calls that leave torch's state as the program does.
+    """
+
+    module: torch.fx.GraphModule | None
+    inputs: list[Any]
+    state_changes: list[tuple[Any, tuple[Any, ...]]]
+
+
+class Compiled(NamedTuple):
+    """What the backend has made of a graph.
+
+    Attributes:
+        run: takes the graph's inputs, gives its outputs.
+        put_back: places of the inputs to copy, and of those whose writes torch counts, so that the frame can run again
+            when the graph raises; None: it can't.
+    """
+
+    run: Callable[..., Any]
+    put_back: tuple[list[int], list[int]] | None
+
+
+def ending(traced: Traced) -> Ending:
+    """Where the frame is left, and that this is possible: no value may be lost.
+
+    Raises:
+        exc.Unsupported: it can't be left here.
+    """
+    trace, index = traced.trace, traced.break_index
+    frame, effects = trace.request.frame, trace.output.effects
+    live = kept = frozenset[str]()
+    if index is not None:
+        # A call's parts run as one: what prepares it changed nothing on the stack.
+        original = frame.origin(index)
+        index -= original - break_start(frame.user_code, original)
+        live = needed_locals(frame.code, trace.tx.current.index)
+        kept = _felt_locals(frame, trace.tx, live)
+    effects.check_outer_tracebacks()
+    effects.check_generators()
+    return Ending(trace, traced.returned, index, live | kept, kept, traced.error)
+
+
+def close_graph(end: Ending, plan: Plan) -> Graph:
+    """The graph that computes what the plan wants of it. torch's state is from here on as it was before the trace."""
+    output = end.trace.output
+    changes = output.state_changes()
+    finished = output.finish(plan.output_list)
+    output.restore_state()
+    module, inputs = finished if finished is not None else (None, [])
+    return Graph(module, inputs, changes)
+
+
+def nothing_to_run(settings: Settings, end: Ending, graph: Graph) -> GuardedCode | None:
+    """The entry for a frame that is evaluated to its end without an operation on tensors or an effect; all that it
+    calls has been evaluated with it, so that there is nothing to look up."""
+    output = end.trace.output
+    if end.returned is None or output.operations:
+        return None
+    if graph.module is None and not output.effects.has_changes() and not graph.state_changes:
+        return uncompiled(end.trace, hooked=False)
+    if output.generators and not settings.fullgraph:
+        return uncompiled(end.trace, hooked=False)  # no more than numbers are drawn
+    return None
+
+
+def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
+    """An entry that says: the frame runs as it is; `hooked`: perhaps there is something to compile in what it calls."""
+    trace.output.restore_state()
+    request, output = trace.request, trace.output
+    readers = {**request.readers, **output.learned}
+    return plain_entry(output.guards.all(), trace.state, hooked, request.changing, readers)
+
+
+def report_break(settings: Settings, end: Ending) -> None:
+    """Counts a break, and says where it is and why."""
+    error = end.error
+    assert error is not None
+    log.count("graph_breaks")
+    if settings.on_break is not None:
+        settings.on_break(error)
+    if not log.enabled("graph_breaks"):
+        return
+    if error.kind == "unsupported_iteration" and end.frame.resumed is not None:
+        # The iterator of a loop that was broken in its body: a consequence that the user can't do anything about.
+        log.artifact("graph_breaks").debug("Graph break again at %s", error.report())
+    elif log.first_time("graph_breaks", (error.where, error.kind)):
+        log.artifact("graph_breaks").info("Graph break at %s", error.report())
+    else:
+        log.artifact("graph_breaks").debug("Graph break again at %s: %s", error.where, error.reason)
+
+
+# ---------------------------------------------------------------- the backend
+def compile_graph(settings: Settings, end: Ending, graph: Graph) -> Compiled | None:
+    """The graph, compiled by the backend; None if there is none."""
+    module = graph.module
+    if module is None:
+        return None
+    log.count("graphs")
+    if log.enabled("graph_code"):
+        name = place(end.frame.user_code)
+        log.artifact("graph_code").info("graph of %s\n%s", name, module.print_readable(False))
+        log.artifact("graph_code").debug("nodes of the graph of %s\n%s", name, layouts(module))
+    if settings.on_graph is not None:
+        settings.on_graph(module)
+    with log.phase("backend"):
+        run = settings.compile_graph(module, [t.fake for t in graph.inputs])
+    module.meta["generated_code"] = getattr(run, "generated_code", ())
+    return Compiled(run, _to_put_back(end.trace.output, graph.inputs, run))
+
+
+def _to_put_back(output: OutputGraph, inputs: list[Any], run: Any) -> tuple[list[int], list[int]] | None:
+    changed = output.mutated_inputs()
+    if not changed or getattr(run, "raises_before_writes", False):
+        return [], []
+    places = [place for place, t in enumerate(inputs) if any(t is c for c in changed)]
+    if may_raise(output.graph) and not any(t.fake.requires_grad for t in changed):
+        return places, []
+    # Operations run one by one count their writes; a backend's kernel may write and raise before it has counted.
+    by_torch = isinstance(getattr(run, "__self__", None), torch.fx.GraphModule) or getattr(run, "counts_writes", False)
+    return ([], places) if by_torch else None
+
+
+# ---------------------------------------------------------------- what is live
+def _felt_locals(frame: Frame, tx: Translator, live: frozenset[str]) -> frozenset[str]:
+    """Locals and cells that nothing reads any more, but whose values must not end before the frame does."""
+    effects = tx.output.effects
+    dead = {n: v for n, v in tx.locals.items() if n not in live and not n.startswith("___")}
+    cells = {n: tx.cells[n].contents for n in frame.user_code.co_cellvars if n in tx.cells}
+    dead |= {n: contents for n, contents in cells.items() if contents is not MISSING}
+    kept: set[str] = set()
+    seen_outside: dict[int, VariableTracker] | None = None
+    for name, value in dead.items():
+        if isinstance(value, MadeClassVariable):
+            kept.add(name)  # its bases know of it
+            continue
+        if isinstance(value, LazyVariable) and effects.tracker_of(value.value) is None:
+            if isinstance(value.source, LocalSource) and value.source.local == name:
+                kept.add(name)  # an argument of which no guard says what kind of value it is
+                continue
+        parts = held_by(effects, [value])
+        if any(t.source is not None and endings_in(getattr(t, "value", None)) for t in parts.values()):
+            kept.add(name)
+            continue
+        made = [key for key, part in parts.items() if may_be_finalized(part)]
+        if made and seen_outside is None:
+            seen_outside = held_by(effects, _visible(tx, live))
+        if seen_outside is not None and any(key in seen_outside for key in made):
+            kept.add(name)
+    return frozenset(kept)
+
+
+def _visible(tx: Translator, live: Collection[str]) -> Iterator[VariableTracker]:
+    """What plain Python can get hold of from a break on."""
+    yield from (value for value in tx.stack if not isinstance(value, StackMark))
+    yield from (value for name, value in tx.locals.items() if name in live)
+    yield from tx.cells.values()
+    yield from tx.output.effects.outside_values()

@@ -1,0 +1,148 @@
+"""Frames that are compiled again: why, what earlier compiles have taught, and when there have been enough.
+
+Invariant: a value is taken for one that changes only if a guard on it has failed, or a break has made it out of a
+tensor.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .. import exc, log
+from .._eval_frame import GuardedCode
+from .._guards import GuardProgram
+from ..guards import Guard
+from ..guards.failures import Miss, explain_miss
+from ..guards.source import LocalSource, TypeAttrSource
+from ..rules.torch_marks import setting
+from . import changed_values, stance
+from .places import in_users_words, where
+from .request import Frame, Settings, TraceRequest
+
+_STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that has changed
+
+
+def first_request(settings: Settings, frame: Frame) -> TraceRequest:
+    """What a frame is traced for, with what its entries have taught."""
+    known, limit = frame.known, setting("recompile_limit")
+    measured = changing = frozenset[Any]()
+    if known:
+        changing = changing_values(frame)
+    if frame.resumed is not None and frame.resumed.numbers:
+        names = enumerate(frame.parameters)
+        measured = frozenset(LocalSource(name, i).key for i, name in names if name in frame.resumed.numbers)
+    kept = frozenset[Any]()
+    if not settings.fullgraph and len(known) >= limit // 2:
+        kept = changing | measured
+    elif not settings.fullgraph and (known or setting("capture_scalar_outputs")):
+        kept = measured
+    return TraceRequest(
+        frame, changing | measured, kept, fits_all=len(known) == limit - 1 and not settings.fullgraph,
+        barren=len(known) if all(entry.extra.graph is None for entry in known) else 0,
+    )
+
+
+# ---------------------------------------------------------------- what has changed
+def changing_values(frame: Frame) -> frozenset[Any]:
+    """The paths of the numbers, lists, objects and tensors' elements whose change kept the entries of a function from
+    fitting, now or before."""
+    found: set[Any] = set()
+    for entry in frame.known:
+        found |= entry.extra.changing
+        found |= _changed_class_data(entry.extra.guards)
+        changed = list(_changed_values(entry, frame))
+        by_text = _by_text(entry.extra.guards) if changed else {}
+        for text in changed:
+            for guard in by_text.get(text, ()):
+                found.add(guard.source.key)
+                if guard.kind == "tensor_data":
+                    readers = entry.extra.readers.get(guard.source.key, ())
+                    changed_values.note(frame.user_code, guard.source.name, readers)
+    return frozenset(found)
+
+
+def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
+    """The paths of attributes of classes that are others than when these guards were made."""
+    found: set[Any] = set()
+    for guard in guards:
+        if guard.kind == "class_version":
+            cls = guard.source.value  # type: ignore[attr-defined]
+            now = {name: next((b.__dict__[name] for b in cls.__mro__ if name in b.__dict__), None)
+                   for name, _ in guard.expected[0]}
+            found.update(TypeAttrSource(guard.source, name).key for name, before in guard.expected[0]
+                         if now[name] is not before)
+    return found
+
+
+def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
+    found: dict[str, list[Guard]] = {}
+    for guard in guards:
+        found.setdefault(guard.text, []).append(guard)
+    return found
+
+
+def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
+    """The guards on numbers, lengths and identities that do not hold, up to the first of another kind; of many, as in a
+    list of thousands, the first."""
+    steps, places = list(entry.program.steps), list(range(len(entry.program.steps)))
+    program = entry.program
+    for _ in range(max(16, _STEPS_TO_LOOK_AT // len(steps)) if steps else 1):
+        held, at = program.check(*frame.values)
+        if held or steps[at][0] not in ("is", "const", "len", "tensor_data"):
+            return
+        yield entry.extra.texts[places[at]]
+        if steps[at][0] == "is":
+            return  # of another object, more may differ than what changes
+        del steps[at], places[at]
+        program = GuardProgram(steps, program.n_inputs, program.n_registers)
+
+
+# ---------------------------------------------------------------- why
+def misses(frame: Frame) -> list[Miss]:
+    """Why each entry does not fit, each reason once, the broadest entry first, and the last used."""
+    found: dict[str, Miss] = {}
+    for entry in sorted(frame.known, key=lambda entry: -entry.breadth):
+        miss = explain_miss(entry.program, entry.extra.texts, frame.values)
+        if miss is not None:
+            found.setdefault(miss.change, miss)
+    return list(found.values())
+
+
+def note_limit(frame: Frame) -> None:
+    """There are as many entries as config allows.
+
+    Raises:
+        exc.RecompileLimitExceeded: with config.error_on_recompile.
+    """
+    log.count("recompile_limit")
+    if log.first_time("recompiles", frame.code) or setting("error_on_recompile"):
+        reasons = "; ".join(in_users_words(str(m), frame) for m in misses(frame)[:1])
+        if setting("error_on_recompile"):
+            raise exc.RecompileLimitExceeded(f"{where(frame)}: {reasons}")
+        log.artifact("recompiles").warning(
+            "%s has been compiled config.recompile_limit = %d times; calls that fit none of these run in plain Python. "
+            "Last: %s", where(frame), setting("recompile_limit"), reasons,
+        )
+
+
+def note_compile(frame: Frame) -> None:
+    """Says why a function is compiled, if it has been before.
+
+    Raises:
+        exc.RecompileLimitExceeded: with config.error_on_recompile, and under the stance fail_on_recompile.
+    """
+    if stance.current().name == "fail_on_recompile":
+        reasons = "".join(f"; {in_users_words(str(miss), frame)}" for miss in misses(frame)[:1])
+        raise exc.RecompileLimitExceeded(
+            f"{where(frame)} would be compiled, and the stance is fail_on_recompile{reasons}")
+    if not frame.known:
+        return
+    log.count("recompiles")
+    if not log.enabled("recompiles") and not setting("error_on_recompile"):
+        return
+    found = misses(frame)
+    if setting("error_on_recompile"):
+        raise exc.RecompileLimitExceeded(f"{where(frame)} would be compiled again: {'; '.join(map(str, found))}")
+    shown = found if log.enabled("recompiles", 10) else found[:1]
+    reasons = "; ".join(in_users_words(str(miss), frame) for miss in shown)
+    log.artifact("recompiles").info("%s is compiled again: %s", where(frame), reasons)

@@ -1,0 +1,240 @@
+"""The second phase of a compile: a frame is evaluated symbolically.
+
+A trace ends with the frame's return, or where it can't go on: before an instruction, which is taken back if it has
+changed something. If that is impossible, what comes out is a request for another trace, that ends earlier or is told
+more. Invariant: what happens in a trace stays there: torch's state is as before, and nothing of it holds the program's
+objects when it is closed.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import config, exc, log
+from .._guards import current_global_state
+from ..bytecode.code_map import CodeMap
+from ..bytecode.instructions import decode
+from ..continuation.resume import break_start
+from ..guards.source import LocalSource, Source
+from ..interpreter import containers, ops_class, ops_flow, ops_stack, ops_values
+from ..interpreter.budget import Budget
+from ..interpreter.registry import HANDLERS
+from ..interpreter.translator import BreakReached, Translator, root_translator
+from ..output.output_graph import OutputGraph
+from ..variables.base import ObservedException, VariableTracker, realized
+from ..variables.numbers.scalars import NumberNeeded
+from ..variables.objects.made_classes import forget_stand_ins
+from ..variables.tensors import arrays
+from ..variables.tensors.size_tables import ValuesNeeded, is_size_table
+from ..variables.torch_api import autograd_function, checkpointing, transforms
+from . import changed_values
+from .decide import note_skipped
+from .request import Frame, Settings, TraceRequest
+
+# The modules register their handlers.
+assert HANDLERS and containers and ops_class and ops_flow and ops_stack and ops_values
+assert arrays and autograd_function and checkpointing and transforms
+
+
+class Trace(NamedTuple):
+    """A trace under way: the evaluator at the frame's root, and torch's state at its entry."""
+
+    request: TraceRequest
+    tx: Translator
+    state: tuple[Any, ...]
+
+    @property
+    def output(self) -> OutputGraph:
+        """The graph, guards and effects."""
+        return self.tx.output
+
+
+class Traced(NamedTuple):
+    """A trace that has come to an end.
+
+    Attributes:
+        returned: what the frame returns; None: it breaks.
+        break_index: the instruction before which it breaks.
+        error: why.
+    """
+
+    trace: Trace
+    returned: VariableTracker | None
+    break_index: int | None
+    error: exc.Unsupported | None
+
+
+@contextlib.contextmanager
+def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
+    """A new trace. At the end, torch's state is as before, and nothing of the trace holds the program's objects:
+    trackers know each other, so until the next collection of garbage they would keep alive what the program lets go
+    of."""
+    frame = request.frame
+    output = OutputGraph(request.changing, request.fits_all)
+    output.fixed_tables, output.fullgraph = frozenset(request.readers), settings.fullgraph
+    output.may_rely_on = functools.partial(_may_rely_on, frame)
+    output.fake_mode.known.follows = bool(request.readers)
+    tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
+    output.effects.watch.add_arguments(frame.args)
+    tx.budget = Budget(settings.fullgraph, request.barren)
+    tx.break_visit = request.break_visit
+    if settings.break_at is not None:
+        tx.break_at = functools.partial(_is_wanted_break, settings.break_at, frame)
+    trace = Trace(request, tx, current_global_state())
+    try:
+        yield trace
+    finally:
+        output.restore_state()
+        output.fake_mode.forget_inputs()
+        forget_stand_ins(output.effects)
+        tx.forget()
+        output.forget()
+
+
+def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
+    """Evaluates the frame: to its return, to a break, or until it is clear what another trace has to be told.
+
+    Raises:
+        exc.Unsupported: with fullgraph, for the first break.
+    """
+    request, tx = trace.request, trace.tx
+    try:
+        return Traced(trace, realized(tx, tx.run()), None, request.error)
+    except BreakReached as reached:
+        return Traced(trace, None, reached.index, request.error)
+    except exc.Unsupported as error:
+        met = error
+    except ObservedException as error:
+        error.__traceback__ = None
+        raised = exc.Unsupported("python_exception_in_trace", error.value.python_type().__qualname__)
+        _note(settings, tx, raised)
+        return request.before(tx.visits - 1, raised)
+    again = _with_values(request, met)
+    if again is not None:
+        return again
+    _note(settings, tx, met)
+    if met.kind == "trace_too_long" and _is_left(request.frame, tx):
+        return request.before(tx.budget.after_operations(), met)
+    if met.visit is None and tx.take_back():
+        return Traced(trace, None, tx.current.index, met)
+    return request.before(met.visit if met.visit is not None else tx.visits - 1, met)
+
+
+# ---------------------------------------------------------------- another trace
+def after_refusal(settings: Settings, traced: Traced, error: exc.Unsupported) -> TraceRequest:
+    """What to trace the frame for when it can't be left where a trace has ended.
+
+    Raises:
+        exc.Unsupported: with fullgraph, the error.
+    """
+    request, tx = traced.trace.request, traced.trace.tx
+    if traced.break_index is None:
+        again = _with_values(request, error)
+        if again is not None:
+            return again
+        _note(settings, tx, error)
+        return request.before(error.visit if error.visit is not None else tx.visits - 1, error)
+    # What is alive here can't be rebuilt after a graph: break earlier.
+    assert traced.error is not None
+    log.artifact("graph_breaks").debug("the break is made earlier, since it needs %s", error.reason)
+    if error.visit is not None:
+        return request.before(error.visit, traced.error)
+    steps = request.steps_back * 2 + 1
+    visit = tx.visits - steps
+    earlier = request.before(visit if visit > request.frame.prologue() else None, traced.error)
+    return earlier._replace(steps_back=steps)
+
+
+def after_fault(settings: Settings, trace: Trace, error: Exception) -> TraceRequest | None:
+    """What to trace the frame for when the evaluator itself has failed: a break before that instruction; None if that
+    has been tried.
+
+    Raises:
+        exc.Unsupported: with fullgraph, for the fault.
+    """
+    if config.raise_internal_errors:
+        raise error
+    request, tx = trace.request, trace.tx
+    code = request.frame.code
+    text = f"{type(error).__name__}: {exc.one_line(error)}"
+    fault = exc.Unsupported("internal_error", text, user_stack=tx.user_stack())
+    log.count("internal_errors")
+    if log.first_time("fallbacks", (code, fault.where)):
+        details = error if log.enabled("fallbacks") else None
+        log.artifact("fallbacks").warning("%s", fault.report(), exc_info=details)
+    _note(settings, tx, fault)
+    if request.faults or tx.visits - 1 == request.break_visit or tx.visits < 1:
+        note_skipped(request.frame.user_code, fault.reason)
+        return None
+    return request.before(tx.visits - 1, fault)._replace(faults=1)
+
+
+def _with_values(request: TraceRequest, error: exc.Unsupported) -> TraceRequest | None:
+    """The same with guards on the values whose want this error is; None: it is another, or these may not be guarded."""
+    if isinstance(error, ValuesNeeded):
+        _forget_frames(error)
+        readers = {path: request.readers.get(path, frozenset()) | error.readers for path in error.origins}
+        return request._replace(readers={**request.readers, **readers})
+    if not isinstance(error, NumberNeeded) or request.fits_all or not error.origins & request.changing:
+        return None
+    if error.cls is not int and error.origins & request.kept:
+        return None
+    _forget_frames(error)
+    return request._replace(changing=request.changing - error.origins)
+
+
+def _note(settings: Settings, tx: Translator, error: exc.Unsupported) -> None:
+    """Says where a break is; with fullgraph it is an error."""
+    if not error.user_stack:
+        error.user_stack = tx.user_stack()
+    if settings.fullgraph and error.kind != "python_exception_in_trace":
+        raise error
+    _forget_frames(error)
+
+
+def _forget_frames(error: exc.Unsupported) -> None:
+    """What it was raised from or in the middle of, and its traceback, hold frames, those of the program too."""
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+
+
+# ---------------------------------------------------------------- what a trace may do
+def _may_rely_on(frame: Frame, source: Source, value: torch.Tensor) -> bool:
+    """Whether the elements of a tensor may be guarded: not those that have changed, and only of sizes where the tensor
+    is likely to be computed by the program: left by a break, or an argument of a function that was called after one."""
+    original = frame.user_code
+    if changed_values.has_changed(original, source.name):
+        return False
+    while source.parents():
+        source = source.parents()[0]
+    if frame.resumed is not None and isinstance(source, LocalSource):
+        flags = bool(original.co_flags & inspect.CO_VARARGS) + bool(original.co_flags & inspect.CO_VARKEYWORDS)
+        parameters = original.co_varnames[: original.co_argcount + original.co_kwonlyargcount + flags]
+        if source.local not in parameters:
+            return False
+    return not frame.helper or is_size_table(value)
+
+
+def _is_wanted_break(wanted: Callable[[CodeType, int], bool], frame: Frame, index: int) -> bool:
+    """Whether the settings ask for a break before this instruction."""
+    code, original = frame.user_code, frame.origin(index)
+    if original < decode(code).first_index or break_start(code, original) != original:
+        return False
+    return wanted(code, original)
+
+
+# Code of the user's whose trace has been given up as too long.
+_TOO_LONG: CodeMap[bool] = CodeMap()
+
+
+def _is_left(frame: Frame, tx: Translator) -> bool:
+    """Whether a frame with a trace that is too long runs in plain Python: the loop is its own, or breaking at the call
+    of a function that loops has been tried before."""
+    tried = frame.resumed is not None and _TOO_LONG.get(frame.user_code) is not None
+    _TOO_LONG.set(frame.user_code, True)
+    return tried or tx.budget.is_own_loop(tx)
