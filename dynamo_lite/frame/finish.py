@@ -39,16 +39,12 @@ class Ending(NamedTuple):
     """
 
     trace: Trace
+    frame: Frame
     returned: VariableTracker | None
     break_index: int | None
     live: frozenset[str]
     kept: frozenset[str]
     error: exc.Unsupported | None
-
-    @property
-    def frame(self) -> Frame:
-        """The frame that is left."""
-        return self.trace.request.frame
 
 
 class Graph(NamedTuple):
@@ -85,7 +81,7 @@ def ending(traced: Traced) -> Ending:
         exc.Unsupported: it can't be left here.
     """
     trace, index = traced.trace, traced.break_index
-    frame, effects = trace.request.frame, trace.output.effects
+    frame, effects = trace.frame, trace.output.effects
     live = kept = frozenset[str]()
     if index is not None:
         # A call's parts run as one: what prepares it changed nothing on the stack.
@@ -95,7 +91,7 @@ def ending(traced: Traced) -> Ending:
         kept = _felt_locals(frame, trace.tx, live)
     effects.check_outer_tracebacks()
     effects.check_generators()
-    return Ending(trace, traced.returned, index, live | kept, kept, traced.error)
+    return Ending(trace, frame, traced.returned, index, live | kept, kept, traced.error)
 
 
 def close_graph(end: Ending, plan: Plan) -> Graph:

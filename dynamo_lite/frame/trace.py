@@ -43,16 +43,19 @@ assert arrays and autograd_function and checkpointing and transforms
 
 
 class Trace(NamedTuple):
-    """A trace under way: the evaluator at the frame's root, and torch's state at its entry."""
+    """A trace under way.
+
+    Attributes:
+        tx: the evaluator, at the frame's root.
+        output: the graph, guards and effects.
+        state: torch's, at its entry.
+    """
 
     request: TraceRequest
+    frame: Frame
     tx: Translator
+    output: OutputGraph
     state: tuple[Any, ...]
-
-    @property
-    def output(self) -> OutputGraph:
-        """The graph, guards and effects."""
-        return self.tx.output
 
 
 class Traced(NamedTuple):
@@ -86,7 +89,7 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     tx.break_visit = request.break_visit
     if settings.break_at is not None:
         tx.break_at = functools.partial(_is_wanted_break, settings.break_at, frame)
-    trace = Trace(request, tx, current_global_state())
+    trace = Trace(request, frame, tx, output, current_global_state())
     try:
         yield trace
     finally:
@@ -119,7 +122,7 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
     if again is not None:
         return again
     _note(settings, tx, met)
-    if met.kind == "trace_too_long" and _is_left(request.frame, tx):
+    if met.kind == "trace_too_long" and _is_left(trace.frame, tx):
         return request.before(tx.budget.after_operations(), met)
     if met.visit is None and tx.take_back():
         return Traced(trace, None, tx.current.index, met)
@@ -160,17 +163,16 @@ def after_fault(settings: Settings, trace: Trace, error: Exception) -> TraceRequ
     """
     if config.raise_internal_errors:
         raise error
-    request, tx = trace.request, trace.tx
-    code = request.frame.code
+    request, frame, tx = trace.request, trace.frame, trace.tx
     text = f"{type(error).__name__}: {exc.one_line(error)}"
     fault = exc.Unsupported("internal_error", text, user_stack=tx.user_stack())
     log.count("internal_errors")
-    if log.first_time("fallbacks", (code, fault.where)):
+    if log.first_time("fallbacks", (frame.code, fault.where)):
         details = error if log.enabled("fallbacks") else None
         log.artifact("fallbacks").warning("%s", fault.report(), exc_info=details)
     _note(settings, tx, fault)
     if request.faults or tx.visits - 1 == request.break_visit or tx.visits < 1:
-        note_skipped(request.frame.user_code, fault.reason)
+        note_skipped(frame.user_code, fault.reason)
         return None
     return request.before(tx.visits - 1, fault)._replace(faults=1)
 
