@@ -49,7 +49,7 @@ BACKEND_LAYERS = [
     "__init__",
 ]
 # What the back end may import of the front end.
-FOR_BACKENDS = {"config", "exc", "log", "runtime.raising"}
+FOR_BACKENDS = {"config", "exc", "log", "runtime.raising", "runtime.saved_tensor_hooks", "runtime.storage_extent"}
 # What the front end may import of the back end.
 FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that an import or a first call may take.

@@ -21,6 +21,7 @@ from torch.fx import GraphModule, Node
 from dynamo_lite.backends.aot.graph import OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.joint import Interface
 from dynamo_lite.backends.aot.partition import Saved
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 Noted = list[Any]
 
@@ -207,6 +208,5 @@ def _layout(example: Any, idle: bool = False) -> tuple[Any, ...] | None:
 def _any_values(
     shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device, requires_grad: bool
 ) -> torch.Tensor:
-    extent = 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if 0 not in shape else 0
-    flat = torch.ones(extent, dtype=dtype, device=device)
+    flat = torch.ones(storage_extent(shape, stride), dtype=dtype, device=device)
     return flat.as_strided(shape, stride).requires_grad_(requires_grad)

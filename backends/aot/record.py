@@ -35,6 +35,8 @@ from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionaliz
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.mutation import functional_form
 from dynamo_lite.backends.aot.output_aliasing import finish
+from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]
@@ -83,8 +85,8 @@ def _is_within(root: torch.Tensor, size: Any, stride: Any, offset: Any) -> bool:
     """Whether all that ``as_strided`` may reach are elements of the tensor: a write elsewhere would be lost."""
     if not all(type(n) is int for n in (offset, *size, *stride, *root.shape, *root.stride())):
         return True
-    reach = offset + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else offset
-    inside = offset >= 0 and reach < max(root.numel(), 1)
+    end = offset + max(storage_extent(size, stride), 1)
+    inside = offset >= 0 and end <= max(root.numel(), 1)
     return inside and bool(aten.is_non_overlapping_and_dense.default(root))
 
 
@@ -158,22 +160,16 @@ def global_state_kept() -> Iterator[None]:
     """
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
     casting, casting_to = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-    autograd = torch._C._autograd
-    hooks = []
-    while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:
-        hooks.append(pair)
-        autograd._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        for pack, unpack in reversed(hooks):
-            autograd._push_saved_tensors_default_hooks(pack, unpack)
-        torch._C._set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)
-        torch.set_autocast_enabled("cpu", casting)
-        torch.set_autocast_dtype("cpu", casting_to)
-        if torch.is_autocast_enabled("cpu"):
-            torch.clear_autocast_cache()
+    with saved_tensor_hooks_suspended():
+        try:
+            yield
+        finally:
+            torch._C._set_grad_enabled(grad)
+            torch.set_default_dtype(dtype)
+            torch.set_autocast_enabled("cpu", casting)
+            torch.set_autocast_dtype("cpu", casting_to)
+            if torch.is_autocast_enabled("cpu"):
+                torch.clear_autocast_cache()
 
 
 class Recorder(TorchDispatchMode):

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 
+from dynamo_lite.runtime.storage_extent import storage_extent
+
 _MOST_ENTRIES = 8192
 _aten = torch.ops.aten
 # Besides pointwise ones. None looks at a switch of torch's, but those in the key, to choose a layout.
@@ -103,7 +105,7 @@ def remember(key: Any, result: Any, args: Any) -> None:
     if len(places) < len(results) or any(_lies_in(places, a) for a in args):
         return
     for r in results:
-        extent = sum((n - 1) * s for n, s in zip(r.shape, r.stride())) + 1 if r.numel() else 0
+        extent = storage_extent(r.shape, r.stride())
         if r.constant is not None or r.layout is not torch.strided or r.storage_offset() or r.is_conj() or r.is_neg():
             return
         if r.requires_grad or r.untyped_storage().nbytes() != extent * r.itemsize:

@@ -36,6 +36,7 @@ from dynamo_lite.fake import (
 )
 from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
 
@@ -140,7 +141,7 @@ class TraceFakeMode(FakeTensorMode):
         storage = tensor.untyped_storage()
         elements = storage.nbytes() // tensor.itemsize
         shared = (storage._cdata, tensor.dtype)
-        extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
+        extent = storage_extent(tensor.shape, tensor.stride())
         whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
         # Also one that is first met inside of an inference_mode of the program's.
         mode = tensor.is_inference()
@@ -295,21 +296,6 @@ class TraceFakeMode(FakeTensorMode):
             every = func in fake_strides.EVERY_RESULT
             return tuple(made(part) if every or part is first else part for part in result)
         return made(first)
-
-
-@contextlib.contextmanager
-def saved_tensors_hooks_suspended() -> Iterator[None]:
-    """What autograd saves inside is nobody else's business: fake tensors must not reach the hooks of the program."""
-    autograd = torch._C._autograd
-    hooks = []
-    while (pair := autograd._top_saved_tensors_default_hooks(True)) is not None:
-        hooks.append(pair)
-        autograd._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        for pack, unpack in reversed(hooks):
-            autograd._push_saved_tensors_default_hooks(pack, unpack)
 
 
 @functools.cache

@@ -83,11 +83,6 @@ def is_elementwise(func: Any) -> bool:
     return _facts(func)[2]
 
 
-def extent(tensor: torch.Tensor) -> int:
-    """How many elements of memory lie between the first and the last one, both included."""
-    return sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1 if tensor.numel() else 0
-
-
 def layout(tensor: torch.Tensor) -> Layout | None:
     """Of a strided tensor; None if it has no elements, or a size that is not known."""
     if tensor.layout is not torch.strided:

@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 
 from dynamo_lite import exc
 from dynamo_lite.fake import overlap as fake_overlap
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 aten = torch.ops.aten
 # Of all stand-ins of a call: filling them takes some microseconds. Larger tensors of elementwise operations are shrunk,
@@ -86,7 +87,7 @@ def _check_bounds(whole: torch.Tensor, size: Sequence[int], stride: Sequence[int
     held = whole.untyped_storage().nbytes()
     if any(isinstance(n, _SYMBOLS) for n in (*size, *stride, first, held)) or not all(size):
         return
-    needed = (first + sum((n - 1) * s for n, s in zip(size, stride)) + 1) * whole.itemsize
+    needed = (first + storage_extent(size, stride)) * whole.itemsize
     if needed > held:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {first}, and itemsize "
@@ -161,7 +162,7 @@ def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | 
     if not all(_is_plain(t) for t in fakes) or any(isinstance(n, _SYMBOLS) for n in leaves):
         return None
     sizes: dict[int, int] | None = None
-    if sum(fake_overlap.extent(t) * t.itemsize for t in fakes) > _MOST_BYTES:
+    if sum(storage_extent(t.shape, t.stride()) * t.itemsize for t in fakes) > _MOST_BYTES:
         if not fake_overlap.is_elementwise(func):
             return None
         several = sorted({n for t in fakes for n in t.shape if n > 1})
@@ -194,7 +195,7 @@ def _raised(
 
 def _stand_in(fake: torch.Tensor, sizes: dict[int, int] | None, content: int) -> torch.Tensor:
     if sizes is None:
-        flat = torch.full((fake_overlap.extent(fake),), content, dtype=fake.dtype)
+        flat = torch.full((storage_extent(fake.shape, fake.stride()),), content, dtype=fake.dtype)
         return flat.as_strided(fake.shape, fake.stride())
     size = [sizes[n] for n in fake.shape]
     distinct = [1 if stride == 0 else n for n, stride in zip(size, fake.stride())]

@@ -16,9 +16,9 @@ from typing import Any
 
 from .. import config, exc, log
 from .._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, FrameHook, GuardedCode
-from ..fake.mode import saved_tensors_hooks_suspended
 from ..rules.torch_marks import setting
 from ..runtime import collector, in_flight
+from ..runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from . import trace
 from .decide import decide, note_skipped
 from .emit import emit_code, plan_code
@@ -68,7 +68,7 @@ def compile_frame(
 
 def _entry(settings: Settings, frame: Frame) -> Any:
     """The entry of a frame that is to be compiled; RUN_ORIGINAL after a fault of the evaluator's."""
-    with log.frame(frame_id(frame.code)), log.phase("trace"), saved_tensors_hooks_suspended():
+    with log.frame(frame_id(frame.code)), log.phase("trace"), saved_tensor_hooks_suspended():
         note_compile(frame)
         made: Any = first_request(settings, frame)
         while isinstance(made, TraceRequest):

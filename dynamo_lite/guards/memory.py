@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
+from ..runtime.storage_extent import storage_extent
 from .guard import GuardSet
 from .source import Source
 
@@ -56,5 +57,5 @@ def overlap_on_device(a: torch.Tensor, b: torch.Tensor) -> bool:
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
     if not tensor.numel():
         return 0, 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.itemsize
+    extent = storage_extent(tensor.shape, tensor.stride())
+    return tensor.data_ptr(), tensor.data_ptr() + extent * tensor.itemsize

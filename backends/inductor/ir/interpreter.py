@@ -14,6 +14,7 @@ from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import HALF, OPS, REDUCTIONS
 from dynamo_lite.backends.inductor.ir.substitution import evaluate_index
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 Memory = dict[str, torch.Tensor]
 
@@ -50,8 +51,8 @@ def run_nest(nest: LoopNest, memory: Memory) -> None:
 def _memory_of(nest: LoopNest, memory: Memory) -> torch.Tensor:
     name = nest.buffer.name
     if name not in memory:
-        extent = 1 + sum((_int(n) - 1) * _int(s) for n, s in zip(nest.buffer.size, nest.buffer.stride))
-        memory[name] = torch.zeros(max(extent, 0), dtype=nest.buffer.dtype)
+        extent = storage_extent([_int(n) for n in nest.buffer.size], [_int(s) for s in nest.buffer.stride])
+        memory[name] = torch.zeros(extent, dtype=nest.buffer.dtype)
     return memory[name]
 
 

@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.substitution import evaluate_index
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 
 def check_kernel(kernel: Kernel) -> None:
@@ -125,9 +126,7 @@ def _iterations(loops: tuple[ix.Var, ...]) -> Iterator[dict[ix.Atom, torch.Tenso
 
 
 def _extent(buffer: Buffer) -> int:
-    if any(n == 0 for n in buffer.size):
-        return 0
-    return 1 + sum((_int(n) - 1) * _int(s) for n, s in zip(buffer.size, buffer.stride))
+    return storage_extent([_int(n) for n in buffer.size], [_int(s) for s in buffer.stride])
 
 
 def _int(n: ix.Index) -> int:

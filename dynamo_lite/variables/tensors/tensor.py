@@ -26,6 +26,7 @@ from ...polyfills.optimizers import METHODS as WITH_NUMBERS
 from ...rules.torch_marks import setting
 from ...runtime.graph_calls import GraphCall
 from ...runtime.raising import may_raise
+from ...runtime.storage_extent import storage_extent
 from ..base import VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
 from ..constant import ConstantVariable
 from ..containers.spaces import dict_source, read_own, write_own
@@ -531,7 +532,7 @@ def _known_result(tx: Tracer, fake: torch.Tensor) -> VariableTracker:
     output = tx.output
     shape, strides = tuple(known.shape), known.stride()
     # As they lie in memory.
-    extent = sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if known.numel() else 0
+    extent = storage_extent(shape, strides)
     lying = known.as_strided((extent,), (1,))
     elements, kwargs = lying.tolist(), {"dtype": known.dtype, "device": known.device}
     with output.fake_mode:

@@ -20,6 +20,7 @@ from dynamo_lite.backends.inductor.ir.interpreter import run_nests
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 Case = tuple[str, Callable[..., Any], Sequence[torch.Tensor]]
 # (relative, absolute). Exact unless a function or a sum is computed; then what two good implementations differ by.
@@ -79,8 +80,7 @@ def interpret(lowered: LoweredGraph, inputs: Sequence[torch.Tensor]) -> list[tor
     """What the nests mean for these inputs. There must be no library call."""
     memory = {}
     for name, t in zip(lowered.inputs, inputs):
-        extent = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
-        memory[name] = t.as_strided((extent,), (1,))
+        memory[name] = t.as_strided((storage_extent(t.shape, t.stride()),), (1,))
     run_nests([op for op in lowered.operations if isinstance(op, LoopNest)], memory)
     out = []
     for name in lowered.outputs:

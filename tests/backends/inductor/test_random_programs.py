@@ -20,6 +20,7 @@ from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.lowering import lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel, run_kernel
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 DTYPES = [torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32,
           torch.int16, torch.int8, torch.uint8, torch.bool]
@@ -173,8 +174,7 @@ def tensors(lowered, memory):
 def flat(inputs, names):
     out = {}
     for name, t in zip(names, inputs):
-        extent = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride())) if t.numel() else 0
-        out[name] = t.as_strided((extent,), (1,), t.storage_offset())
+        out[name] = t.as_strided((storage_extent(t.shape, t.stride()),), (1,), t.storage_offset())
     return out
 
 

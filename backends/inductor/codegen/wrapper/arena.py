@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from dynamo_lite.runtime.storage_extent import storage_extent
+
 ALIGNMENT = 64
 
 
@@ -66,6 +68,4 @@ def _gap(placed: list[tuple[int, int, int, int]], size: int, first: int, last: i
 
 def storage_bytes(size: Sequence[int], stride: Sequence[int], itemsize: int) -> int:
     """What a tensor of that layout occupies."""
-    if 0 in size:
-        return 0
-    return (sum((n - 1) * s for n, s in zip(size, stride)) + 1) * itemsize
+    return storage_extent(size, stride) * itemsize
