@@ -35,6 +35,10 @@ _OF_METADATA = frozenset({
     _aten.zeros_like.default, _aten.ones_like.default, _aten.full_like.default, _aten.empty_like.default,
     _aten.new_zeros.default, _aten.new_ones.default, _aten.new_full.default, _aten.new_empty.default,
 })
+FACTORIES = frozenset(f.overloadpacket.__name__ for f in _FACTORIES)
+"""The names of the operations without a tensor argument, as the program's functions have them, too."""
+OF_METADATA = frozenset(f.overloadpacket.__name__ for f in _OF_METADATA)
+"""The names of the operations that look at a tensor's size and type only."""
 # What makes a tensor of the program out of one that Python has just made of numbers.
 _LIFTS = frozenset({_aten.lift_fresh.default, _aten.lift_fresh_copy.default, _aten.lift.default})
 # What depends on how the tensor lies in memory, which the elements do not tell.

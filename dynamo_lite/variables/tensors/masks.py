@@ -20,6 +20,7 @@ from torch import fx
 
 from ...continuation.deoptimize import is_of_torch
 from ...guards.source import ComputedSource, PathKey, Source
+from .graph_nodes import computed_from, operation_name
 
 if TYPE_CHECKING:
     from ..protocols import OutputGraph
@@ -103,7 +104,7 @@ def source_of(output: OutputGraph, node: fx.Node) -> tuple[ComputedSource, Tenso
         places[step] = _Ref(len(chain.steps))
         given = fx.node.map_arg((step.args, step.kwargs), lambda n: _Text(texts[n]))
         words = [*map(repr, given[0]), *(f"{key}={item!r}" for key, item in given[1].items())]
-        texts[step] = f"{_name(step)}({', '.join(words)})"
+        texts[step] = f"{operation_name(step)}({', '.join(words)})"
     return ComputedSource(source, chain, texts[node]), base
 
 
@@ -116,10 +117,6 @@ def _method(name: str) -> Callable[..., Any]:
     return getattr(torch.Tensor, name)  # type: ignore[no-any-return]
 
 
-def _name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-
-
 def _may_be_base(node: fx.Node, value: torch.Tensor) -> bool:
     return (
         type(value) is torch.Tensor and value.is_floating_point() and value.device.type == "cpu"
@@ -129,26 +126,17 @@ def _may_be_base(node: fx.Node, value: torch.Tensor) -> bool:
 
 def _chain(node: fx.Node) -> list[fx.Node] | None:
     """One input and the exact operations that lead from it to a node, in order."""
-    order: dict[fx.Node, None] = {}
-    pending = [(node, False)]
-    inputs = set()
-    while pending:
-        step, done = pending.pop()
-        if done:
-            order[step] = None
-        elif step not in order:
-            if step.op == "placeholder":
-                inputs.add(step)
-                order[step] = None
-            elif not _is_exact(step) or len(order) + len(pending) > 2 * MOST_STEPS:
-                return None
-            else:
-                pending.append((step, True))
-                pending += [(operand, False) for operand in step.all_input_nodes]
-    if len(inputs) != 1 or len(order) > MOST_STEPS:
+    order = computed_from([node], _exact_operands, limit=2 * MOST_STEPS)
+    inputs = [step for step in order or () if step.op == "placeholder"]
+    if order is None or len(inputs) != 1 or len(order) > MOST_STEPS:
         return None
-    (base,) = inputs
-    return [base, *(step for step in order if step is not base)]
+    return inputs + [step for step in order if step is not inputs[0]]
+
+
+def _exact_operands(node: fx.Node) -> list[fx.Node] | None:
+    if node.op == "placeholder":
+        return []
+    return node.all_input_nodes if _is_exact(node) else None
 
 
 def _is_exact(node: fx.Node) -> bool:
@@ -162,7 +150,7 @@ def _is_exact(node: fx.Node) -> bool:
         return False
     if node.op not in ("call_function", "call_method"):
         return False
-    name = _name(node)
+    name = operation_name(node)
     if name == "getitem":
         return len(operands) == 1 and node.target is operator.getitem
     if name in _EXACT:

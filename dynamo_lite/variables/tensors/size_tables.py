@@ -22,10 +22,12 @@ from torch import fx
 
 from ...continuation.deoptimize import is_of_torch
 from ...exc import Unsupported
+from ...fake.elements import FACTORIES, OF_METADATA
 from ...guards.memory import overlap_on_device
 from ...guards.source import Source
 from ..base import VariableTracker
 from . import masks
+from .graph_nodes import computed_from, operation_name
 
 if TYPE_CHECKING:
     from ..protocols import OutputGraph, Tracer
@@ -38,12 +40,7 @@ _DTYPES = frozenset({
 })
 _TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 # Functions whose results have elements that follow from their arguments without a tensor's elements.
-_FACTORIES = frozenset({
-    "arange", "full", "zeros", "ones", "tensor", "as_tensor", "asarray", "scalar_tensor", "eye", "linspace", "empty",
-})
-_OF_METADATA = frozenset({
-    "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
-})
+_FACTORIES = FACTORIES | {"tensor", "as_tensor", "asarray"}
 _UNSET = frozenset({"empty", "empty_like", "new_empty"})  # whose elements are what lay in the memory
 _OF_ANOTHERS_METADATA = frozenset({"expand_as", "view_as", "reshape_as", "type_as"})
 
@@ -126,7 +123,9 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
     output: OutputGraph = tx.output
     if not nodes or not output.may_fix or not output.may_learn:
         return False
-    chain = _chain(output, nodes)
+    known = output.fake_mode.known
+    chain = computed_from(
+        nodes, lambda node: _operands(output, node), lambda node: known.of(node.meta.get("example_value")) is not None)
     if chain is None:
         return False
     for node in chain:
@@ -138,33 +137,12 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
             return False
         key = tensor.source.key
         output.learned[key] = output.learned.get(key, frozenset()) | _readers(tx)
-    known = output.fake_mode.known
     known.follows = True
     flags = output.fake_mode.effects_seen, output.fake_mode.random_seen, known.needed
     try:
         return all(node.op == "placeholder" or _compute(output, node) for node in chain)
     finally:
         output.fake_mode.effects_seen, output.fake_mode.random_seen, known.needed = flags
-
-
-def _chain(output: OutputGraph, nodes: list[fx.Node]) -> list[fx.Node] | None:
-    """What has to be computed for these nodes, in order, inputs included; None if that can't be done."""
-    known = output.fake_mode.known
-    found: dict[fx.Node, None] = {}
-    pending = [(node, False) for node in nodes]
-    while pending:
-        node, done = pending.pop()
-        if done:
-            found[node] = None
-            continue
-        if node in found or known.of(node.meta.get("example_value")) is not None:
-            continue
-        needs = _operands(output, node)
-        if needs is None:
-            return None
-        pending.append((node, True))
-        pending += [(operand, False) for operand in needs]
-    return list(found)
 
 
 def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
@@ -181,12 +159,12 @@ def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
         usable = source is not None and value is not None and may_be_guarded(value) and (
             source.key not in output.fixed_tables and output.may_fix_table(source, value))
         return [] if usable else None
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = operation_name(node)
     if node.op == "call_function" and not is_of_torch(node.target) or node.op not in ("call_function", "call_method"):
         return None
     if name in _UNSET:
         return None
-    if name in _OF_METADATA:
+    if name in OF_METADATA:
         return []
     operands = node.all_input_nodes
     if not operands and name not in _FACTORIES:
@@ -258,7 +236,7 @@ def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, t
         if node in seen:
             continue
         seen.add(node)
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        name = operation_name(node)
         computed = masks.masks_behind(output, node)
         if computed is not None:
             found.update({key: pair for key, pair in computed.items() if key not in output.fixed_tables})
@@ -273,7 +251,7 @@ def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, t
         elif name in _OF_ANOTHERS_METADATA:
             pending += node.all_input_nodes[:1]
             continue
-        elif name in _OF_METADATA or output.fake_mode.known.of(node.meta.get("example_value")) is not None:
+        elif name in OF_METADATA or output.fake_mode.known.of(node.meta.get("example_value")) is not None:
             continue
         elif not node.all_input_nodes and name not in _FACTORIES:
             return {}

@@ -1,0 +1,45 @@
+"""Nodes of the graph in progress: what a node's operation is called, and what it has been computed from.
+
+Invariant: only reads the graph.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from torch import fx
+
+
+def operation_name(node: fx.Node) -> str:
+    """The name of the function or method that a node calls; "" of one without a name."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def computed_from(
+    nodes: Iterable[fx.Node],
+    operands_of: Callable[[fx.Node], Sequence[fx.Node] | None],
+    is_given: Callable[[fx.Node], bool] = lambda node: False,
+    limit: int | None = None,
+) -> list[fx.Node] | None:
+    """The nodes that have to be computed for some nodes, each after its operands, these nodes included.
+
+    Args:
+        operands_of: what a node is computed from; None if it can't be computed again.
+        is_given: whether a node is left out together with what is behind it.
+        limit: how many nodes may be found or pending when another one is entered.
+
+    Returns:
+        None if one of the nodes can't be computed again, or there are too many.
+    """
+    found: dict[fx.Node, None] = {}
+    pending = [(node, False) for node in nodes]
+    while pending:
+        node, done = pending.pop()
+        if done:
+            found[node] = None
+        elif node not in found and not is_given(node):
+            operands = operands_of(node)
+            if operands is None or operands and limit is not None and len(found) + len(pending) > limit:
+                return None
+            pending.append((node, True))
+            pending += [(operand, False) for operand in operands]
+    return list(found)
