@@ -15,7 +15,6 @@ constexpr int panel = CL * CV;
 constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
 constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
 constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
-constexpr i64 MAX_MASKS = 256;      // so many vectors of a line have their masks listed
 constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
 constexpr i64 fetched = 16;        // elements of a line of the first cache
 constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
@@ -204,38 +203,19 @@ static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
         if (k * dilation % stride == which) return true;
     return false;
 }
-// Lines [y0, y0 + lines) of the planes of one channel, from column x0 on. Whole vectors are stored: what goes beyond a line is overwritten by the
-// next, what goes beyond the last is slack.
-static void deal_planes(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
-    u32 inside[MAX_MASKS];
-    vec<i32, CL> even;
-    for (int k = 0; k < CL; ++k) even[k] = 2 * k;
-    const bool vectors = w.stride_w <= 2;
+// Lines [y0, y0 + lines) of the planes of one channel, from column x0 on; behind the last plane there is slack for whole vectors.
+static void fill_planes(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
     for (i64 down = 0; down < planes.down; ++down)
         for (i64 across = 0; across < planes.across; ++across, to += planes.each) {
             if (!seen(down, w.kernel_h, w.stride_h, w.dilation_h) || !w.copies && !seen(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
-            // Where column 0 is in the image, from where to where columns are inside of it.
-            const i64 left = x0 * w.stride_w + across * (w.copies ? w.dilation_w : 1) - w.pad_w, begin = -left, end = w.width - left;
-            const i64 width = planes.width, all = width * w.stride_w;
-            const auto lanes = [=](i64 x) { return Lanes(begin - x, end - x).mask(); };
-            if (vectors)
-                for (i64 x = 0; x < all && x < MAX_MASKS * CL; x += CL) inside[x / CL] = lanes(x);
-            const auto within = [=, &inside](const float* p, i64 x) INLINE_LAMBDA { return load_within<CL>(p + x, x < MAX_MASKS * CL ? inside[x / CL] : lanes(x)); };
+            // Where column 0 is in the image.
+            const i64 left = x0 * w.stride_w + across * (w.copies ? w.dilation_w : 1) - w.pad_w;
+            const SplitLines split(-left, w.width - left, w.stride_w, planes.width);
             float* line = to;
-            for (i64 y = y0; y < y0 + lines; ++y, line += width) {
+            for (i64 y = y0; y < y0 + lines; ++y, line += planes.width) {
                 const i64 in_y = y * w.stride_h + down - w.pad_h;
-                const float* const from = image + in_y * w.width + left;
-                if (in_y < 0 || in_y >= w.height)
-                    for (i64 x = 0; x < width; x += CL) store<CL>(line + x, fvec{}, full());
-                else if (w.stride_w == 1)
-                    for (i64 x = 0; x < width; x += CL) store<CL>(line + x, within(from, x), full());
-                else if (vectors)
-                    for (i64 x = 0; x < width; x += CL) {
-                        const fvec a = within(from, 2 * x), b = 2 * x + CL < all ? within(from, 2 * x + CL) : fvec{};
-                        store<CL>(line + x, __builtin_shuffle(a, b, even), full());
-                    }
-                else
-                    for (i64 x = 0; x < width; ++x) line[x] = x * w.stride_w >= begin && x * w.stride_w < end ? from[x * w.stride_w] : 0;
+                if (in_y < 0 || in_y >= w.height) split.clear(planes.width, line);
+                else split.copy<false>(image + in_y * w.width + left, line);
             }
         }
 }
@@ -363,7 +343,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         const i64 height = least(y1, w.out_height) - y0 + planes.height - planes.shown;
         const float* const images = c.right.p + at_batch(c, c.right, batch);
         for (i64 channel = 0; channel < w.channels; ++channel)
-            deal_planes(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
+            fill_planes(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
         for (i64 p = first; p < last; ++p) {
             const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps, 0};
             for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), r == r0, right, 0, c.depth);

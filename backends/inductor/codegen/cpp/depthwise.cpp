@@ -5,7 +5,6 @@
 // read once for all of them that see it. Every result adds its products in the same order, wherever it stands.
 constexpr int RESULTS = 7;  // rows at a time: the sizes of images are multiples of it more often than of 8
 constexpr int MAX_KERNEL_WIDTH = 256, MAX_TILE = 8192;  // as in ir/contraction.py
-constexpr int MAX_FAST = 4096;  // a padded line of more elements is copied one by one: kernels that are spread very far
 // In a register: GCC would read it from memory for each of its uses, and where it is not aligned that costs as much as two products.
 #if defined(__AVX512F__)
 #define IN_REGISTER(v) asm("" : "+v"(v))
@@ -14,31 +13,48 @@ constexpr int MAX_FAST = 4096;  // a padded line of more elements is copied one 
 #else
 #define IN_REGISTER(v)
 #endif
+// What one column of a kernel reads: a vector of each line, of which it holds the address and which lanes are in the image.
+struct Column {
+    const float* p;
+    u32 lanes;
+};
+// A padded plane.
 struct Plane {
     const float* p;
     i64 pitch;          // of a line of the image
     const i64* column;  // where a kernel's column begins in it
+    INLINE Column at(int kw, i64 x) const { return {p + column[kw] + x, 0}; }
+    template <int L> INLINE vec<float, L> line(int, const Column& c) const { return load<L>(c.p, full()); }
 };
-
 // An image where it is: lines from `first` to `last` and columns from `begin` to `end` are in it, the others are padding.
 struct Image {
     const float* p;
     i64 pitch, first, last, begin, end, dilation_w;
+    INLINE Column at(int kw, i64 x) const {
+        const i64 at = x + kw * dilation_w;
+        return {p + at, Lanes(begin - at, end - at).mask()};
+    }
+    template <int L> INLINE vec<float, L> line(int r, const Column& c) const {
+        vec<float, L> v{};
+        if (r >= first && r < last) v = load_within<L>(c.p, c.lanes);
+        return v;
+    }
 };
 
 // Rows of results, L columns at a time; the kernel is KH x `width`, its rows not spread.
-template <int KH, int S, int L> INLINE void depthwise_columns(const Plane& plane, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
+template <int KH, int S, int L, class Source>
+INLINE void depthwise_columns(const Source& source, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
     vec<float, L> sum[RESULTS];
 #pragma GCC unroll 8
     for (int i = 0; i < RESULTS; ++i) sum[i] = vec<float, L>{};
     for (int kw = 0; kw < width; ++kw) {
-        const float* p = plane.p + plane.column[kw] + x;
+        Column column = source.at(kw, x);
         vec<float, L> w[KH];
 #pragma GCC unroll 8
         for (int kh = 0; kh < KH; ++kh) w[kh] = bc<L>(filter[kh * width + kw]);
 #pragma GCC unroll 24
-        for (int r = 0; r < (RESULTS - 1) * S + KH; ++r, p += plane.pitch) {
-            auto line = load<L>(p, full());
+        for (int r = 0; r < (RESULTS - 1) * S + KH; ++r, column.p += source.pitch) {
+            auto line = source.template line<L>(r, column);
             IN_REGISTER(line);
 #pragma GCC unroll 8
             for (int kh = 0; kh < KH; ++kh)
@@ -49,40 +65,7 @@ template <int KH, int S, int L> INLINE void depthwise_columns(const Plane& plane
     for (int i = 0; i < RESULTS; ++i)
         if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
 }
-template <int KH, int S> NOINLINE void depthwise_rows(const Plane& plane, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
-    // Whole vectors are stored: what goes beyond a row is overwritten by the next, so the last columns come first.
-    i64 x = columns / CL * CL;
-    if (columns - x > CL / 2) depthwise_columns<KH, S, CL>(plane, filter, width, x, out, pitch, rows);
-    else if (columns > x) depthwise_columns<KH, S, CL / 2>(plane, filter, width, x, out, pitch, rows);
-    while (x > 0) depthwise_columns<KH, S, CL>(plane, filter, width, x -= CL, out, pitch, rows);
-}
-// The same without a plane, if lanes are left out at no cost.
-template <int KH, int L> INLINE void depthwise_image_columns(const Image& image, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
-    vec<float, L> sum[RESULTS];
-#pragma GCC unroll 8
-    for (int i = 0; i < RESULTS; ++i) sum[i] = vec<float, L>{};
-    for (int kw = 0; kw < width; ++kw) {
-        const i64 at = x + kw * image.dilation_w;
-        const u32 lanes = Lanes(image.begin - at, image.end - at).mask();
-        const float* p = image.p + at;
-        vec<float, L> w[KH];
-#pragma GCC unroll 8
-        for (int kh = 0; kh < KH; ++kh) w[kh] = bc<L>(filter[kh * width + kw]);
-#pragma GCC unroll 24
-        for (int r = 0; r < RESULTS - 1 + KH; ++r, p += image.pitch) {
-            vec<float, L> line{};
-            if (r >= image.first && r < image.last) line = load_within<L>(p, lanes);
-            IN_REGISTER(line);
-#pragma GCC unroll 8
-            for (int kh = 0; kh < KH; ++kh)
-                if (r >= kh && r - kh < RESULTS) sum[r - kh] = fma_(w[kh], line, sum[r - kh]);
-        }
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < RESULTS; ++i)
-        if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
-}
-// With stride 2: two taps side by side read every other element of the same vectors.
+// An image where it is, with stride 2: two taps side by side read every other element of the same vectors.
 template <int KH, int L> INLINE void depthwise_halved_columns(const Image& image, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
     vec<float, L> sum[RESULTS];
     vec<i32, L> even, odd;
@@ -119,39 +102,41 @@ template <int KH, int L> INLINE void depthwise_halved_columns(const Image& image
     for (int i = 0; i < RESULTS; ++i)
         if (i < rows) store<L>(out + i * pitch + x, sum[i], full());
 }
-template <int KH, int S, int L> INLINE void depthwise_image_block(const Image& image, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
-    if constexpr (S == 1) depthwise_image_columns<KH, L>(image, filter, width, x, out, pitch, rows);
-    else depthwise_halved_columns<KH, L>(image, filter, width, x, out, pitch, rows);
+template <int KH, int S, int L, class Source>
+INLINE void depthwise_block(const Source& source, const float* filter, int width, i64 x, float* out, i64 pitch, int rows) {
+    if constexpr (S == 2 && __is_same_as(Source, Image)) depthwise_halved_columns<KH, L>(source, filter, width, x, out, pitch, rows);
+    else depthwise_columns<KH, S, L>(source, filter, width, x, out, pitch, rows);
 }
-template <int KH, int S> NOINLINE void depthwise_image_rows(const Image& image, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
+template <class Source, int KH, int S>
+NOINLINE void depthwise_rows(const Source& source, const float* filter, int width, float* out, i64 pitch, int rows, int columns) {
+    // Whole vectors are stored: what goes beyond a row is overwritten by the next, so the last columns come first.
     i64 x = columns / CL * CL;
-    if (columns - x > CL / 2) depthwise_image_block<KH, S, CL>(image, filter, width, x, out, pitch, rows);
-    else if (columns > x) depthwise_image_block<KH, S, CL / 2>(image, filter, width, x, out, pitch, rows);
-    while (x > 0) depthwise_image_block<KH, S, CL>(image, filter, width, x -= CL, out, pitch, rows);
+    if (columns - x > CL / 2) depthwise_block<KH, S, CL>(source, filter, width, x, out, pitch, rows);
+    else if (columns > x) depthwise_block<KH, S, CL / 2>(source, filter, width, x, out, pitch, rows);
+    while (x > 0) depthwise_block<KH, S, CL>(source, filter, width, x -= CL, out, pitch, rows);
 }
-typedef void DepthwiseImageRows(const Image& image, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
-static DepthwiseImageRows* depthwise_image_for(const Windows& w) {
+template <class Source> using DepthwiseRows = void(const Source& source, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
+static DepthwiseRows<Image>* depthwise_image_for(const Windows& w) {
 #if MASKED_LOADS
     if (w.dilation_h != 1 || w.tile_rows < RESULTS / 2 || w.stride_h != w.stride_w) return nullptr;
     if (w.stride_h == 1) {
-        if (w.kernel_h == 3) return depthwise_image_rows<3, 1>;
-        if (w.kernel_h == 5) return depthwise_image_rows<5, 1>;
-        if (w.kernel_h == 7) return depthwise_image_rows<7, 1>;
+        if (w.kernel_h == 3) return depthwise_rows<Image, 3, 1>;
+        if (w.kernel_h == 5) return depthwise_rows<Image, 5, 1>;
+        if (w.kernel_h == 7) return depthwise_rows<Image, 7, 1>;
     } else if (w.stride_h == 2 && w.dilation_w == 1) {
-        if (w.kernel_h == 3) return depthwise_image_rows<3, 2>;
-        if (w.kernel_h == 5) return depthwise_image_rows<5, 2>;
+        if (w.kernel_h == 3) return depthwise_rows<Image, 3, 2>;
+        if (w.kernel_h == 5) return depthwise_rows<Image, 5, 2>;
     }
 #endif
     return nullptr;
 }
-typedef void DepthwiseRows(const Plane& plane, const float* filter, int width, float* out, i64 pitch, int rows, int columns);
-static DepthwiseRows* depthwise_for(const Windows& w) {
+static DepthwiseRows<Plane>* depthwise_for(const Windows& w) {
     if (w.dilation_h != 1 || w.tile_rows < RESULTS / 2) return nullptr;
-    if (w.kernel_h == 3 && w.stride_h == 1) return depthwise_rows<3, 1>;
-    if (w.kernel_h == 3 && w.stride_h == 2) return depthwise_rows<3, 2>;
-    if (w.kernel_h == 5 && w.stride_h == 1) return depthwise_rows<5, 1>;
-    if (w.kernel_h == 5 && w.stride_h == 2) return depthwise_rows<5, 2>;
-    if (w.kernel_h == 7 && w.stride_h == 1) return depthwise_rows<7, 1>;
+    if (w.kernel_h == 3 && w.stride_h == 1) return depthwise_rows<Plane, 3, 1>;
+    if (w.kernel_h == 3 && w.stride_h == 2) return depthwise_rows<Plane, 3, 2>;
+    if (w.kernel_h == 5 && w.stride_h == 1) return depthwise_rows<Plane, 5, 1>;
+    if (w.kernel_h == 5 && w.stride_h == 2) return depthwise_rows<Plane, 5, 2>;
+    if (w.kernel_h == 7 && w.stride_h == 1) return depthwise_rows<Plane, 7, 1>;
     return nullptr;
 }
 // One row of results, whatever the kernel.
@@ -174,34 +159,13 @@ template <int V> INLINE void depthwise_line(const Windows& w, const Plane& plane
 }
 // Lines [first, first + lines) of the padded image, columns from `left` on, `width` of each class of columns, a multiple of CL.
 // `inner`: the lines that are all padding hold zeros already.
-static void pad_lines(const Windows& w, const float* image, i64 first, i64 lines, i64 left, i64 width, float* to, bool inner) {
-    u32 inside[MAX_FAST / CL];
+static void fill_plane(const Windows& w, const float* image, i64 first, i64 lines, i64 left, i64 width, float* to, bool inner) {
     left -= w.pad_w;
-    const i64 begin = -left, end = w.width - left, all = w.stride_w * width;
-    const bool fast = w.stride_w <= 2 && all <= MAX_FAST;
-    if (fast)
-        for (i64 x = 0; x < all; x += CL) inside[x / CL] = Lanes(begin - x, end - x).mask();
-    vec<i32, CL> even, odd;
-    for (int k = 0; k < CL; ++k) even[k] = 2 * k, odd[k] = 2 * k + 1;
-    for (i64 y = first - w.pad_h; y < first - w.pad_h + lines; ++y, to += all) {
-        const float* const line = image + y * w.width + left;
-        if (y < 0 || y >= w.height) {
-            for (i64 x = 0; x < all && !inner; x += CL) store<CL>(to + x, fvec{}, full());
-        } else if (fast && w.stride_w == 1) {
-            for (i64 x = 0; x < width; x += CL) store<CL>(to + x, load_within<CL>(line + x, inside[x / CL]), full());
-        } else if (fast) {
-            for (i64 x = 0; x < width; x += CL) {
-                const fvec a = load_within<CL>(line + 2 * x, inside[2 * x / CL]), b = load_within<CL>(line + 2 * x + CL, inside[2 * x / CL + 1]);
-                store<CL>(to + x, __builtin_shuffle(a, b, even), full());
-                store<CL>(to + width + x, __builtin_shuffle(a, b, odd), full());
-            }
-        } else {
-            for (i64 k = 0; k < w.stride_w; ++k)
-                for (i64 x = 0; x < width; ++x) {
-                    const i64 at = x * w.stride_w + k;
-                    to[k * width + x] = at >= begin && at < end ? line[at] : 0;
-                }
-        }
+    const i64 pitch = w.stride_w * width;
+    const SplitLines split(-left, w.width - left, w.stride_w, width);
+    for (i64 y = first - w.pad_h; y < first - w.pad_h + lines; ++y, to += pitch) {
+        if (y >= 0 && y < w.height) split.copy<true>(image + y * w.width + left, to);
+        else if (!inner) split.clear(pitch, to);
     }
 }
 
@@ -214,8 +178,8 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* co
     i64 columns[MAX_KERNEL_WIDTH];
     const i64 width = (w.tile_columns + (w.kernel_w - 1) * w.dilation_w / w.stride_w + CL - 1) / CL * CL;
     for (i64 kw = 0; kw < w.kernel_w; ++kw) columns[kw] = kw * w.dilation_w % w.stride_w * width + kw * w.dilation_w / w.stride_w;
-    DepthwiseRows* const rows_at_once = depthwise_for(w);
-    DepthwiseImageRows* const image_rows = depthwise_image_for(w);
+    DepthwiseRows<Plane>* const rows_at_once = depthwise_for(w);
+    DepthwiseRows<Image>* const image_rows = depthwise_image_for(w);
     const i64* const column = columns;
     parallel(batches * c.rows * tiles, 1, c.threads < c.slots ? c.threads : c.slots, [=, &c, &w](i64 begin, i64 end, int thread) {
         float* const scratch = c.workspace + thread * w.scratch;
@@ -231,8 +195,8 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* co
             const float* const images = c.right.p + at_batch(c, c.right, batch);
             // All of them first: what was just written is slow to read otherwise than it was written.
             for (i64 k = 0; k < count && !image_rows; ++k)
-                pad_lines(w, images + (row + k) / w.each * w.height * w.width, y0 * w.stride_h, lines, x0 * w.stride_w, width,
-                          scratch + k * pad_size, tiles == 1 && k < padded);
+                fill_plane(w, images + (row + k) / w.each * w.height * w.width, y0 * w.stride_h, lines, x0 * w.stride_w, width,
+                           scratch + k * pad_size, tiles == 1 && k < padded);
             padded = padded > count ? padded : count;
             for (i64 k = 0; k < count; ++k) {
                 const float* const filter = c.left.p + (row + k) * c.left.line;

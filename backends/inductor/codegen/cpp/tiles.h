@@ -47,3 +47,40 @@ template <int L> INLINE vec<float, L> load_within(const float* p, u32 lanes) {
     return v;
 }
 #endif
+// Lines of a padded image, split by the stride: element x of class k is column x * stride + k, which the image has if it is in [begin, end).
+// Whole vectors are stored: what goes beyond a line is overwritten by the next, what goes beyond the last is slack.
+class SplitLines {
+    static constexpr i64 MAX_MASKS = 256;  // so many vectors of a line have their masks listed
+    u32 inside[MAX_MASKS];
+    const i64 begin, end, stride, width, all;
+    vec<i32, CL> even, odd;
+    INLINE u32 lanes(i64 x) const { return Lanes(begin - x, end - x).mask(); }
+    INLINE fvec within(const float* p, i64 x) const { return load_within<CL>(p + x, x < MAX_MASKS * CL ? inside[x / CL] : lanes(x)); }
+
+public:
+    SplitLines(i64 begin, i64 end, i64 stride, i64 width) : begin(begin), end(end), stride(stride), width(width), all(width * stride) {
+        for (int k = 0; k < CL; ++k) even[k] = 2 * k, odd[k] = 2 * k + 1;
+        for (i64 x = 0; stride <= 2 && x < all && x < MAX_MASKS * CL; x += CL) inside[x / CL] = lanes(x);
+    }
+    // The first class, or (`width` a multiple of CL) all of them, of the line whose column 0 is at `from`; each `width` behind the one before.
+    template <bool ALL> INLINE void copy(const float* from, float* to) const {
+        if (stride == 1)
+            for (i64 x = 0; x < width; x += CL) store<CL>(to + x, within(from, x), full());
+        else if (stride == 2)
+            for (i64 x = 0; x < width; x += CL) {
+                const fvec a = within(from, 2 * x), b = ALL || 2 * x + CL < all ? within(from, 2 * x + CL) : fvec{};
+                store<CL>(to + x, __builtin_shuffle(a, b, even), full());
+                if (ALL) store<CL>(to + width + x, __builtin_shuffle(a, b, odd), full());
+            }
+        else
+            for (i64 k = 0; k < (ALL ? stride : 1); ++k)
+                for (i64 x = 0; x < width; ++x) {
+                    const i64 at = x * stride + k;
+                    to[k * width + x] = at >= begin && at < end ? from[at] : 0;
+                }
+    }
+    // So many elements of a line that is all padding.
+    INLINE void clear(i64 count, float* to) const {
+        for (i64 x = 0; x < count; x += CL) store<CL>(to + x, fvec{}, full());
+    }
+};
