@@ -62,7 +62,24 @@ FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd"
              "functorch.compile")
 FORBIDDEN_NAMES = {"make_fx"}
 VERSIONED = ("bytecode", "interpreter")
-MAX_LINES = 800
+MAX_LINES = 600
+MAX_FUNCTION_LINES = 60
+# The one module that others may import, for type checking alone, although it imports them.
+PROTOCOLS = "dynamo_lite.variables.protocols"
+
+# Two tables of code that is longer than it should be. They may only shrink: an entry goes when it is no longer needed.
+# Modules over MAX_LINES, with the lines that they may have.
+LONG_MODULES = {
+    "dynamo_lite/variables/containers/mappings.py": 700,
+    "dynamo_lite/variables/containers/sequences.py": 608,
+    "dynamo_lite/variables/functions/functions.py": 625,
+    "dynamo_lite/variables/objects/objects.py": 713,
+    "dynamo_lite/variables/tensors/tensor.py": 705,
+}
+# Functions over MAX_FUNCTION_LINES, likewise.
+LONG_FUNCTIONS = {
+    "dynamo_lite/variables/tensors/tensor.py record": 67,
+}
 
 
 class Module:
@@ -145,10 +162,15 @@ def layer(name: str, layers: list[str], prefix: str) -> str:
     raise AssertionError(f"{name} is in no layer: name it in {pathlib.Path(__file__).name} and docs/design/layers.md")
 
 
-def own_imports(m: Module):
+def own_imports(m: Module, typing: bool = False):
+    """Where a module imports another of ours, which, and whether in a function.
+
+    Args:
+        typing: imports for type checking as well.
+    """
     for line, target, in_function, typing_only in m.imports:
         name = own_module(target)
-        if name is not None and not typing_only:
+        if name is not None and (typing or not typing_only):
             yield f"{m.shown}:{line}", name, in_function
 
 
@@ -226,9 +248,73 @@ def test_python_versions_are_told_apart_in_their_own_modules():
 @pytest.mark.parametrize("m", MODULES, ids=lambda m: m.shown)
 def test_files_are_small_and_say_what_they_hold(m):
     lines = m.text.count("\n")
-    assert lines <= MAX_LINES, f"{m.shown} has {lines} lines: look for the seam"
+    assert lines <= LONG_MODULES.get(m.shown, MAX_LINES), f"{m.shown} has {lines} lines: look for the seam"
     assert "utils" not in m.path.stem, "a module is named for what it holds"
     assert ast.get_docstring(m.tree) or not m.tree.body, f"{m.shown} has no docstring"
+
+
+def test_functions_are_short():
+    check([f"{name} has {lines} lines" for name, lines in _functions()
+           if lines > LONG_FUNCTIONS.get(name, MAX_FUNCTION_LINES)])
+
+
+def _functions():
+    for m in MODULES:
+        for node in ast.walk(m.tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield f"{m.shown} {node.name}", node.end_lineno - node.lineno + 1
+
+
+def test_tables_of_long_code_shrink():
+    modules = {m.shown for m in MODULES if m.text.count("\n") > MAX_LINES}
+    functions = {name for name, lines in _functions() if lines > MAX_FUNCTION_LINES}
+    assert LONG_MODULES.keys() <= modules, f"take out: {LONG_MODULES.keys() - modules}"
+    assert LONG_FUNCTIONS.keys() <= functions, f"take out: {LONG_FUNCTIONS.keys() - functions}"
+
+
+def test_no_import_cycle():
+    """Imports for type checking counted."""
+    graph = {m.name: {name for _, name, _ in own_imports(m, typing=True)} - {m.name, PROTOCOLS} for m in MODULES}
+    check([f"import each other: {', '.join(sorted(cycle))}" for cycle in cycles(graph)])
+
+
+def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The strongly connected components of more than one node (Tarjan's algorithm)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    out: list[set[str]] = []
+
+    def visit(node):
+        number[node] = lowest[node] = len(number)
+        path.append(node)
+        for other in sorted(graph[node] & graph.keys()):
+            if other not in number:
+                visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in path:
+                lowest[node] = min(lowest[node], number[other])
+        if lowest[node] == number[node]:
+            component = set(path[path.index(node):])
+            del path[path.index(node):]
+            if len(component) > 1:
+                out.append(component)
+
+    for node in sorted(graph):
+        if node not in number:
+            visit(node)
+    return out
+
+
+@pytest.mark.parametrize("edges,found", [
+    ("ab bc", []), ("ab ba", ["ab"]), ("ab bc ca cd de ed", ["abc", "de"]), ("ab ac bd cd", []),
+    ("ab bc cb cd da", ["abcd"]),
+])
+def test_the_search_for_cycles_itself(edges, found):
+    graph: dict[str, set[str]] = {node: set() for node in edges if node != " "}
+    for a, b in edges.split():
+        graph[a].add(b)
+    assert sorted("".join(sorted(c)) for c in cycles(graph)) == found
 
 
 @pytest.mark.parametrize("code,target,in_function", [

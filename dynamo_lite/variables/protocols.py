@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from .base import ObservedException, VariableTracker
     from .cells import CellVariable
     from .containers.mappings import DictVariable
-    from .functions.functions import BaseFunctionVariable, GeneratorVariable
+    from .functions.functions import BaseFunctionVariable as BaseFunctionVariable
+    from .functions.functions import GeneratorVariable
     from .objects.classes import ClassVariable
     from .objects.objects import ObjectVariable
+    from .tensors.tensor import TensorVariable as TensorVariable
 
 
 class Values(Protocol):

@@ -12,8 +12,7 @@ from ..base import VariableTracker
 from ..constant import ConstantVariable
 
 if TYPE_CHECKING:
-    from ..protocols import Tracer
-    from .functions import BaseFunctionVariable
+    from ..protocols import BaseFunctionVariable, Tracer
 
 VARARGS, VARKEYWORDS = 0x04, 0x08
 Bound = dict[str, VariableTracker]

@@ -23,8 +23,7 @@ from ...guards.source import ComputedSource, PathKey, Source
 from .graph_nodes import computed_from, operation_name
 
 if TYPE_CHECKING:
-    from ..protocols import OutputGraph
-    from .tensor import TensorVariable
+    from ..protocols import OutputGraph, TensorVariable
 
 MOST_ELEMENTS = 256  # of a mask
 LEAST_RATIO = 16  # of the tensor's elements to the mask's

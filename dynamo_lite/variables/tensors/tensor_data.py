@@ -16,8 +16,7 @@ from torch.utils import _pytree as pytree
 from ..base import unsupported
 
 if TYPE_CHECKING:
-    from ..protocols import Tracer
-    from .tensor import TensorVariable
+    from ..protocols import TensorVariable, Tracer
 
 _KIND = "input_mutation"
 
