@@ -12,12 +12,14 @@ from types import CodeType
 from typing import Any
 
 from dynamo_lite.bytecode.code_map import CodeMap
+from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Instruction, decode, loop_landing
 from dynamo_lite.bytecode.roles import (
     DELETES_LOCAL,
     LOOP_HEAD,
     NEVER_RAISES,
     NO_FALL_THROUGH,
+    PREFIX,
     READS_LOCAL,
     TOUCHES_CELL,
     WRITES_LOCAL,
@@ -55,6 +57,7 @@ class Analysis:
             if i.roles & LOOP_HEAD
             for passed in loop_landing(self.instructions, i)
         }
+        self._closed_places: frozenset[int] | None = None
         self._live: list[int] | None = None
         self._stacks: list[Stack | None] | None = None
         self._bound: tuple[list[int], list[int]] | None = None
@@ -204,9 +207,12 @@ class Analysis:
         return surely, perhaps
 
     def can_leave(self, index: int) -> bool:
-        """Whether code can be left before an instruction and entered again behind it, wherever it goes on."""
-        instruction = self.instructions[index]
+        """Whether code can be left before an instruction and entered again behind it, or behind what runs as one with
+        it, wherever it goes on."""
         places = [index]
+        while self.instructions[index].roles & PREFIX:
+            index += 1
+        instruction = self.instructions[index]
         if not instruction.roles & NO_FALL_THROUGH:
             places.append(index + 1)
         if instruction.target is not None:
@@ -215,6 +221,15 @@ class Analysis:
         if instruction.handler is not None:
             places.append(instruction.handler.target)
         return all(map(self._can_enter, places))
+
+    @property
+    def closed(self) -> frozenset[int]:
+        """The instructions before which code can't be left, those that nobody ever stands at left out."""
+        if self._closed_places is None:
+            indices = range(len(self.instructions)) if self._saves or facts.ITERATOR_SLOTS > 1 else ()
+            reached = (i for i in indices if i not in self._passed_over and self.stacks[i] is not None)
+            self._closed_places = frozenset(i for i in reached if not self.can_leave(i))
+        return self._closed_places
 
     def _can_enter(self, index: int) -> bool:
         """Whether what lies on the stack and in the locals before an instruction can be brought there.
@@ -280,7 +295,7 @@ def passes_through(
                     return False
                 index = at.target
                 continue
-            elif at.opname not in ("PUSH_EXC_INFO", "CHECK_EXC_MATCH", "COPY", "POP_EXCEPT"):
+            elif at.opname not in ("PUSH_EXC_INFO", "CHECK_EXC_MATCH", "COPY", "POP_EXCEPT", "NOT_TAKEN"):
                 return False
             index += 1
     return True

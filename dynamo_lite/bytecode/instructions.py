@@ -3,7 +3,8 @@
 ``decode(code)`` is made once per code object. Inline caches and ``EXTENDED_ARG`` are folded away and the adaptive
 interpreter's rewriting is undone, so the same source always decodes to the same instructions. Opcodes that are another
 one's special form, or two in one, are shown as what they do: LOAD_FAST_CHECK as LOAD_FAST, RETURN_CONST as LOAD_CONST
-and RETURN_VALUE, a LOAD_ATTR that loads a method as LOAD_METHOD. Invariant: everything that refers to an instruction
+and RETURN_VALUE, a LOAD_ATTR that loads a method as LOAD_METHOD, a COMPARE_OP that gives a truth as COMPARE_OP and
+TO_BOOL. Invariant: everything that refers to an instruction
 (jump, handler, resume point) is an *index* into ``Decoded.instructions``; byte offsets are kept for messages alone.
 """
 
@@ -138,6 +139,21 @@ def localsplus_names(code: CodeType) -> tuple[str, ...]:
     return varnames + tuple(name for name in code.co_cellvars if name not in varnames) + code.co_freevars
 
 
+def docstring(code: CodeType) -> str | None:
+    """The docstring of a function with this code."""
+    if facts.DROPPED_FLAGS and not code.co_flags & facts.DROPPED_FLAGS:
+        return None
+    first = code.co_consts[0] if code.co_consts else None
+    return first if isinstance(first, str) else None
+
+
+def shown_names() -> frozenset[str]:
+    """The names under which instructions of this Python are shown."""
+    names = {form[1] for op, form in _FORMS.items() if library.OPNAME[op] not in facts.PARTS}
+    names.update(facts.READ_AS.get(part, part) for parts in facts.PARTS.values() for part in parts)
+    return frozenset({*names, *facts.BINARY_READ_AS.values(), "LOAD_METHOD", "LOAD_CLOSURE"})
+
+
 def loop_landing(instructions: Sequence[Instruction], head: Instruction) -> Sequence[Instruction]:
     """What stands at the target of a loop's head and is passed over by it when the iterator is exhausted."""
     assert head.target is not None
@@ -145,7 +161,7 @@ def loop_landing(instructions: Sequence[Instruction], head: Instruction) -> Sequ
 
 
 # What more there is to an opcode than its name and its argument.
-_JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _BINARY = range(1, 6)
+_JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _BINARY, _COMPARE = range(1, 7)
 
 
 def _special(name: str) -> int:
@@ -157,6 +173,8 @@ def _special(name: str) -> int:
         return _ATTRIBUTE
     if facts.BINARY_READ_AS and name == "BINARY_OP":
         return _BINARY
+    if facts.COMPARE_TO_BOOL and name == "COMPARE_OP":
+        return _COMPARE
     return _GLOBAL if name == "LOAD_GLOBAL" else 0
 
 
@@ -193,6 +211,9 @@ def _decode(code: CodeType) -> Decoded:
                 jumps.append((instruction, target))
             elif special == _PARTS:
                 instructions.append(_take_apart(instruction, consts, names, localsplus))
+            elif special == _COMPARE:
+                if arg & facts.COMPARE_TO_BOOL:  # type: ignore[operator]
+                    instructions.append(_take_truth(instruction))
             else:
                 _look_closer(instruction, special, code)
 
@@ -235,6 +256,15 @@ def _take_apart(
         if arg is not None and resolve is not None:
             part.argval = resolve(arg, consts, names, localsplus)
     return second
+
+
+def _take_truth(comparison: Instruction) -> Instruction:
+    """Makes a comparison that gives True or False one that gives what it finds; gives what makes a truth of that."""
+    comparison.arg ^= facts.COMPARE_TO_BOOL  # type: ignore[operator]
+    opcode, opname, role, _, _ = _FORMS[OPMAP["TO_BOOL"]]
+    return Instruction(
+        opcode, opname, role, None, None, comparison.index + 1, comparison.offset, comparison.positions
+    )
 
 
 def _look_closer(instruction: Instruction, special: int, code: CodeType) -> None:

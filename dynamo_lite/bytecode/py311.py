@@ -12,6 +12,8 @@ Sequence = list[tuple[str, Any]]
 
 # The argument of COMPARE_OP is the operator's number above this many bits of other use.
 COMPARE_SHIFT = 0
+# The bit of its argument that makes a truth of the result.
+COMPARE_TO_BOOL = 0
 # A callable's NULL lies below it (and not above).
 NULL_FIRST = True
 # How many instructions at its target an exhausted FOR_ITER passes over; it has done what they say.
@@ -23,7 +25,10 @@ LATE_RANGES = False
 FAST_CELLS = False
 # LOAD_ATTR with its lowest bit set loads a method.
 METHOD_BIT = False
-# Flags that say something of the constants' order, which a new code object does not keep.
+# Slots of the stack that an iterator takes while a loop runs.
+ITERATOR_SLOTS = 1
+# Flags that say something of the constants' order, which a new code object does not keep: that the first is the
+# docstring. Where there is no such flag, a text in that place always is.
 DROPPED_FLAGS = 0
 
 # Opcodes that decoding shows under the name of a general one.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dynamo_lite.bytecode.py311 import Sequence
 
 COMPARE_SHIFT = 4
+COMPARE_TO_BOOL = 0
 NULL_FIRST = True
 LOOP_LANDING = 1  # END_FOR
 LATE_RANGES = False
 FAST_CELLS = False
 METHOD_BIT = True
+ITERATOR_SLOTS = 1
 DROPPED_FLAGS = 0
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}

@@ -8,11 +8,13 @@ from dynamo_lite.bytecode.py312 import directed
 __all__ = ["directed"]
 
 COMPARE_SHIFT = 5
+COMPARE_TO_BOOL = 16
 NULL_FIRST = False
 LOOP_LANDING = 2  # END_FOR, POP_TOP
 LATE_RANGES = True
 FAST_CELLS = True
 METHOD_BIT = True
+ITERATOR_SLOTS = 1
 DROPPED_FLAGS = 0x4000000  # CO_HAS_DOCSTRING: the first constant is the docstring
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dynamo_lite.bytecode.py311 import Sequence
 from dynamo_lite.bytecode.py312 import directed
-from dynamo_lite.bytecode.py313 import DROPPED_FLAGS, call, jump_if_false, make_function
+from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, DROPPED_FLAGS, call, jump_if_false, make_function
 
-__all__ = ["DROPPED_FLAGS", "call", "directed", "jump_if_false", "make_function"]
+__all__ = ["COMPARE_TO_BOOL", "DROPPED_FLAGS", "call", "directed", "jump_if_false", "make_function"]
 
 COMPARE_SHIFT = 5
 NULL_FIRST = False
@@ -14,6 +14,7 @@ LOOP_LANDING = 1  # END_FOR; the POP_ITER behind it is executed
 LATE_RANGES = True
 FAST_CELLS = True
 METHOD_BIT = True
+ITERATOR_SLOTS = 1
 
 READ_AS: dict[str, str] = {
     "LOAD_FAST_CHECK": "LOAD_FAST",

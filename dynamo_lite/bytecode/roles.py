@@ -16,8 +16,7 @@ from __future__ import annotations
     JUMPS_ALWAYS,
     NO_FALL_THROUGH,  # control never goes to the next instruction
     SETS_FRAME_UP,  # belongs to the code object, not to the program
-    CALL_PREFIX,  # state of the interpreter that the CALL after it uses up: the two can't be separated
-    CALLS,
+    PREFIX,  # runs as one with the next: state of the interpreter that a CALL uses up, the truth that a jump asks for
     DROPS,  # throws the top of the stack away
     MOVES,  # constants, locals and slots of the stack: neither computes nor branches
     STORES_NAME,  # the top of the stack, under a name
@@ -25,7 +24,7 @@ from __future__ import annotations
     LOADS_METHOD,
     RETURNS,
     RERAISES,
-) = (1 << bit for bit in range(17))
+) = (1 << bit for bit in range(16))
 ANY_VARIABLE = READS_LOCAL | WRITES_LOCAL | DELETES_LOCAL | TOUCHES_CELL
 
 _TABLE: dict[int, str] = {
@@ -39,8 +38,7 @@ _TABLE: dict[int, str] = {
     NO_FALL_THROUGH: "JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT RETURN_VALUE RAISE_VARARGS RERAISE"
     " INTERPRETER_EXIT",
     SETS_FRAME_UP: "MAKE_CELL COPY_FREE_VARS RETURN_GENERATOR RESUME",
-    CALL_PREFIX: "KW_NAMES PRECALL",
-    CALLS: "CALL CALL_KW",
+    PREFIX: "KW_NAMES PRECALL TO_BOOL",
     DROPS: "POP_TOP",
     MOVES: "COPY LOAD_CONST LOAD_FAST NOP NOT_TAKEN POP_EXCEPT POP_TOP SWAP",
     STORES_NAME: "STORE_FAST STORE_DEREF STORE_GLOBAL STORE_NAME STORE_ATTR",

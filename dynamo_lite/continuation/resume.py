@@ -172,9 +172,8 @@ def break_start(code: CodeType, index: int) -> int:
     A break "at" any part of a call is a break here; the stack must be as it is before this instruction.
     """
     instructions = decode(code).instructions
-    if instructions[index].roles & (roles.CALL_PREFIX | roles.CALLS):
-        while index and instructions[index - 1].roles & roles.CALL_PREFIX:
-            index -= 1
+    while index and instructions[index - 1].roles & roles.PREFIX:
+        index -= 1
     return index
 
 
@@ -189,7 +188,7 @@ def needed_locals(code: CodeType, index: int) -> frozenset[str]:
 
 def _unit(instructions: Sequence[Instruction], start: int) -> list[Instruction]:
     end = start
-    while instructions[end].roles & roles.CALL_PREFIX:
+    while instructions[end].roles & roles.PREFIX:
         end += 1
     return list(instructions[start : end + 1])
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ..variables.protocols import Tracer
 
 
-def _namespace(tx: Translator, i: Any) -> DictVariable:
+def namespace_of(tx: Translator, i: Any) -> DictVariable:
+    """The namespace of the class body that an instruction belongs to."""
     if tx.namespace is None:
         unsupported("unsupported_opcode", f"{i.opname}: it belongs to class bodies and modules")
     return tx.namespace
@@ -29,29 +30,18 @@ def _namespace(tx: Translator, i: Any) -> DictVariable:
 
 @opcode("LOAD_NAME")
 def _load_name(tx: Translator, i: Any) -> None:
-    value = _namespace(tx, i).lookup(tx, ConstantVariable(i.argval))
+    value = namespace_of(tx, i).lookup(tx, ConstantVariable(i.argval))
     tx.push(value if value is not None else tx.load_global(i.argval))
-
-
-@opcode("LOAD_CLASSDEREF")
-def _load_classderef(tx: Translator, i: Any) -> None:
-    value = _namespace(tx, i).lookup(tx, ConstantVariable(i.argval))
-    if value is None:
-        value = tx.cells[i.argval].load(tx)
-    if value is None:
-        tx.raise_error(NameError, f"cannot access free variable {i.argval!r} where it is not associated with a value"
-                                  " in enclosing scope")
-    tx.push(value)
 
 
 @opcode("STORE_NAME")
 def _store_name(tx: Translator, i: Any) -> None:
-    _namespace(tx, i).store(tx, ConstantVariable(i.argval), tx.pop())
+    namespace_of(tx, i).store(tx, ConstantVariable(i.argval), tx.pop())
 
 
 @opcode("DELETE_NAME")
 def _delete_name(tx: Translator, i: Any) -> None:
-    namespace = _namespace(tx, i)
+    namespace = namespace_of(tx, i)
     if namespace.lookup(tx, ConstantVariable(i.argval)) is None:
         tx.raise_error(NameError, f"name {i.argval!r} is not defined")
     namespace.delitem(tx, ConstantVariable(i.argval))
@@ -59,7 +49,7 @@ def _delete_name(tx: Translator, i: Any) -> None:
 
 @opcode("SETUP_ANNOTATIONS")
 def _setup_annotations(tx: Translator, i: Any) -> None:
-    namespace = _namespace(tx, i)
+    namespace = namespace_of(tx, i)
     if namespace.lookup(tx, ConstantVariable("__annotations__")) is None:
         namespace.store(tx, ConstantVariable("__annotations__"), tx.values.new_dict({}))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..bytecode.instructions import loop_landing
 from ..variables.base import ObservedException, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.functions.functions import GeneratorVariable
@@ -19,32 +20,46 @@ def _jump(tx: Translator, i: Any) -> int:
     return i.target
 
 
-@opcode("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE")
-def _pop_jump_if_false(tx: Translator, i: Any) -> int | None:
+@opcode("POP_JUMP_IF_FALSE")
+def pop_jump_if_false(tx: Translator, i: Any) -> int | None:
     return None if branch(tx, tx.pop(), i.index + 1, i.target) else i.target
 
 
-@opcode("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE")
-def _pop_jump_if_true(tx: Translator, i: Any) -> int | None:
+@opcode("POP_JUMP_IF_TRUE")
+def pop_jump_if_true(tx: Translator, i: Any) -> int | None:
     return i.target if branch(tx, tx.pop(), i.target, i.index + 1) else None
 
 
-@opcode("POP_JUMP_FORWARD_IF_NONE", "POP_JUMP_BACKWARD_IF_NONE")
-def _pop_jump_if_none(tx: Translator, i: Any) -> int | None:
+@opcode("POP_JUMP_IF_NONE")
+def pop_jump_if_none(tx: Translator, i: Any) -> int | None:
     return i.target if tx.pop().is_none() else None
 
 
-@opcode("POP_JUMP_FORWARD_IF_NOT_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE")
-def _pop_jump_if_not_none(tx: Translator, i: Any) -> int | None:
+@opcode("POP_JUMP_IF_NOT_NONE")
+def pop_jump_if_not_none(tx: Translator, i: Any) -> int | None:
     return None if tx.pop().is_none() else i.target
 
 
-@opcode("JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP")
-def _jump_or_pop(tx: Translator, i: Any) -> int | None:
-    if tx.truth(tx.wrap_top()) == (i.opname == "JUMP_IF_TRUE_OR_POP"):
-        return i.target
+@opcode("POP_ITER")
+def _pop_iter(tx: Translator, i: Any) -> None:
     tx.pop_lazy()
-    return None
+
+
+@opcode("END_SEND")
+def _end_send(tx: Translator, i: Any) -> None:
+    result = tx.pop_lazy()
+    tx.pop_lazy()
+    tx.push(result)
+
+
+@opcode("CLEANUP_THROW")
+def _cleanup_throw(tx: Translator, i: Any) -> int:
+    # The iterator of a ``yield from``, what was sent to it last, and what throw() or close() has raised there.
+    error = tx.pop()
+    if not issubclass(error.python_type(), StopIteration):
+        raise ObservedException(error)
+    tx.push(tx.getattr(error, "value"))
+    return i.index + 1
 
 
 @opcode("GET_ITER")
@@ -56,10 +71,17 @@ def _get_iter(tx: Translator, i: Any) -> None:
 def _for_iter(tx: Translator, i: Any) -> int | None:
     value = tx.wrap_top().next(tx)
     if value is None:
-        tx.pop_lazy()
-        return i.target
+        index = behind_loop(tx, i)
+        if tx.decoded.instructions[index].opname != "POP_ITER":
+            tx.pop_lazy()
+        return index
     tx.push(value)
     return None
+
+
+def behind_loop(tx: Translator, i: Any) -> int:
+    """Where a loop goes on when its iterator is exhausted."""
+    return i.target + len(loop_landing(tx.decoded.instructions, i))
 
 
 # ---------------------------------------------------------------- exceptions
@@ -182,9 +204,7 @@ def _send(tx: Translator, i: Any) -> int | None:
             raise
         value, result = None, tx.getattr(error.value, "value")
     if value is None:
-        tx.pop_lazy()
-        tx.push(result)
-        return i.target
+        return tx.end_delegation(result, i.target)
     tx.push(value)
     return None
 

@@ -3,21 +3,20 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..bytecode.facts import facts
 from ..continuation.resume import is_resume_code
 from ..guards.source import ConstSource
-from ..variables.base import MISSING
+from ..variables.base import MISSING, VariableTracker
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
 from .registry import opcode, refuse
 from .translator import NULL, Returned, StackMark, Translator
 
-refuse("an async construct", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "ASYNC_GEN_WRAP",
-       "GET_AWAITABLE")
-refuse("it belongs to modules", "IMPORT_STAR", "PRINT_EXPR")
-refuse("an exception group", "CHECK_EG_MATCH", "PREP_RERAISE_STAR")
+refuse("an async construct", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR", "GET_AWAITABLE")
+refuse("an exception group", "CHECK_EG_MATCH")
 
 
-@opcode("NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL", "COPY_FREE_VARS")
+@opcode("NOP", "RESUME", "NOT_TAKEN", "COPY_FREE_VARS")
 def _nothing(tx: Translator, i: Any) -> None:
     if i.opname == "COPY_FREE_VARS":
         for name, cell in zip(tx.code.co_freevars, tx.free_cells):
@@ -32,6 +31,11 @@ def _pop_top(tx: Translator, i: Any) -> None:
 @opcode("PUSH_NULL")
 def _push_null(tx: Translator, i: Any) -> None:
     tx.push(NULL)
+
+
+def push_callable(tx: Translator, value: VariableTracker) -> None:
+    """What is to be called, with its NULL."""
+    tx.stack += (NULL, value) if facts.NULL_FIRST else (value, NULL)
 
 
 @opcode("COPY")
@@ -73,8 +77,8 @@ def _load_fast(tx: Translator, i: Any) -> None:
     tx.push(value)
 
 
-@opcode("STORE_FAST")
-def _store_fast(tx: Translator, i: Any) -> None:
+def store_local(tx: Translator, i: Any) -> None:
+    """STORE_FAST to the slot of a local."""
     value = tx.pop_lazy()
     if value is NULL:
         tx.locals.pop(i.argval, None)
@@ -107,11 +111,11 @@ def _load_closure(tx: Translator, i: Any) -> None:
 def _load_deref(tx: Translator, i: Any) -> None:
     value = tx.cells[i.argval].load(tx)
     if value is None:
-        _raise_unbound(tx, i.argval)
+        raise_unbound(tx, i.argval)
     tx.push(value)
 
 
-def _raise_unbound(tx: Translator, name: str) -> NoReturn:
+def raise_unbound(tx: Translator, name: str) -> NoReturn:
     """What a read of an empty cell raises (Python/ceval.c, format_exc_unbound)."""
     resumed = is_resume_code(tx.code)
     free = name in (tx.code if resumed is None else resumed.original).co_freevars
@@ -128,7 +132,7 @@ def _store_deref(tx: Translator, i: Any) -> None:
 def _delete_deref(tx: Translator, i: Any) -> None:
     cell = tx.cells[i.argval]
     if cell.contents is MISSING:
-        _raise_unbound(tx, i.argval)
+        raise_unbound(tx, i.argval)
     cell.store(tx, MISSING)
 
 
@@ -136,8 +140,9 @@ def _delete_deref(tx: Translator, i: Any) -> None:
 @opcode("LOAD_GLOBAL")
 def _load_global(tx: Translator, i: Any) -> None:
     if i.push_null:
-        tx.push(NULL)
-    tx.push(tx.load_global(i.argval))
+        push_callable(tx, tx.load_global(i.argval))
+    else:
+        tx.push(tx.load_global(i.argval))
 
 
 @opcode("STORE_GLOBAL")
@@ -185,9 +190,7 @@ def _load_attr(tx: Translator, i: Any) -> None:
 
 @opcode("LOAD_METHOD")
 def _load_method(tx: Translator, i: Any) -> None:
-    method = tx.pop().getattr(tx, i.argval)
-    tx.push(NULL)
-    tx.push(method)
+    push_callable(tx, tx.pop().getattr(tx, i.argval))
 
 
 @opcode("STORE_ATTR")

@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import itertools
+import types
 from typing import Any
 
-from ..variables.base import VariableTracker, type_name
+from ..bytecode.facts import facts
+from ..variables.base import VariableTracker, realized, type_name, unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
 from ..variables.containers.mappings import DictVariable, given_pairs
@@ -20,10 +22,9 @@ from .translator import NULL, Translator
 
 
 # ---------------------------------------------------------------- operators
-@opcode("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_INVERT")
+@opcode("UNARY_NEGATIVE", "UNARY_INVERT")
 def _unary(tx: Translator, i: Any) -> None:
-    symbol = {"UNARY_POSITIVE": "+", "UNARY_NEGATIVE": "-", "UNARY_INVERT": "~"}[i.opname]
-    tx.push(tx.pop().unary(tx, symbol))
+    tx.push(tx.pop().unary(tx, "-" if i.opname == "UNARY_NEGATIVE" else "~"))
 
 
 @opcode("UNARY_NOT")
@@ -111,8 +112,8 @@ def _build_string(tx: Translator, i: Any) -> None:
     tx.push(unread or ConstantVariable("".join(part.constant() for part in parts)))
 
 
-@opcode("LIST_TO_TUPLE")
-def _list_to_tuple(tx: Translator, i: Any) -> None:
+def convert_list_to_tuple(tx: Translator, i: Any) -> None:
+    """[list] -> [tuple], as in ``(*a, b)``"""
     items = tx.pop()
     assert isinstance(items, ListVariable)
     tx.push(TupleVariable(list(items.items)))
@@ -239,13 +240,22 @@ def _kw_names(tx: Translator, i: Any) -> None:
 @opcode("CALL")
 def _call(tx: Translator, i: Any) -> None:
     names, tx.keyword_names = tx.keyword_names, ()
-    args = tx.pop_many(i.arg)
-    second = tx.pop()
+    call(tx, i.arg, names)
+
+
+def call(tx: Translator, count: int, names: tuple[str, ...]) -> None:
+    """Calls what lies below `count` arguments with its NULL, or with its first argument instead of that; `names` are
+    the keywords of the last."""
+    args = tx.pop_many(count)
+    second = tx.pop_lazy()
     first = tx.pop_lazy()
     if first is NULL:
         function = second
+    elif second is NULL:
+        function = first
     else:
-        function, args = first, [second, *args]
+        function, args = first, [realized(tx, second), *args]
+    function = realized(tx, function)
     positional = args[: len(args) - len(names)]
     keywords = dict(zip(names, args[len(args) - len(names) :]))
     tx.push(tx.call(function, positional, keywords))
@@ -253,9 +263,14 @@ def _call(tx: Translator, i: Any) -> None:
 
 @opcode("CALL_FUNCTION_EX")
 def _call_function_ex(tx: Translator, i: Any) -> None:
+    call_spread(tx, tx.pop() if i.arg & 1 else None)
+
+
+def call_spread(tx: Translator, mapping: VariableTracker | None) -> None:
+    """Calls what lies below a sequence, with its NULL, with that and what stands behind ``**``."""
     keywords: dict[str, VariableTracker] = {}
-    if i.arg & 1:
-        mapping = tx.pop()
+    if mapping is not None:
+        mapping = realized(tx, mapping)
         content = tx.operators.dict_content(mapping)
         if content is None:
             content = DictVariable({})
@@ -265,12 +280,15 @@ def _call_function_ex(tx: Translator, i: Any) -> None:
                 tx.raise_error(TypeError, "keywords must be strings")
             keywords[key.constant()] = value
     items = tx.pop()
-    function = tx.pop()
+    function = tx.pop_lazy()
+    if function is NULL:
+        function = tx.pop_lazy()
+    elif tx.stack and tx.stack[-1] is NULL and facts.NULL_FIRST:
+        tx.pop_lazy()
+    function = realized(tx, function)
     if isinstance(items, (ConstantVariable, ObjectVariable)):
         _check_iterable(tx, items, f"{tx.texts.function_text(function)} argument")
     args = tx.iteration.listed(items)
-    if tx.stack and tx.stack[-1] is NULL:
-        tx.pop_lazy()
     tx.push(tx.call(function, args, keywords))
 
 
@@ -282,30 +300,28 @@ def _check_iterable(tx: Translator, items: VariableTracker, what: str) -> None:
             tx.raise_error(TypeError, f"{what} after * must be an iterable, not {type_name(cls)}")
 
 
-@opcode("MAKE_FUNCTION")
-def _make_function(tx: Translator, i: Any) -> None:
-    code = tx.pop().constant()
-    closure = list(tx.pop().iterate(tx)) if i.arg & 0x08 else []
-    annotations = tx.pop() if i.arg & 0x04 else None
-    keyword_defaults = tx.pop() if i.arg & 0x02 else None
-    defaults = tx.pop() if i.arg & 0x01 else None
-    named: dict[str, VariableTracker] = {}
-    if isinstance(keyword_defaults, DictVariable):
-        named = {k.constant(): v for k, v in zip(keyword_defaults.keys(), keyword_defaults.values(tx))}
-    if isinstance(annotations, TupleVariable):
-        flat = list(annotations.iterate(tx))
-        annotations = tx.values.new_dict(dict(zip(flat[::2], flat[1::2])))
-    tx.push(
-        NestedFunctionVariable(
-            code,
-            tx.globals,
-            code.co_qualname,
-            list(defaults.iterate(tx)) if defaults is not None else [],
-            named,
-            [c for c in closure if isinstance(c, CellVariable)],
-            annotations,
-        )
-    )
+def new_function(tx: Translator, code: types.CodeType) -> NestedFunctionVariable:
+    """A function of code in the frame's globals, all else still to be set."""
+    return NestedFunctionVariable(code, tx.globals, code.co_qualname, [], {}, [], None)
+
+
+def set_function_part(tx: Translator, function: NestedFunctionVariable, flag: int, value: VariableTracker) -> None:
+    """Gives a new function its defaults (1), those of keywords (2), annotations (4) or closure (8)."""
+    if flag == 1:
+        function.own_defaults = list(value.iterate(tx))
+    elif flag == 2:
+        assert isinstance(value, DictVariable)
+        named = zip(value.keys(), value.values(tx))
+        function.own_keyword_defaults = {key.constant(): default for key, default in named}
+    elif flag == 4:
+        if isinstance(value, TupleVariable):
+            flat = list(value.iterate(tx))
+            value = tx.values.new_dict(dict(zip(flat[::2], flat[1::2])))
+        function.annotations = value
+    elif flag == 8:
+        function.closure = [c for c in value.iterate(tx) if isinstance(c, CellVariable)]
+    else:
+        unsupported("unsupported_opcode", f"part {flag} of a function")
 
 
 # ---------------------------------------------------------------- pattern matching

@@ -1,35 +1,72 @@
-"""The table of instruction handlers.
+"""The tables of instruction handlers.
 
-A handler is ``(tx, instruction) -> next index or None``; None goes on with the next instruction. Invariant: a handler
-is only registered for an opcode that the running Python has, and an opcode is either handled or refused.
+A handler is ``(tx, instruction) -> next index or None``; None goes on with the next instruction. The families
+(``ops_*``) register what means the same in every version of Python that has it, ``py311`` to ``py315`` each fill a
+table of their own with the rest, and ``opcodes`` puts both together for the running Python. Invariant: an opcode is
+either handled or refused, and no version's table names an opcode that this version lacks (tests/test_opcodes.py asks
+all five).
 """
 from __future__ import annotations
 
-import dis
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 Handler = Callable[[Any, Any], int | None]
+
+
+class OpcodeTable:
+    """Handlers by opcode, as decoding shows it, and opcodes that break the graph with the reason why."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Handler] = {}
+        self.refused: dict[str, str] = {}
+
+    def opcode(self, *names: str) -> Callable[[Handler], Handler]:
+        """Registers the handler of these opcodes."""
+
+        def register(handler: Handler) -> Handler:
+            for name in names:
+                self.add(name, handler)
+            return handler
+
+        return register
+
+    def add(self, name: str, handler: Handler) -> None:
+        assert name not in self.handlers and name not in self.refused, f"{name} has two handlers"
+        self.handlers[name] = handler
+
+    def refuse(self, reason: str, *names: str) -> None:
+        """Registers opcodes that break the graph."""
+        for name in names:
+            assert name not in self.handlers and name not in self.refused, f"{name} has two handlers"
+            self.refused[name] = reason
+
+    def without(self, *names: str) -> OpcodeTable:
+        """The table to start the next version's with: what that does otherwise, or lacks, left out."""
+        left = OpcodeTable()
+        left.handlers = {name: handler for name, handler in self.handlers.items() if name not in names}
+        left.refused = {name: reason for name, reason in self.refused.items() if name not in names}
+        assert len(self.handlers) + len(self.refused) == len(left.handlers) + len(left.refused) + len(names)
+        return left
+
+
+# What means the same in every version that has it.
+COMMON = OpcodeTable()
+opcode = COMMON.opcode
+refuse = COMMON.refuse
+
+# Of the running Python.
 HANDLERS: dict[str, Handler] = {}
-# opcode -> why no frame that reaches it is evaluated further
 REFUSED: dict[str, str] = {}
 
 
-def opcode(*names: str) -> Callable[[Handler], Handler]:
-    """Registers the handler of these opcodes."""
-
-    def register(handler: Handler) -> Handler:
-        for name in names:
-            assert name in dis.opmap, f"this Python has no opcode {name}"
-            assert name not in HANDLERS, f"{name} has two handlers"
-            HANDLERS[name] = handler
-        return handler
-
-    return register
-
-
-def refuse(reason: str, *names: str) -> None:
-    """Registers opcodes that break the graph."""
+def use(particular: OpcodeTable, names: Iterable[str]) -> None:
+    """Makes the tables of the running Python, of which `names` are the opcodes; what is particular to it goes first."""
     for name in names:
-        assert name in dis.opmap, f"this Python has no opcode {name}"
-        REFUSED[name] = reason
+        for table in (particular, COMMON):
+            if name in table.handlers:
+                HANDLERS[name] = table.handlers[name]
+                break
+            if name in table.refused:
+                REFUSED[name] = table.refused[name]
+                break

@@ -152,6 +152,8 @@ class Translator(Evaluator):
         self.stopped = False  # of a generator: whether a StopIteration has ended it
         self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)
         self.break_visit: int | None = None
+        self.closed: frozenset[int] = frozenset()  # instructions of the root before which it can't be left
+        self.last_open = -1  # the last visit of one before which it can
         self.break_at: Callable[[int], bool] | None = None
 
     # -- the stack
@@ -241,6 +243,8 @@ class Translator(Evaluator):
     def _enter_instruction(self, instruction: Instruction) -> None:
         if self.break_visit == self.visits:
             raise BreakReached(instruction.index)
+        if self.closed and instruction.index not in self.closed:
+            self.last_open = self.visits
         self.visits += 1
         self._before = (list(self.stack), self.output.effects.epoch, self.output.guards.count())
         if self.break_at is not None and self.break_at(instruction.index):
@@ -320,13 +324,15 @@ class Translator(Evaluator):
                     if value is not None:
                         return value
                     # It has returned: the outer one goes on behind its ``yield from``.
-                    frame.stack[-1] = inner.returned
-                    frame.index = frame.decoded.instructions[frame.index - 2].target
+                    send = frame.decoded.instructions[frame.index - 2]
+                    assert send.target is not None
+                    frame.index = frame.end_delegation(inner.returned, send.target)
                     raised = None
             except ObservedException as error:
                 raised = error
         if raised is not None:
             try:
+                frame.push(ConstantVariable(None))  # in the place of what is sent
                 frame.unwind(raised, frame.current)
             except ObservedException as error:
                 self._check_stop_iteration(error)
@@ -353,22 +359,35 @@ class Translator(Evaluator):
     def delegate(self) -> GeneratorVariable | None:
         """The generator that this suspended one is in the ``yield from`` of (Objects/genobject.c, _PyGen_yf)."""
         following = self.decoded.instructions[self.index]
-        if following.opname != "RESUME" or following.arg != 2:
+        if following.opname != "RESUME" or following.arg & 3 != 2:  # type: ignore[operator]
             return None
         inner = self.stack[-1]
         if not isinstance(inner, GeneratorVariable):
             unsupported("generator_frame", f"throw() into a generator that delegates to {inner.describe()}")
         return inner
 
+    def end_delegation(self, result: VariableTracker, index: int) -> int:
+        """Puts what the iterator of a ``yield from``, on top of the stack, has returned where the instruction at
+        `index`, behind its loop, finds it."""
+        if self.decoded.instructions[index].opname == "END_SEND":
+            self.push(result)
+        else:
+            self.stack[-1] = result
+        return index
+
     def _check_stop_iteration(self, error: ObservedException) -> None:
         """A StopIteration that leaves a generator becomes a RuntimeError (PEP 479)."""
         if issubclass(error.value.python_type(), StopIteration):
-            said = ConstantVariable("generator raised StopIteration")
-            raised = self.errors.new_exception(RuntimeError, [said], by_interpreter=True)
-            for name, value in (("__cause__", error.value), ("__context__", error.value),
-                                ("__suppress_context__", ConstantVariable(True))):
-                self.output.effects.store_attr(raised, name, value)
-            raise ObservedException(raised)
+            raise ObservedException(self.stop_iteration_error(error.value))
+
+    def stop_iteration_error(self, error: VariableTracker) -> VariableTracker:
+        """What a generator raises instead of a StopIteration."""
+        said = ConstantVariable("generator raised StopIteration")
+        raised = self.errors.new_exception(RuntimeError, [said], by_interpreter=True)
+        for name, value in (("__cause__", error), ("__context__", error),
+                            ("__suppress_context__", ConstantVariable(True))):
+            self.output.effects.store_attr(raised, name, value)
+        return raised
 
     def zero_argument_super(self) -> tuple[VariableTracker, VariableTracker]:
         """The class and first argument of ``super()`` (Objects/typeobject.c, super_init_without_args)."""

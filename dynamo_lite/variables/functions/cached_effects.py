@@ -15,7 +15,7 @@ from typing import Any
 _CONTAINERS = (MutableSequence, MutableMapping, MutableSet)
 _WRITES_NAMES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _WRITES_CELLS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
-_WRITES_TO_OBJECTS = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR"})
+_WRITES_TO_OBJECTS = frozenset({"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "STORE_SLICE", "DELETE_SUBSCR"})
 _CHANGES = frozenset({
     "add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "move_to_end", "pop",
     "popitem", "popleft", "remove", "reverse", "rotate", "setdefault", "sort", "subtract", "update", "write",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import polyfills
 from ...bytecode.analysis import passes_through
+from ...bytecode.instructions import docstring
 from ...guards.source import (
     AttrSource,
     ConstSource,
@@ -252,8 +253,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
         self._code = code
         self._globals = globals
         self.qualname = qualname
-        self._defaults = defaults
-        self._keyword_defaults = keyword_defaults
+        self.own_defaults = defaults
+        self.own_keyword_defaults = keyword_defaults
         self.closure = closure
         self.annotations = annotations
         self.attributes: dict[str, VariableTracker] = {}  # those that a function stores in C
@@ -277,10 +278,10 @@ class NestedFunctionVariable(BaseFunctionVariable):
         return self.closure
 
     def defaults(self, tx: Tracer) -> Sequence[VariableTracker]:
-        return self._defaults
+        return self.own_defaults
 
     def keyword_defaults(self, tx: Tracer) -> dict[str, VariableTracker]:
-        return self._keyword_defaults
+        return self.own_keyword_defaults
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in self.attributes:
@@ -292,19 +293,18 @@ class NestedFunctionVariable(BaseFunctionVariable):
         if name == "__module__":
             return ConstantVariable(self._globals[0].get("__name__"))
         if name == "__doc__":
-            first = self._code.co_consts[0] if self._code.co_consts else None
-            return ConstantVariable(first if isinstance(first, str) else None)
+            return ConstantVariable(docstring(self._code))
         own = self.own_dict.lookup(tx, ConstantVariable(name))
         if own is not None:
             return own
         if name == "__dict__":
             return self.own_dict
         if name == "__defaults__":
-            return tx.values.new_tuple(list(self._defaults)) if self._defaults else ConstantVariable(None)
+            return tx.values.new_tuple(list(self.own_defaults)) if self.own_defaults else ConstantVariable(None)
         if name == "__kwdefaults__":
-            if not self._keyword_defaults:
+            if not self.own_keyword_defaults:
                 return ConstantVariable(None)
-            return tx.values.new_dict({ConstantVariable(k): v for k, v in self._keyword_defaults.items()})
+            return tx.values.new_dict({ConstantVariable(k): v for k, v in self.own_keyword_defaults.items()})
         if name == "__annotations__":
             if self.annotations is None:
                 self.annotations = tx.values.new_dict({})
@@ -345,8 +345,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
             cg.emit.load_const(self._code)
             cg.load_globals(self._globals)
             cg.emit.load_const(self._code.co_name)
-            cg.push_all(self._defaults)
-            cg.emit.build_tuple(len(self._defaults))
+            cg.push_all(self.own_defaults)
+            cg.emit.build_tuple(len(self.own_defaults))
             cg.push_all(self.closure)
             cg.emit.build_tuple(len(self.closure))
 
@@ -354,8 +354,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
 
     def _fill(self, cg: Codegen) -> None:
         extra = {**self.attributes, **{key.constant(): value for key, value in self.own_dict.items.values()}}
-        if self._keyword_defaults:
-            extra["__kwdefaults__"] = cg.dict_of(self._keyword_defaults)
+        if self.own_keyword_defaults:
+            extra["__kwdefaults__"] = cg.dict_of(self.own_keyword_defaults)
         if self.qualname != self._code.co_name:
             extra.setdefault("__qualname__", ConstantVariable(self.qualname))
         if self.annotations is not None:
