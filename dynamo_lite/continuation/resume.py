@@ -45,6 +45,7 @@ from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import Handler, Instruction, decode, localsplus_names, loop_landing
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, SAVED, VALUE, Stack, StackKind, after, at_handler
+from dynamo_lite.continuation.unbound import UNBOUND, peek_local
 
 __all__ = [
     "ResumeInfo",
@@ -63,16 +64,6 @@ __all__ = [
 _VARIADIC = 0x04 | 0x08
 # Slots of the stack that come as parameters.
 _PARAMETERS = (VALUE, PREV_EXC, SAVED)
-
-
-class _Unbound:
-    """Stands for a local without a value among the arguments of a resume function."""
-
-    def __repr__(self) -> str:
-        return "<unbound>"
-
-
-UNBOUND = _Unbound()
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,6 +289,8 @@ class _Break:
             stack = before
             for instruction in unit:
                 stack = after(instruction, stack)
+            if last.roles & roles.READS_LOCAL and last.roles & roles.DELETES_LOCAL:
+                stack = (*stack[:-1], self._saved(last.argval, bound, uncertain))
             self._emit_exit(last.index + 1, stack, after_bound, uncertain_after)
         if jump_label is not None:
             assert last.target is not None
@@ -312,6 +305,12 @@ class _Break:
             assert handler is not None
             e.place(handler_label)
             self._emit_exit(handler.target, at_handler(handler, before), bound, uncertain)
+
+    def _saved(self, name: str, bound: frozenset[str], uncertain: frozenset[str]) -> StackKind:
+        """The kind of what an inlined comprehension puts on the stack: what a slot has held."""
+        if name in uncertain:
+            return SAVED
+        return VALUE if name in bound or name not in self.code.co_varnames or name in self.code.co_cellvars else NULL
 
     # One way out
 
@@ -346,7 +345,7 @@ class _Break:
             if name == _FIRST_ARGUMENT:
                 e.load_deref(self.code.co_varnames[0])
             elif name in perhaps:
-                e.load_function(_peek_local)
+                e.load_function(peek_local)
                 e.load_const(name)
                 e.call(1)
             else:
@@ -432,6 +431,8 @@ def _bound_by(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Locals that have a value after a store, and those that perhaps have none."""
     name = {store.argval}
+    if stack[-1] is NULL:
+        return bound - name, uncertain - name
     return bound | name, uncertain | name if stack[-1] is SAVED else uncertain - name
 
 
@@ -443,11 +444,6 @@ def emit_instructions(e: Emitter, unit: Sequence[Instruction], jump_label: Label
             e.ready_to_call()
         else:
             e.raw(instruction, jump_label)
-
-
-def _peek_local(name: str) -> Any:
-    """The caller's local, or UNBOUND."""
-    return sys._getframe(1).f_locals.get(name, UNBOUND)
 
 
 # Resume code

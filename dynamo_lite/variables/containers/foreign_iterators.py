@@ -27,12 +27,13 @@ def container_of(iterator: Any) -> Any:
 
 
 def position_of(iterator: Any) -> int | None:
-    """How many elements a list, tuple or range iterator has given; None at its end."""
+    """How many elements a list, tuple or range iterator has given; None at its end; -1 where it knows no more than what
+    is left, as range iterators do since Python 3.12."""
     reduced = iterator.__reduce__()
-    if len(reduced) < 3 or type(iterator) is RANGE and reduced[2] >= len(reduced[1][0]):
+    if len(reduced) < 3 or type(iterator) is RANGE and not iterator.__length_hint__():
         return None
-    position: int = reduced[2]
-    return position
+    position: int | None = reduced[2]
+    return -1 if position is None else position
 
 
 def is_new(iterator: Any) -> bool | None:
@@ -94,7 +95,7 @@ def next_of(iterator: Any) -> tuple[Any, ...] | None:
     cls = type(iterator)
     if cls in _IN_ORDER:
         position = position_of(iterator)
-        return () if position is None else _element(container_of(iterator), position)
+        return () if position is None else _element(container_of(iterator), max(position, 0))
     if cls in _OVER_DICTS:
         try:
             rest = iterator.__reduce__()[1][0]

@@ -1,0 +1,24 @@
+"""Locals that perhaps have no value, as arguments of resume functions."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from typing import Any
+
+
+class _Unbound(enum.Enum):  # of which a trace knows that there is but one
+    """Stands for a local without a value among the arguments of a resume function."""
+
+    UNBOUND = "unbound"
+
+    def __repr__(self) -> str:
+        return "<unbound>"
+
+
+UNBOUND = _Unbound.UNBOUND
+
+
+def peek_local(name: str) -> Any:
+    """The caller's local, or UNBOUND."""
+    return sys._getframe(1).f_locals.get(name, UNBOUND)
