@@ -67,7 +67,7 @@ def _load_locals(tx: Translator, i: Any) -> None:
 
 @TABLE.opcode("LOAD_FROM_DICT_OR_GLOBALS")
 def _load_from_dict_or_globals(tx: Translator, i: Any) -> None:
-    content = tx.dict_content(tx.pop())
+    content = tx.operators.dict_content(tx.pop())
     if content is None:
         unsupported("unsupported_opcode", f"{i.opname}: the namespace is no dict")
     value = content.lookup(tx, ConstantVariable(i.argval))
@@ -76,7 +76,7 @@ def _load_from_dict_or_globals(tx: Translator, i: Any) -> None:
 
 @TABLE.opcode("LOAD_FROM_DICT_OR_DEREF")
 def _load_from_dict_or_deref(tx: Translator, i: Any) -> None:
-    content = tx.dict_content(tx.pop())
+    content = tx.operators.dict_content(tx.pop())
     if content is None:
         unsupported("unsupported_opcode", f"{i.opname}: the namespace is no dict")
     value = content.lookup(tx, ConstantVariable(i.argval))
@@ -91,7 +91,7 @@ def _load_from_dict_or_deref(tx: Translator, i: Any) -> None:
 def _load_super_attr(tx: Translator, i: Any) -> None:
     function, cls, owner = tx.pop_many(3)
     # The compiler gives both even where none is written; a ``super`` of the program's own is called as written.
-    given = [cls, owner] if i.arg & 2 or tx.as_plain(function) is super else []
+    given = [cls, owner] if i.arg & 2 or tx.values.as_plain(function) is super else []
     value = tx.call(function, given, {}).getattr(tx, i.argval)
     if i.arg & 1:
         push_callable(tx, value)

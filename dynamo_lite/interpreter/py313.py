@@ -35,24 +35,24 @@ def _to_bool(tx: Translator, i: Any) -> None:
 # ---------------------------------------------------------------- texts
 @TABLE.opcode("CONVERT_VALUE")
 def _convert_value(tx: Translator, i: Any) -> None:
-    tx.push(tx.to_text(tx.with_number(tx.pop()), "_sra"[i.arg]))
+    tx.push(tx.texts.to_text(tx.pop(), "_sra"[i.arg]))
 
 
 @TABLE.opcode("FORMAT_SIMPLE")
 def _format_simple(tx: Translator, i: Any) -> None:
-    tx.push(tx.format_value(tx.pop(), "", ""))
+    tx.push(tx.texts.format_value(tx.pop(), "", ""))
 
 
 @TABLE.opcode("FORMAT_WITH_SPEC")
 def _format_with_spec(tx: Translator, i: Any) -> None:
     spec = tx.pop().constant()
-    tx.push(tx.format_value(tx.pop(), "", spec))
+    tx.push(tx.texts.format_value(tx.pop(), "", spec))
 
 
 # ---------------------------------------------------------------- calls and functions
 @TABLE.opcode("CALL_KW")
 def _call_kw(tx: Translator, i: Any) -> None:
-    names = tx.as_plain(tx.pop())
+    names = tx.values.as_plain(tx.pop())
     call(tx, i.arg, names)
 
 

@@ -29,7 +29,7 @@ def _load_special(tx: Translator, i: Any) -> None:
         unsupported("unsupported_opcode", f"{i.opname} {name}: an async construct")
     if not isinstance(manager, ObjectVariable):
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
-    method = tx.class_lookup(manager.cls, name)
+    method = tx.classes.lookup(manager.cls, name)
     if method is None:
         said = f"{type_name(manager.cls)!r} object does not support the context manager protocol"
         tx.raise_error(TypeError, f"{said} (missed {name} method)")
@@ -42,7 +42,7 @@ def _with_except_start(tx: Translator, i: Any) -> None:
     error = tx.wrap_top()
     leave, owner = tx.peek(5), tx.stack[-4]
     first = [] if owner is NULL else [tx.peek(4)]
-    arguments = [tx.from_result(error.python_type(), "class"), error, ConstantVariable(None)]
+    arguments = [tx.values.from_result(error.python_type(), "class"), error, ConstantVariable(None)]
     tx.push(tx.call(leave, [*first, *arguments], {}))
 
 

@@ -17,7 +17,7 @@ TABLE.refuse("a generator that delegates to another", "SEND")
 
 @TABLE.opcode("GET_ITER")
 def _get_iter(tx: Translator, i: Any) -> None:
-    tx.push(tx.get_iter(tx.pop()))
+    tx.push(tx.iteration.get_iter(tx.pop()))
     tx.push(NULL)
 
 
