@@ -84,9 +84,13 @@ def ending(traced: Traced) -> Ending:
     frame, effects = trace.frame, trace.output.effects
     live = kept = frozenset[str]()
     if index is not None:
-        # A call's parts run as one: what prepares it changed nothing on the stack.
+        # What runs as one: what prepares a call changed nothing on the stack, and a truth is as good as its value.
         original = frame.origin(index)
         index -= original - break_start(frame.user_code, original)
+        if index in trace.tx.closed:
+            open_place = trace.tx.last_open
+            raise exc.Unsupported("unsupported_value", "what a comprehension inside the function has put aside",
+                                  visit=open_place if open_place > frame.prologue() else -1)
         live = needed_locals(frame.code, trace.tx.current.index)
         kept = _felt_locals(frame, trace.tx, live)
     effects.check_outer_tracebacks()

@@ -20,11 +20,11 @@ from .. import config, exc, log
 from .._guards import current_global_state
 from ..bytecode.code_map import CodeMap
 from ..bytecode.instructions import decode
+from ..continuation.places import closed_places
 from ..continuation.resume import break_start
 from ..guards.source import LocalSource, Source
-from ..interpreter import containers, ops_class, ops_flow, ops_stack, ops_values
+from ..interpreter import containers, opcodes
 from ..interpreter.budget import Budget
-from ..interpreter.registry import HANDLERS
 from ..interpreter.translator import BreakReached, Translator, root_translator
 from ..output.output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, realized
@@ -38,7 +38,7 @@ from .decide import note_skipped
 from .request import Frame, Settings, TraceRequest
 
 # The modules register their handlers.
-assert HANDLERS and containers and ops_class and ops_flow and ops_stack and ops_values
+assert containers and opcodes
 assert arrays and autograd_function and checkpointing and transforms
 
 
@@ -87,6 +87,7 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     output.effects.watch.add_arguments(frame.args)
     tx.budget = Budget(settings.fullgraph, request.barren)
     tx.break_visit = request.break_visit
+    tx.closed = closed_places(frame.code)
     if settings.break_at is not None:
         tx.break_at = functools.partial(_is_wanted_break, settings.break_at, frame)
     trace = Trace(request, frame, tx, output, current_global_state())
