@@ -127,10 +127,11 @@ def results(db: str, only: list[str], inputs: int, backend: str) -> Iterator[tup
                 if not only or any(part in name for part in only):
                     yield name, check_module(info, training, inputs, backend)
     if db in ("all", "optimizers"):
-        for info in optim_db:
-            name = info.optim_cls.__name__
+        for optimizer in optim_db:
+            cls: Any = optimizer.optim_cls  # which torch calls an Optimizer, but is its class
+            name = cls.__name__
             if not only or any(part in name for part in only):
-                yield name, check_optimizer(info, inputs, backend)
+                yield name, check_optimizer(optimizer, inputs, backend)
 
 
 def main() -> int:

@@ -86,9 +86,11 @@ def measure(workload: str, system_name: str, seconds: float) -> dict[str, Any]:
     with torch.set_grad_enabled(optimizer is not None):
         start = time.perf_counter()
         compiled = system.compile(fn)
+        call: Callable[[], Any]
         if optimizer is None:
             results, call = (lambda f: f(*args, **kwargs)), (lambda: compiled(*args, **kwargs))
         else:
+            assert isinstance(fn, torch.nn.Module)
             results = lambda f: gradients(fn, f, args, kwargs)
             call = step_of(system.compile, compiled, args, kwargs, optimizer(fn.parameters()))
         first = results(compiled)

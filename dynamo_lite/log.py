@@ -21,7 +21,7 @@ ROOT = "dynamo_lite"
 
 
 @dataclasses.dataclass(frozen=True)
-class Artifact:
+class LogArtifact:
     """One stream of records; `more` says what `+name` adds."""
 
     name: str
@@ -37,13 +37,13 @@ class UnknownArtifact(ValueError):
     """A name in a log setting that stands for nothing."""
 
 
-ARTIFACTS: dict[str, Artifact] = {}
+ARTIFACTS: dict[str, LogArtifact] = {}
 
 
 def register_artifact(name: str, help: str, more: str = "") -> logging.Logger:
     """Make the stream `name` known; its logger."""
     assert name not in ARTIFACTS, f"log artifact {name!r} is registered twice"
-    ARTIFACTS[name] = Artifact(name, help, more)
+    ARTIFACTS[name] = LogArtifact(name, help, more)
     logger = ARTIFACTS[name].logger
     logger.setLevel(logging.WARNING)
     logger.addFilter(_add_frame_id)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import traceback
 import types
 from typing import Any, Iterator
 
@@ -97,7 +98,7 @@ class TraceFakeMode(FakeTensorMode):
         self.in_kernel_invocation = False
         self.enter_stack = []
         self.shape_env = shape_env
-        self._stack_trace = None
+        self._stack_trace = traceback.StackSummary()
         self._stack = None
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE
         self.nt_tensor_id_initial_count = 0
@@ -146,6 +147,7 @@ class TraceFakeMode(FakeTensorMode):
         # Also one that is first met inside of an inference_mode of the program's.
         mode = tensor.is_inference()
         as_now = mode == torch.is_inference_mode_enabled()
+        twin: torch.Tensor
         inside = contextlib.nullcontext() if as_now else torch._C._InferenceMode(mode)
         with inside, torch.no_grad():
             if whole:
@@ -172,6 +174,7 @@ class TraceFakeMode(FakeTensorMode):
                 twin.requires_grad_()
                 if not tensor.is_leaf:
                     twin = torch._C._functions.DelayedError("backward of a fake tensor", 1)(twin)
+        assert isinstance(twin, FakeTensor)
         return twin
 
     @classmethod
@@ -228,6 +231,7 @@ class TraceFakeMode(FakeTensorMode):
         return result
 
     def _dispatch_new(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        result: Any
         with _config_stand_in():
             if func in _CONTIGUOUS_LIKE:
                 first = args[_CONTIGUOUS_LIKE[func]]

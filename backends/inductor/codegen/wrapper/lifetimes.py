@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.program import (
 
 
 @dataclasses.dataclass(slots=True)
-class Plan:
+class MemoryPlan:
     """What the wrapper does around each step.
 
     Attributes:
@@ -35,7 +35,7 @@ class Plan:
     run_of: list[int]
 
 
-def plan_memory(program: Program, given: Set[str] = frozenset()) -> Plan:
+def plan_memory(program: Program, given: Set[str] = frozenset()) -> MemoryPlan:
     """Lifetimes and reuse for a program.
 
     Args:
@@ -84,7 +84,7 @@ def plan_memory(program: Program, given: Set[str] = frozenset()) -> Plan:
             if own in from_kernels and own not in taken and own not in local:
                 free.setdefault(_layout_key(program, own), []).append(own)
         drop_after.append(drops)
-    return Plan(reuse, drop_after, run_of)
+    return MemoryPlan(reuse, drop_after, run_of)
 
 
 def _local(program: Program, group_end: dict[str, int], owner: dict[str, str], run_of: list[int]) -> set[str]:

@@ -29,7 +29,7 @@ from dynamo_lite.backends.aot.graph import (
 from dynamo_lite.backends.inductor import _runtime
 from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena, place, storage_bytes
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
-from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import Plan, owners, plan_memory
+from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.program import (
     BufferRef,
@@ -126,7 +126,7 @@ class _Writer:
         self._boxed = boxed
         kept = {program.inputs[r.index] for recipe in recipes
                 for r in (recipe.base if isinstance(recipe, OutputAlias) else recipe,) if isinstance(r, InputOutput)}
-        self._plan: Plan = plan_memory(program, set(program.inputs) - kept if boxed else set())
+        self._plan: MemoryPlan = plan_memory(program, set(program.inputs) - kept if boxed else set())
         self._lines: list[str] = []
         self._entries: list[str] = []
         self._specs: list[EntrySpec] = []
