@@ -20,7 +20,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, PlatformError
 
 ROOT = Path(__file__).resolve().parent
-GUARD_PARTS = ("module", "steps", "eval", "lines", "tensor", "state", "set_tables")
+GUARD_PARTS = ("module", "steps", "eval", "values", "dicts", "watchers", "lines", "tensor",
+               "torch_parts", "state", "set_tables")
 C_FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 
 

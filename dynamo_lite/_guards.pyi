@@ -6,9 +6,7 @@ there does not hold; any other exception comes out. `reg`, `src`, `dst` are regi
 
 Loads
     ("load_local", dst, index)               argument `index` of the frame
-    ("load_closure", dst, index)             contents of closure cell `index`; an empty cell does not hold
-    ("load_cell_obj", dst, index)            the cell itself
-    ("load_global", dst, name)               from the frame's globals only
+    ("load_cell_obj", dst, index)            closure cell `index`
     ("load_builtin", dst, name)
     ("load_globals_dict", dst)
     ("load_const", dst, obj)
@@ -19,7 +17,6 @@ Loads
     ("load_list_item", dst, src, index), ("load_tuple_item", dst, src, index)      likewise; index >= 0
     ("load_item", dst, src, key)             src[key]
     ("load_call", dst, src, function)        function(src)
-    ("load_type", dst, src)                  type(src), the real one
     ("load_type_attr", dst, type_reg, name)  what the type or a base defines, not bound
     ("load_func_part", dst, src, part)       "__defaults__" | "__kwdefaults__" | "__closure__" | "__code__" |
                                              "__globals__" | "__dict__" of a function; None where it has none
@@ -40,7 +37,7 @@ Checks
     ("const", reg, value)                    identical, or same exact type and equal; also inside tuples, frozensets
                                              (also by their order), slices. 1, 1.0, True differ, so do
                                              0.0 and -0.0; NaN equals NaN
-    ("len", reg, n), ("bool_len", reg, bool) by the C layout for dict, list, tuple, set; len() for others
+    ("len", reg, n)                          by the C layout for dict, list, tuple, set; len() for others
     ("dict_keys", reg, keys)                 exactly these, in this order
     ("dict_has", reg, key), ("dict_lacks", reg, key)
     ("set_items", reg, frozenset)
@@ -51,10 +48,8 @@ Checks
                                              None in shape or strides: any size; strides or requires_grad None: any.
                                              flags: TENSOR_X to look at a bit, TENSOR_X << TENSOR_EXPECTED_SHIFT to
                                              expect it set. Without the flag a conjugate or negative view looks like
-                                             a plain tensor
-    ("tensor_slow", reg, cls, dtype, device, shape, strides, requires_grad, layout)
-                                             by attributes; None: any. For what DLPack can't describe (sparse, meta,
-                                             quantized): there "tensor" does not hold
+                                             a plain tensor. Of what DLPack can't describe (sparse, meta,
+                                             quantized) it does not hold
     ("set_order", reg, items)                a set or frozenset that gives these elements in this order
     ("set_table", reg, set)                  a set or frozenset with the table of this one: each member in the same slot
     ("tensor_data", reg, bytes)              a tensor in the CPU's memory with these elements
@@ -63,16 +58,12 @@ Checks
     ("disjoint", regs, changed)              tensors, of which the first `changed` lie where no other one does, each
                                              counted from its first to its last element
     ("memory_offset", reg, reg, bytes)       the second tensor begins so many bytes behind the first
-    ("int_range", reg, low, high), ("int_div", reg, divisor, remainder)      of an exact int that fits 64 bits
-    ("float_is_nan", reg)
-    ("hasattr", reg, name), ("lacks_attr", reg, name)
-    ("callable_true", callable, args)        the call's result is true
+    ("int_range", reg, low, high)            of an exact int that fits 64 bits
     ("callable_eq", callable, args, expected)
     ("global_state", *current_global_state())
-    ("type_version", reg, type, ((name, object or MISSING), ...))
-                                             type(reg) is `type`, and looking the names up on it gives these objects;
-                                             costs one comparison while the type is not changed
-    ("class_version", reg, ((name, object or MISSING), ...))             the same, reg being the class
+    ("class_version", reg, ((name, object or MISSING), ...))
+                                             looking the names up on the class gives these objects; costs one
+                                             comparison while the class is not changed
 
     ("collect", reg, slot)                   reg is input number `slot`; one such step per input
 """
@@ -121,6 +112,10 @@ def tensor_spec(t: torch.Tensor, /) -> tuple[int, int, int, int, tuple[int, ...]
 
 def current_global_state() -> tuple[Any, ...]:
     """The state of this thread as operands of the step "global_state", in the order of GLOBAL_STATE_FIELDS."""
+
+def dict_states() -> str:
+    """How it is known that a dict is as it was: by its "version", by a "watcher", or "" while it is not known and every
+    check is a full one: CPython had no watcher left when the last program was made, or it is exiting."""
 
 def generic_access(cls: type, /) -> tuple[bool, bool]:
     """Whether C reads attributes of a class's instances as object does, and whether it sets and deletes them so."""

@@ -1,7 +1,8 @@
 /* Regions for torch's profiler: a compiled call and the runs of its kernels under their names.
  *
  * torch.autograd.profiler keeps in a global variable whether a profiler is on. `use_profiler` is told that module's dict and
- * the type of a region; until then, and while the flag is False, nothing is done but to compare the dict's version.
+ * the type of a region; until then, and while the flag is False, nothing is done but to compare the dict's version, or to look
+ * the flag up where dicts have none.
  */
 #ifndef DYNAMO_LITE_PROFILE_H
 #define DYNAMO_LITE_PROFILE_H
@@ -13,6 +14,7 @@
 
 static struct {
     PyObject *globals, *flag_name, *region_type;
+    Py_hash_t flag_hash;
     uint64_t version;
     int on;
 } profiler;
@@ -20,7 +22,7 @@ static struct {
 static inline int
 look_for_profiler(void)
 {
-    PyObject *flag = PyDict_GetItem(profiler.globals, profiler.flag_name); /* borrowed; no error matters here */
+    PyObject *flag = _PyDict_GetItem_KnownHash(profiler.globals, profiler.flag_name, profiler.flag_hash); /* borrowed */
     profiler.version = dict_version(profiler.globals);
     profiler.on = flag == Py_True;
     return profiler.on;
@@ -76,6 +78,7 @@ use_profiler(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!UO:use_profiler", &PyDict_Type, &globals, &flag_name, &region_type)) {
         return NULL;
     }
+    profiler.flag_hash = PyObject_Hash(flag_name);
     Py_XSETREF(profiler.globals, Py_NewRef(globals));
     Py_XSETREF(profiler.flag_name, Py_NewRef(flag_name));
     Py_XSETREF(profiler.region_type, Py_NewRef(region_type));

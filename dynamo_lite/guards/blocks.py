@@ -1,10 +1,10 @@
 """Which guards hang on the state of one dict alone, so that a call can leave them out while the dict is as it was.
 
-Most of what a model's guards look at are numbers and names in the dicts of its modules. CPython 3.11 gives every state
-of every dict a number of its own (PEP 509): where it has not changed, what the dict maps a name to is the same object,
-and of an immutable object everything is as it was.
+Most of what a model's guards look at are numbers and names in the dicts of its modules. The guard program knows whether
+a dict is in the state in which a block held (``csrc/guards/dict_memo.h``): where it has not changed, what the dict maps
+a name to is the same object, and of an immutable object everything is as it was.
 
-Invariants: a guard in a block can't come out differently while its dict keeps that number; nothing outside reads what a
+Invariants: a guard in a block can't come out differently while its dict is in one state; nothing outside reads what a
 block loads.
 """
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _holder(guard: Guard, sized: set[PathKey]) -> Source | None:
     source, kind, expected = guard.source, guard.kind, guard.expected
     if kind in ("dict_has", "dict_lacks"):
         return source if isinstance(expected[0], str) else None
-    if kind in ("len", "bool_len"):
+    if kind == "len":
         settled = source.key in sized
     else:
         settled = kind in _SETTLED and _SETTLED[kind](*expected)
@@ -92,7 +92,6 @@ _SETTLED: dict[str, Any] = {
     "const": _immutable,
     "type_is": lambda cls: cls in _IMMUTABLE,  # objects of other classes may be given another one
     "int_range": lambda low, high: True,
-    "int_div": lambda divisor, remainder: True,
 }
 
 

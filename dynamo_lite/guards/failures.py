@@ -200,14 +200,6 @@ def _len_miss(name: str, value: Any, expected: int) -> Miss:
     return Miss(f"{name} had {expected} element{'' if expected == 1 else 's'}, has {len(value)}")
 
 
-def _empty_miss(name: str, value: Any, expected: bool) -> Miss:
-    return Miss(f"{name} was {'not ' if expected else ''}empty, has {_counted(len(value), 'element')}")
-
-
-def _counted(n: int, what: str) -> str:
-    return f"{n or 'no'} {what}{'' if n == 1 else 's'}"
-
-
 def _keys_miss(name: str, value: Any, expected: Any) -> Miss:
     before, now = list(expected), list(value)
     if max(len(before), len(now)) <= 4:
@@ -255,10 +247,6 @@ def _hooks_miss(name: str, value: Any, names: Any) -> Miss:
     return Miss(f"{name} had no hooks, has some", "register hooks before the first call")
 
 
-def _attribute_miss(name: str, value: Any, attribute: str) -> Miss:
-    return Miss(f"{name} had no attribute {attribute!r}, has {_short(getattr(value, attribute, None))}")
-
-
 def _bound_miss(name: str, value: Any) -> Miss:
     return Miss(f"{name} had no value yet, has one")
 
@@ -271,10 +259,6 @@ def _class_miss(name: str, value: Any, pairs: Sequence[tuple[str, Any]]) -> Miss
             what = "is gone" if now is MISSING else "is new" if before is MISSING else "is another"
             return Miss(f"{_class(cls)}.{attribute} {what}", "change classes before the first call")
     return Miss(f"the class {_class(cls)} has changed", "change classes before the first call")
-
-
-def _type_miss_or_class(name: str, value: Any, cls: type, pairs: Sequence[tuple[str, Any]]) -> Miss:
-    return _class_miss(name, cls, pairs) if type(value) is cls else _type_miss(name, value, cls)
 
 
 # Guards on several values, or on what is no value of the program: worded from the guard's own text.
@@ -293,18 +277,15 @@ _WORDS: dict[str, Callable[..., Miss]] = {
     "const": _const_miss,
     "tensor_data": _data_miss,
     "class_version": _class_miss,
-    "type_version": _type_miss_or_class,
     "type_is": _type_miss,
     "is": _is_miss,
     "code_is": _code_miss,
     "len": _len_miss,
-    "bool_len": _empty_miss,
     "dict_keys": _keys_miss,
     "dict_has": _has_miss,
     "dict_lacks": _lacks_miss,
     "int_range": _range_miss,
     "set_items": _set_miss,
     "no_hooks": _hooks_miss,
-    "lacks_attr": _attribute_miss,
     "cell_empty": _bound_miss,
 }

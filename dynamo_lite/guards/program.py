@@ -12,7 +12,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
-from .._guards import GuardProgram
+from .. import log
+from .._guards import GuardProgram, dict_states
 from .blocks import PAIR_KINDS, split_blocks
 from .guard import KINDS, Guard
 from .source import PathKey, Source
@@ -153,7 +154,10 @@ def build_program(
         builder.check(guard)
     for slot, source in enumerate(collect):
         builder.emit(("collect", builder.register(source), slot), functools.partial(_exists, source))
-    return GuardProgram(builder.steps, len(collect), len(builder.registers)), builder.texts
+    program = GuardProgram(builder.steps, len(collect), len(builder.registers))
+    if not dict_states() and log.first_time("guards", "no dict watcher"):
+        log.artifact("guards").warning("CPython has no dict watcher left: each call looks at every dict again")
+    return program, builder.texts
 
 
 def _exists(source: Source) -> str:

@@ -1,6 +1,5 @@
 """Blocks of steps that are left out while their dict is as it was; objects that a large program fetches ahead."""
 import collections
-import sys
 
 import pytest
 import torch
@@ -8,7 +7,6 @@ from guard_programs import program
 
 from dynamo_lite import _guards as G
 
-HAS_VERSIONS = sys.version_info < (3, 12)
 ATTRIBUTES = [
     ("load_local", 0, 0),
     ("load_instance_dict", 1, 0),
@@ -188,7 +186,7 @@ def test_many_objects_fetched_ahead():
     assert not holds(made, kept)
 
 
-@pytest.mark.skipif(not HAS_VERSIONS, reason="dicts have no versions")
+@pytest.mark.skipif(not (program() and G.dict_states()), reason="no dict watcher is to be had")
 def test_unchanged_blocks_are_left_out():
     asked = []
 

@@ -110,10 +110,9 @@ def test_lengths():
 
     for value in ([1, 2], (1, 2), {1: 1, 2: 2}, {1, 2}, collections.deque([1, 2]), "ab", range(2), Long([1, 2])):
         assert check(value, "len", 2) and not check(value, "len", 3)
-        assert check(value, "bool_len", True) and not check(value, "bool_len", False)
     for empty in ([], (), {}, set(), collections.deque(), collections.OrderedDict()):
-        assert check(empty, "len", 0) and check(empty, "bool_len", False)
-    assert not check(5, "len", 0) and not check(5, "bool_len", False)
+        assert check(empty, "len", 0)
+    assert not check(5, "len", 0)
 
 
 def test_dict_keys():
@@ -253,31 +252,19 @@ def test_integers():
     assert check(types.CellType(), "cell_empty") and not check(types.CellType(None), "cell_empty")
     assert not check(5, "cell_empty")
     assert all(check(i, "int_range", -2, 5) == (-2 <= i <= 5) for i in range(-4, 8))
-    assert all(check(i, "int_div", 4, 3) == (i % 4 == 3) for i in range(-9, 9))
     for wrong in (2**63, True, 1.0):
-        assert not check(wrong, "int_range", -(2**63), 2**63 - 1) and not check(wrong, "int_div", 1, 0)
+        assert not check(wrong, "int_range", -(2**63), 2**63 - 1)
     assert check(2**63 - 1, "int_range", 0, 2**63 - 1)
-    assert check(NAN, "float_is_nan") and not check(1.0, "float_is_nan") and not check(1, "float_is_nan")
-
-
-def test_attributes_exist():
-    o = Plain()
-    o.x = 1
-    assert check(o, "hasattr", "x") and not check(o, "hasattr", "y") and not check(o, "hasattr", "lacks")
-    assert check(o, "lacks_attr", "y") and not check(o, "lacks_attr", "x")
-    with pytest.raises(ZeroDivisionError):
-        check(o, "hasattr", "fails")
 
 
 def test_calls():
-    assert holds(("callable_true", len, ([1],))) and not holds(("callable_true", len, ([],)))
     assert holds(("callable_eq", torch.get_default_dtype, (), torch.float32))
     assert not holds(("callable_eq", torch.get_default_dtype, (), torch.float64))
     with pytest.raises(ZeroDivisionError):
-        holds(("callable_true", lambda: 1 / 0, ()))
+        holds(("callable_eq", lambda: 1 / 0, (), 0))
 
 
-def test_type_version():
+def test_class_version():
     class Base:
         def f(self):
             pass
@@ -286,27 +273,37 @@ def test_type_version():
         pass
 
     old = Base.f
-    p = program(("load_local", 0, 0), ("type_version", 0, Derived, [("f", old), ("g", G.MISSING)]))
-    q = program(("load_local", 0, 0), ("load_type", 1, 0), ("class_version", 1, [("f", old), ("g", G.MISSING)]))
-    o = Derived()
+    made = program(("load_local", 0, 0), ("class_version", 0, [("f", old), ("g", G.MISSING)]))
 
-    def both():
-        results = {r.check((o,), None, {}, {})[0] for r in (p, q) for _ in range(3)}
+    def holds_of(cls):
+        results = {made.check((cls,), None, {}, {})[0] for _ in range(3)}
         assert len(results) == 1
         return results.pop()
 
-    assert both()
-    assert not p.check((Base(),), None, {}, {})[0]
-    assert q.check((Base(),), None, {}, {})[0] and not q.check((5,), None, {}, {})[0]
+    assert holds_of(Derived) and holds_of(Base) and not holds_of(int)
     Base.f = lambda self: 1
-    assert not both()
+    assert not holds_of(Derived)
     Base.f = old
-    assert both()
+    assert holds_of(Derived)
     Derived.g = 1
-    assert not both()
+    assert not holds_of(Derived) and holds_of(Base)
     del Derived.g
     Derived.h = 1
-    assert both()
+    assert holds_of(Derived)
     Derived.__bases__ = (types.new_class("Other"),)
-    assert not both()
+    assert not holds_of(Derived)
     assert not check(5, "class_version", [("f", old)])
+
+
+def test_a_class_without_version_tags_left():
+    class Changing:
+        f = 1
+
+    made = program(("load_local", 0, 0), ("class_version", 0, [("f", 1)]))
+    for i in range(1200):  # CPython 3.13 gives a class a thousand tags
+        Changing.other = i
+        assert made.check((Changing,), None, {}, {})[0]
+    Changing.f = 2
+    assert not made.check((Changing,), None, {}, {})[0]
+    Changing.f = 1
+    assert made.check((Changing,), None, {}, {})[0]

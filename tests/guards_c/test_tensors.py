@@ -102,17 +102,6 @@ def test_tensor_subclasses_and_views_of_other_modes_do_not_fit():
     assert seen == [False]
 
 
-def test_tensor_slow():
-    sparse = torch.eye(3).to_sparse()
-    step = ("tensor_slow", 0, torch.Tensor, sparse.dtype, sparse.device, (3, 3), None, False, sparse.layout)
-    assert fits(step, sparse) and not fits(step, torch.eye(3)) and not fits(step, torch.eye(4).to_sparse())
-    meta = torch.empty(2, 3, device="meta")
-    step = ("tensor_slow", 0, torch.Tensor, meta.dtype, meta.device, (None, 3), (3, 1), None, meta.layout)
-    assert fits(step, meta) and fits(step, torch.empty(5, 3, device="meta")) and not fits(step, torch.empty(2, 3))
-    assert not fits(step, torch.empty(3, 2, device="meta").t()) and not fits(step, 5)
-    assert not fits(("tensor_slow", 0, torch.Tensor, sparse.dtype, None, None, (3, 1), None, None), sparse)
-
-
 def test_tensor_spec():
     assert G.tensor_spec(torch.empty_strided((1, 3), (100, 1))) == (2, 32, 1, 0, (1, 3), (100, 1))
     with pytest.raises(TypeError):

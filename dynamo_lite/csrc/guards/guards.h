@@ -2,11 +2,11 @@
  *
  * A guard program is a straight line of steps over registers. A load puts an object into a register, a check looks at one;
  * the first step that does not hold ends the evaluation. Invariants: every register is written by at most one step, before
- * any step that reads it; a step owns all objects it refers to; evaluation never changes a step except for its `memo`, which
- * only remembers version tags at which the full check has passed, and what was found then.
+ * any step that reads it; a step owns all objects it refers to; evaluation never changes a step except for its `memo` and
+ * `type_tag`, which remember in which state of a dict or a class the full check has passed, and what was found then.
  *
  * The steps from begin_same to end_same hang on the state of one dict alone: they read what it holds, and of that only what
- * can't change. While the dict's version is the one at which they all held, they are left out. Nothing else reads their registers.
+ * can't change. While the dict is in the state in which they all held, they are left out. Nothing else reads their registers.
  */
 #ifndef DYNAMO_LITE_GUARDS_H
 #define DYNAMO_LITE_GUARDS_H
@@ -15,14 +15,13 @@
 #include <stdint.h>
 
 #include "../guards_api.h"
+#include "dict_memo.h"
 
 /* op, name in the Python tuple, operands. Operands: d register written, r register read, i integer, o object, s name,
- * t tuple, T type, b boolean; * the operation has a parser of its own for what follows. Up to one each of d; two of r, i, o. */
+ * t tuple, T type; * the operation has a parser of its own for what follows. Up to one each of d; two of r, i, o. */
 #define GUARD_OPS(X)                                     \
     X(LOAD_LOCAL, "load_local", "di")                    \
-    X(LOAD_CLOSURE, "load_closure", "di")                \
     X(LOAD_CELL_OBJ, "load_cell_obj", "di")              \
-    X(LOAD_GLOBAL, "load_global", "ds")                  \
     X(LOAD_BUILTIN, "load_builtin", "ds")                \
     X(LOAD_GLOBALS_DICT, "load_globals_dict", "d")       \
     X(LOAD_CONST, "load_const", "do")                    \
@@ -34,7 +33,6 @@
     X(LOAD_TUPLE_ITEM, "load_tuple_item", "dri")         \
     X(LOAD_ITEM, "load_item", "dro")                     \
     X(LOAD_CALL, "load_call", "dro")                     \
-    X(LOAD_TYPE, "load_type", "dr")                      \
     X(LOAD_TYPE_ATTR, "load_type_attr", "drs")           \
     X(LOAD_FUNC_PART, "load_func_part", "dr*")           \
     X(LOAD_CELL_CONTENTS, "load_cell_contents", "dr")    \
@@ -49,7 +47,6 @@
     X(IS_NOT, "is_not", "ro")                            \
     X(CONST, "const", "ro")                              \
     X(LEN, "len", "ri")                                  \
-    X(BOOL_LEN, "bool_len", "rb")                        \
     X(DICT_KEYS, "dict_keys", "rt")                      \
     X(DICT_HAS, "dict_has", "ro")                        \
     X(DICT_LACKS, "dict_lacks", "ro")                    \
@@ -60,21 +57,14 @@
     X(CODE_IS, "code_is", "ro")                          \
     X(NO_HOOKS, "no_hooks", "rt")                        \
     X(TENSOR, "tensor", "r*")                            \
-    X(TENSOR_SLOW, "tensor_slow", "r*")                  \
     X(TENSOR_DATA, "tensor_data", "ro")                  \
     X(TENSOR_SAME, "tensor_same", "rr")                  \
     X(NOT_SAME, "not_same", "*")                         \
     X(DISJOINT, "disjoint", "*")                         \
     X(MEMORY_OFFSET, "memory_offset", "rri")             \
     X(INT_RANGE, "int_range", "rii")                     \
-    X(INT_DIV, "int_div", "rii")                         \
-    X(FLOAT_IS_NAN, "float_is_nan", "r")                 \
-    X(HASATTR, "hasattr", "rs")                          \
-    X(LACKS_ATTR, "lacks_attr", "rs")                    \
-    X(CALLABLE_TRUE, "callable_true", "ot")              \
     X(CALLABLE_EQ, "callable_eq", "oto")                 \
     X(GLOBAL_STATE, "global_state", "*")                 \
-    X(TYPE_VERSION, "type_version", "rT*")               \
     X(CLASS_VERSION, "class_version", "r*")              \
     X(COLLECT, "collect", "r*")
 
@@ -87,7 +77,6 @@ typedef enum {
 
 typedef struct {
     uint16_t op;
-    uint16_t part;    /* which part of a function or method; the boolean of bool_len */
     int32_t dst;      /* register written */
     int32_t src;      /* register read */
     int32_t src2;
@@ -95,8 +84,9 @@ typedef struct {
     PyObject *obj, *obj2, *obj3; /* owned */
     Py_hash_t hash;   /* of obj, for dict lookups; -1 when obj is not an exact str */
     void *data;       /* owned, from PyMem: TensorSpec, registers, state, what no_hooks found */
-    uint64_t memo;    /* version tag at which the full check last passed, or the item was found; 0: none */
-    PyObject *found;  /* by load_dict_item, at that version: as long as the dict has it, the object is there */
+    unsigned int type_tag; /* of class_version: the class's version tag when the full check last passed; 0: none */
+    DictMemo memo;    /* the dict's state when the full check last passed, or the item was found */
+    PyObject *found;  /* by load_dict_item, in that state: as long as the dict has it, the object is there */
 } Step;
 
 #define GUARD_MOST_HOOKS 8 /* containers that a no_hooks step remembers, in its data */
@@ -114,7 +104,7 @@ typedef struct {
 } GuardProgram;
 
 extern PyTypeObject GuardProgram_Type;
-extern PyObject *guard_missing; /* "no such attribute" in type_version and class_version */
+extern PyObject *guard_missing; /* "no such attribute" in class_version */
 
 /* steps.c */
 int guard_parse_steps(GuardProgram *self, PyObject *steps);
@@ -124,7 +114,20 @@ PyObject *guard_op_names(void);
 
 /* eval.c */
 int guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, Py_ssize_t *failed_step);
+
+/* values.c */
 int guard_const_equal(PyObject *a, PyObject *b); /* same exact type and value: 1, 0, or -1 with an exception */
+Py_ssize_t guard_raw_size(PyObject *obj);
+int guard_set_items_are(PyObject *obj, PyObject *expected);
+int guard_set_order_is(PyObject *obj, PyObject *expected);
+int guard_all_distinct(PyObject *const *registers, const int32_t *which, Py_ssize_t n);
+int guard_none_of_others(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed);
+
+/* dicts.c */
+PyObject *guard_find_dict_item(PyObject *dict, Step *step);
+PyObject *guard_dict_key_at(PyObject *dict, Py_ssize_t position);
+int guard_dict_keys_are(PyObject *dict, Step *step);
+int guard_no_hooks(PyObject *obj, Step *step);
 
 /* set_tables.c */
 int guard_same_table(PyObject *a, PyObject *b); /* two sets with equal members in the same slots: 1, 0, -1 */
@@ -141,13 +144,15 @@ int guard_tensor_check(const TensorSpec *spec, PyObject *tensor);
 int guard_tensors_disjoint(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed);
 int guard_memory_offset_is(PyObject *tensor, PyObject *other, int64_t bytes);
 int guard_tensor_data_is(PyObject *tensor, PyObject *bytes);
-int guard_tensor_slow_check(PyObject *operands, PyObject *tensor);
 #define GUARD_TENSOR_LINES 16
 size_t guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES]); /* addresses that a check of it reads */
-int guard_require_torch(void); /* -1 with an exception before init_torch */
-PyObject *guard_attribute_path(PyObject *root, const char *path);
 int guard_tensor_add_constants(PyObject *module);
 extern PyMethodDef guard_tensor_methods[];
+
+/* torch_parts.c */
+int guard_require_torch(void); /* -1 with an exception before init_torch */
+PyObject *guard_attribute_path(PyObject *root, const char *path);
+extern PyMethodDef guard_torch_methods[];
 
 /* lines.c */
 typedef struct GuardLines GuardLines;

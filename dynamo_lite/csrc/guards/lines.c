@@ -7,8 +7,6 @@
  */
 #include "guards.h"
 
-#include "../dict_version.h"
-
 #define LINE 64
 #define TABLE_LINES 6   /* of a dict's table: all of a module's __dict__ */
 #define OBJECT_LINES 2  /* from the header in front of an object */
@@ -47,8 +45,8 @@ add_object(GuardLines *self, PyObject *obj)
         return -1;
     }
     if (PyDict_Check(obj)) {
-        /* where dicts have versions, tables are hardly looked at */
-        return dict_version(obj) != 0 ? 0 : add(self, (uintptr_t)((PyDictObject *)obj)->ma_keys, TABLE_LINES);
+        /* where somebody knows whether dicts change, tables are hardly looked at */
+        return *dict_states_come_from() != '\0' ? 0 : add(self, (uintptr_t)((PyDictObject *)obj)->ma_keys, TABLE_LINES);
     }
     uintptr_t parts[GUARD_TENSOR_LINES];
     size_t n = guard_tensor_lines(obj, parts);
@@ -64,6 +62,10 @@ static int
 add_step(GuardLines *self, const Step *step)
 {
     if (add(self, (uintptr_t)step, 2) < 0) {
+        return -1;
+    }
+    uintptr_t state = dict_memo_line(&step->memo);
+    if (state != 0 && add(self, state, 1) < 0) {
         return -1;
     }
     return step->data == NULL ? 0 : add(self, (uintptr_t)step->data, 2);
@@ -143,7 +145,7 @@ guard_lines_remember(GuardProgram *program, PyObject *const *registers)
     }
     for (Py_ssize_t i = 0; ok == 0 && i < program->n_steps; i++) {
         ok = add_step(self, &program->code[i]);
-        if (program->code[i].op == OP_BEGIN_SAME && program->code[i].memo != 0) {
+        if (program->code[i].op == OP_BEGIN_SAME && dict_memo_is_set(&program->code[i].memo)) {
             i += program->code[i].i1;
             continue;
         }

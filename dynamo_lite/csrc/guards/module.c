@@ -1,6 +1,7 @@
 /* The extension module `dynamo_lite._guards`: the GuardProgram type and the capsule through which `_eval_frame` runs one.
  *
- * The steps are parsed in steps.c, run in eval.c; what touches torch stands in tensor.c and state.c.
+ * The steps are parsed in steps.c, run in eval.c; checks stand in values.c, dicts.c and set_tables.c, what touches torch
+ * in tensor.c, state.c and torch_parts.c.
  */
 #include "guards.h"
 
@@ -19,6 +20,9 @@ program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     if (n_inputs < 0 || n_registers < 0 || n_registers > INT32_MAX || n_inputs > INT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "guard program: n_inputs and n_registers must be small and not negative");
+        return NULL;
+    }
+    if (dict_watcher_take() < 0) {
         return NULL;
     }
     GuardProgram *self = (GuardProgram *)type->tp_alloc(type, 0);
@@ -146,7 +150,15 @@ generic_access(PyObject *Py_UNUSED(module), PyObject *cls)
                          PyBool_FromLong(type->tp_setattro == PyObject_GenericSetAttr));
 }
 
+static PyObject *
+dict_states(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    return PyUnicode_FromString(dict_states_come_from());
+}
+
 static PyMethodDef module_methods[] = {
+    {"dict_states", dict_states, METH_NOARGS,
+     "dict_states() -> how it is known that a dict has not changed: \"version\", \"watcher\", or \"\" while it is not"},
     {"generic_access", generic_access, METH_O,
      "generic_access(cls) -> (whether C reads attributes of its instances as object does, whether it sets them so)"},
     {"const_equal", (PyCFunction)(void (*)(void))const_equal, METH_FASTCALL,
@@ -177,14 +189,6 @@ static PyTypeObject Missing_Type = {
 
 static GuardsAPI api = {GUARDS_API_VERSION, &GuardProgram_Type, guard_check};
 
-static struct PyModuleDef module_def = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "dynamo_lite._guards",
-    .m_doc = "The interpreter of guard programs.",
-    .m_size = -1,
-    .m_methods = module_methods,
-};
-
 static int
 add(PyObject *module, const char *name, PyObject *value)
 {
@@ -193,28 +197,48 @@ add(PyObject *module, const char *name, PyObject *value)
     return status;
 }
 
-PyMODINIT_FUNC
-PyInit__guards(void)
+static int
+module_exec(PyObject *module)
 {
-    if (PyType_Ready(&GuardProgram_Type) < 0 || PyType_Ready(&Missing_Type) < 0) {
-        return NULL;
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "dynamo_lite can't be used in a subinterpreter");
+        return -1;
     }
-    PyObject *module = PyModule_Create(&module_def);
-    if (module == NULL) {
-        return NULL;
+    if (PyType_Ready(&GuardProgram_Type) < 0 || PyType_Ready(&Missing_Type) < 0) {
+        return -1;
     }
     if (guard_missing == NULL) {
         guard_missing = _PyObject_New(&Missing_Type);
     }
     if (guard_missing == NULL || PyModule_AddFunctions(module, guard_tensor_methods) < 0
+        || PyModule_AddFunctions(module, guard_torch_methods) < 0
         || PyModule_AddFunctions(module, guard_state_methods) < 0 || guard_tensor_add_constants(module) < 0
         || add(module, "GLOBAL_STATE_FIELDS", guard_state_fields()) < 0
         || PyModule_AddObjectRef(module, "MISSING", guard_missing) < 0
         || PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&GuardProgram_Type) < 0
         || add(module, "OPS", guard_op_names()) < 0
         || add(module, "_C_API", PyCapsule_New(&api, GUARDS_CAPSULE, NULL)) < 0) {
-        Py_DECREF(module);
-        return NULL;
+        return -1;
     }
-    return module;
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+    {0, NULL},
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "dynamo_lite._guards",
+    .m_doc = "The interpreter of guard programs.",
+    .m_size = 0,
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC
+PyInit__guards(void)
+{
+    return PyModuleDef_Init(&module_def);
 }

@@ -167,9 +167,6 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
     case OP_TENSOR:
         step->data = guard_tensor_parse(rest);
         return step->data == NULL ? -1 : 1;
-    case OP_TENSOR_SLOW:
-        step->obj = Py_NewRef(rest);
-        return n == 7;
     case OP_DISJOINT: {
         if (n != 2) {
             return 0;
@@ -193,13 +190,12 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
     case OP_GLOBAL_STATE:
         step->data = guard_state_parse(rest, &step->obj);
         return step->data == NULL ? -1 : 1;
-    case OP_TYPE_VERSION:
     case OP_CLASS_VERSION:
         if (n != 1) {
             return 0;
         }
-        step->obj2 = parse_expected_attributes(first);
-        return step->obj2 == NULL ? -1 : 1;
+        step->obj = parse_expected_attributes(first);
+        return step->obj == NULL ? -1 : 1;
     case OP_COLLECT: {
         if (n != 1) {
             return 0;
@@ -233,7 +229,6 @@ check_object_operands(const Step *step)
         return PyAnySet_Check(step->obj) ? NULL : "expected a set or frozenset";
     case OP_CODE_IS:
         return PyCode_Check(step->obj) ? NULL : "expected a code object";
-    case OP_CALLABLE_TRUE:
     case OP_CALLABLE_EQ:
         return PyCallable_Check(step->obj) ? NULL : "expected a callable";
     case OP_NO_HOOKS:
@@ -243,8 +238,6 @@ check_object_operands(const Step *step)
             }
         }
         return NULL;
-    case OP_INT_DIV:
-        return step->i1 > 0 && step->i2 >= 0 && step->i2 < step->i1 ? NULL : "expected 0 <= remainder < divisor";
     default:
         return NULL;
     }
@@ -294,13 +287,6 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
                 return -1;
             }
             *(n_ints++ == 0 ? &step->i1 : &step->i2) = value;
-        }
-        else if (kind == 'b') {
-            int truth = PyObject_IsTrue(operand);
-            if (truth < 0) {
-                return -1;
-            }
-            step->part = (uint16_t)truth;
         }
         else {
             if (kind == 's' && !PyUnicode_Check(operand)) {

@@ -1,17 +1,12 @@
-/* What guards ask of torch's tensors: the steps "tensor" and "tensor_slow", and the set-up of all that concerns torch.
+/* What guards ask of torch's tensors.
  *
  * Nothing here needs torch's headers. Metadata comes through the DLPack exchange API, which reports sizes and strides as the
  * tensor has them (it does not normalize strides). It exports a tensor with a conjugate or negative bit as if the bit were
  * not there, so a guard that cares asks for the bit with TENSOR_CONJ or TENSOR_NEG.
  */
-#include "guards.h"
-
-#include <structmember.h>
-
-#include "../dlpack.h"
+#include "torch_parts.h"
 
 enum { CPU_DEVICE = 1 }; /* DLPack's number */
-enum { FLAG_INFERENCE = 1, FLAG_CONJ = 2, FLAG_NEG = 4, N_FLAGS = 3, FLAG_EXPECTED_SHIFT = 8 };
 
 struct TensorSpec {
     PyTypeObject *cls; /* owned by the step */
@@ -25,36 +20,6 @@ struct TensorSpec {
 };
 
 #define ANY INT64_MIN
-
-/* Where a tensor keeps the set of dispatch keys that tells the flags: the word at offset `word` of the object that the
- * pointer at offset `impl` of the Python object points to. No header says so; calibrate_keys() finds out by comparing tensors
- * that differ in one flag, and without a clear answer (impl 0) the flags are read through the methods. */
-typedef struct {
-    size_t impl, word; /* in words */
-    uint64_t mask[N_FLAGS];
-    uint64_t set[N_FLAGS]; /* of the bits in mask, those that are set in a tensor with the flag */
-} KeySet;
-
-static struct {
-    PyObject *module; /* torch */
-    PyTypeObject *tensor; /* torch.Tensor */
-    const DLPackExchangeAPI *dlpack;
-    PyGetSetDef *requires_grad;
-    PyObject *flag_methods[N_FLAGS]; /* is_inference, is_conj, is_neg */
-    KeySet keys;
-} torch;
-
-int
-guard_require_torch(void)
-{
-    if (torch.module == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "dynamo_lite._guards.init_torch(torch) has not been called");
-        return -1;
-    }
-    return 0;
-}
-
-/* ---- tensors ---- */
 
 /* A tuple of integers and None into dims; None becomes ANY. */
 static int
@@ -131,7 +96,7 @@ truth_of(PyObject *result)
 static inline uint64_t
 key_word(PyObject *tensor)
 {
-    return (*(uint64_t **)((void **)tensor + torch.keys.impl))[torch.keys.word];
+    return (*(uint64_t **)((void **)tensor + guard_torch.keys.impl))[guard_torch.keys.word];
 }
 
 int
@@ -141,7 +106,7 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
         return 0;
     }
     DLTensor dl;
-    if (torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+    if (guard_torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
         PyErr_Clear(); /* sparse, meta, quantized: not what the spec describes */
         return 0;
     }
@@ -163,15 +128,15 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
         }
     }
     if (spec->requires_grad >= 0) {
-        int requires = truth_of(torch.requires_grad->get(tensor, torch.requires_grad->closure));
+        int requires = truth_of(guard_torch.requires_grad->get(tensor, guard_torch.requires_grad->closure));
         if (requires != spec->requires_grad) {
             return requires < 0 ? -1 : 0;
         }
     }
     for (int bit = 0; spec->flags != 0 && bit < N_FLAGS; bit++) {
         if (spec->flags >> bit & 1) {
-            int value = torch.keys.impl != 0 ? (key_word(tensor) & torch.keys.mask[bit]) == torch.keys.set[bit]
-                                             : truth_of(PyObject_CallOneArg(torch.flag_methods[bit], tensor));
+            int value = guard_torch.keys.impl != 0 ? (key_word(tensor) & guard_torch.keys.mask[bit]) == guard_torch.keys.set[bit]
+                                             : truth_of(PyObject_CallOneArg(guard_torch.flag_methods[bit], tensor));
             if (value != (spec->flags >> (FLAG_EXPECTED_SHIFT + bit) & 1)) {
                 return value < 0 ? -1 : 0;
             }
@@ -181,7 +146,6 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
 }
 
 #define IMPL_LINES 4     /* of a TensorImpl */
-#define IMPL_WORDS 22    /* how far to look for what it points to: its storage, what autograd keeps; it is no smaller */
 #define LINE_WORDS 8
 
 /* Which lines a check of a tensor reads: the tensor's own and those that it points to. Any word of it that could be the address
@@ -189,15 +153,15 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
 size_t
 guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES])
 {
-    if (torch.keys.impl == 0 || torch.tensor == NULL || !PyObject_TypeCheck(obj, torch.tensor)) {
+    if (guard_torch.keys.impl == 0 || guard_torch.tensor == NULL || !PyObject_TypeCheck(obj, guard_torch.tensor)) {
         return 0;
     }
-    const uintptr_t *impl = ((uintptr_t **)obj)[torch.keys.impl];
+    const uintptr_t *impl = ((uintptr_t **)obj)[guard_torch.keys.impl];
     size_t n = 0;
     for (; impl != NULL && n < IMPL_LINES; n++) {
         lines[n] = (uintptr_t)(impl + n * LINE_WORDS);
     }
-    for (size_t word = 1; impl != NULL && word < IMPL_WORDS && n < GUARD_TENSOR_LINES; word++) {
+    for (size_t word = 1; impl != NULL && word < GUARD_IMPL_WORDS && n < GUARD_TENSOR_LINES; word++) {
         if (impl[word] % sizeof(void *) == 0 && impl[word] >> 20 != 0 && impl[word] >> 47 == 0) {
             lines[n++] = impl[word];
         }
@@ -215,7 +179,7 @@ static int
 span_of(PyObject *tensor, Span *span)
 {
     DLTensor dl;
-    if (torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+    if (guard_torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
         PyErr_Clear();
         return -1;
     }
@@ -293,7 +257,7 @@ guard_tensor_data_is(PyObject *tensor, PyObject *bytes)
     if (guard_require_torch() < 0) {
         return -1;
     }
-    if (!PyBytes_Check(bytes) || torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+    if (!PyBytes_Check(bytes) || guard_torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
         PyErr_Clear();
         return 0;
     }
@@ -329,58 +293,6 @@ guard_tensor_data_is(PyObject *tensor, PyObject *bytes)
     return 1;
 }
 
-/* One attribute, or the result of one method, against what is expected; sizes are compared element by element. */
-static int
-attribute_is(PyObject *tensor, const char *name, int call, PyObject *expected)
-{
-    PyObject *value = PyObject_GetAttrString(tensor, name);
-    if (value != NULL && call) {
-        Py_SETREF(value, PyObject_CallNoArgs(value));
-    }
-    if (value == NULL) {
-        if (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_AttributeError)) {
-            PyErr_Clear(); /* a sparse tensor has no strides */
-            return 0;
-        }
-        return -1;
-    }
-    int equal;
-    if (PyTuple_Check(expected) && PyTuple_Check(value)) {
-        Py_ssize_t n = PyTuple_GET_SIZE(expected);
-        equal = n == PyTuple_GET_SIZE(value);
-        for (Py_ssize_t i = 0; equal == 1 && i < n; i++) {
-            PyObject *item = PyTuple_GET_ITEM(expected, i);
-            equal = item == Py_None ? 1 : PyObject_RichCompareBool(PyTuple_GET_ITEM(value, i), item, Py_EQ);
-        }
-    }
-    else {
-        equal = value == expected ? 1 : PyObject_RichCompareBool(value, expected, Py_EQ);
-    }
-    Py_DECREF(value);
-    return equal;
-}
-
-/* operands: cls, dtype, device, shape, strides or None, requires_grad or None, layout */
-int
-guard_tensor_slow_check(PyObject *operands, PyObject *tensor)
-{
-    static const struct {
-        const char *name;
-        int call;
-    } attributes[] = {{NULL, 0}, {"dtype", 0}, {"device", 0}, {"shape", 0}, {"stride", 1}, {"requires_grad", 0}, {"layout", 0}};
-    if ((PyObject *)Py_TYPE(tensor) != PyTuple_GET_ITEM(operands, 0)) {
-        return 0;
-    }
-    for (int i = 1; i < 7; i++) {
-        PyObject *expected = PyTuple_GET_ITEM(operands, i);
-        int equal = expected == Py_None ? 1 : attribute_is(tensor, attributes[i].name, attributes[i].call, expected);
-        if (equal != 1) {
-            return equal;
-        }
-    }
-    return 1;
-}
-
 /* tensor_spec(t) -> (dtype_code, dtype_bits, device_type, device_index, shape, strides) as the step "tensor" wants them. */
 static PyObject *
 tensor_spec(PyObject *Py_UNUSED(module), PyObject *tensor)
@@ -389,11 +301,11 @@ tensor_spec(PyObject *Py_UNUSED(module), PyObject *tensor)
     if (guard_require_torch() < 0) {
         return NULL;
     }
-    if (!PyObject_TypeCheck(tensor, torch.tensor)) {
+    if (!PyObject_TypeCheck(tensor, guard_torch.tensor)) {
         PyErr_Format(PyExc_TypeError, "tensor_spec() takes a tensor, not %.100s", Py_TYPE(tensor)->tp_name);
         return NULL;
     }
-    if (torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
+    if (guard_torch.dlpack->dltensor_from_py_object_no_sync(tensor, &dl) != 0) {
         return NULL;
     }
     PyObject *shape = PyTuple_New(dl.ndim), *strides = PyTuple_New(dl.ndim);
@@ -416,193 +328,7 @@ tensor_spec(PyObject *Py_UNUSED(module), PyObject *tensor)
     return Py_BuildValue("(iiiiNN)", dl.dtype.code, dl.dtype.bits, dl.device.device_type, dl.device.device_id, shape, strides);
 }
 
-/* ---- setting up ---- */
-
-/* root.a.b for the path "a.b"; a new reference */
-PyObject *
-guard_attribute_path(PyObject *root, const char *path)
-{
-    PyObject *parts = NULL, *value = Py_NewRef(root);
-    PyObject *text = PyUnicode_FromString(path), *dot = PyUnicode_FromString(".");
-    if (text != NULL && dot != NULL) {
-        parts = PyUnicode_Split(text, dot, -1);
-    }
-    Py_XDECREF(text);
-    Py_XDECREF(dot);
-    if (parts == NULL) {
-        Py_DECREF(value);
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; value != NULL && i < PyList_GET_SIZE(parts); i++) {
-        Py_SETREF(value, PyObject_GetAttr(value, PyList_GET_ITEM(parts, i)));
-    }
-    Py_DECREF(parts);
-    return value;
-}
-
-static int
-init_tensors(PyObject *module)
-{
-    static const char *const methods[] = {"Tensor.is_inference", "Tensor.is_conj", "Tensor.is_neg"};
-    PyObject *capsule = guard_attribute_path(module, "Tensor.__dlpack_c_exchange_api__");
-    if (capsule == NULL) {
-        return -1;
-    }
-    const DLPackExchangeAPI *dlpack = PyCapsule_GetPointer(capsule, DLPACK_EXCHANGE_CAPSULE);
-    Py_DECREF(capsule);
-    if (dlpack == NULL) {
-        return -1;
-    }
-    while (dlpack != NULL && dlpack->header.major != DLPACK_MAJOR) {
-        dlpack = (const DLPackExchangeAPI *)dlpack->header.prev_api;
-    }
-    if (dlpack == NULL || dlpack->dltensor_from_py_object_no_sync == NULL) {
-        PyErr_SetString(PyExc_ImportError, "this torch offers no DLPack 1.x exchange API for tensor metadata");
-        return -1;
-    }
-    PyObject *descriptor = guard_attribute_path(module, "Tensor.requires_grad");
-    if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)) {
-        Py_XDECREF(descriptor);
-        PyErr_SetString(PyExc_ImportError, "torch.Tensor.requires_grad is not a C attribute in this torch");
-        return -1;
-    }
-    torch.requires_grad = ((PyGetSetDescrObject *)descriptor)->d_getset; /* lives as long as torch does */
-    Py_DECREF(descriptor);
-    for (int i = 0; i < N_FLAGS; i++) {
-        PyObject *method = guard_attribute_path(module, methods[i]);
-        if (method == NULL) {
-            return -1;
-        }
-        Py_XSETREF(torch.flag_methods[i], method);
-    }
-    PyObject *tensor = guard_attribute_path(module, "Tensor");
-    if (tensor == NULL) {
-        return -1;
-    }
-    Py_XSETREF(torch.tensor, (PyTypeObject *)tensor);
-    torch.dlpack = dlpack;
-    return 0;
-}
-
-/* Finds the place of the key set by pairs of tensors that differ in one flag: plain[i] has it not, flagged[i] has it. */
-static void
-calibrate_keys(PyObject *const *plain, PyObject *const *flagged, const uint64_t *impls)
-{
-    KeySet keys = {0};
-    size_t n_words = (size_t)Py_TYPE(plain[0])->tp_basicsize / sizeof(void *);
-    for (size_t i = sizeof(PyObject) / sizeof(void *); i < n_words && keys.impl == 0; i++) {
-        int all = 1;
-        for (int t = 0; t < 2 * N_FLAGS; t++) {
-            all &= ((uint64_t *)(t < N_FLAGS ? plain[t] : flagged[t - N_FLAGS]))[i] == impls[t];
-        }
-        keys.impl = all ? i : 0;
-    }
-    if (keys.impl == 0) {
-        return;
-    }
-    int n_found = 0;
-    for (size_t word = 1; word < IMPL_WORDS; word++) {
-        uint64_t mask[N_FLAGS], seen = 0;
-        int fits = 1;
-        for (int f = 0; f < N_FLAGS; f++) {
-            mask[f] = ((uint64_t *)impls[f])[word] ^ ((uint64_t *)impls[N_FLAGS + f])[word];
-            /* conj and neg are one bit each, inference a few; different flags have different bits */
-            fits &= mask[f] != 0 && !(mask[f] & seen) && (f == 0 || !(mask[f] & (mask[f] - 1)));
-            seen |= mask[f];
-        }
-        if (fits) {
-            n_found++;
-            keys.word = word;
-            for (int f = 0; f < N_FLAGS; f++) {
-                keys.mask[f] = mask[f];
-                keys.set[f] = ((uint64_t *)impls[N_FLAGS + f])[word] & mask[f];
-            }
-        }
-    }
-    if (n_found == 1) {
-        torch.keys = keys;
-    }
-}
-
-static PyObject *
-one_number(PyObject *module, const char *dtype_name)
-{
-    PyObject *zeros = guard_attribute_path(module, "zeros"), *dtype = guard_attribute_path(module, dtype_name);
-    PyObject *kwargs = dtype == NULL ? NULL : Py_BuildValue("{s:s,s:O}", "device", "cpu", "dtype", dtype);
-    PyObject *args = kwargs == NULL ? NULL : Py_BuildValue("((i))", 1);
-    PyObject *result = args == NULL || zeros == NULL ? NULL : PyObject_Call(zeros, args, kwargs);
-    Py_XDECREF(zeros);
-    Py_XDECREF(dtype);
-    Py_XDECREF(kwargs);
-    Py_XDECREF(args);
-    return result;
-}
-
-static PyObject *
-one_inference_number(PyObject *module)
-{
-    PyObject *mode = guard_attribute_path(module, "inference_mode");
-    Py_XSETREF(mode, mode == NULL ? NULL : PyObject_CallNoArgs(mode));
-    PyObject *entered = mode == NULL ? NULL : PyObject_CallMethod(mode, "__enter__", NULL);
-    PyObject *result = NULL;
-    if (entered != NULL) {
-        result = one_number(module, "float32");
-        PyObject *left = PyObject_CallMethod(mode, "__exit__", "OOO", Py_None, Py_None, Py_None);
-        if (left == NULL) {
-            Py_CLEAR(result);
-        }
-        Py_XDECREF(left);
-    }
-    Py_XDECREF(entered);
-    Py_XDECREF(mode);
-    return result;
-}
-
-static int
-init_keys(PyObject *module)
-{
-    PyObject *tensors[2 * N_FLAGS] = {
-        one_number(module, "float32"), one_number(module, "complex64"), one_number(module, "float32"),
-        one_inference_number(module),  NULL,                            NULL,
-    };
-    uint64_t impls[2 * N_FLAGS];
-    int ok = tensors[0] != NULL && tensors[1] != NULL && tensors[2] != NULL && tensors[3] != NULL;
-    if (ok) {
-        tensors[4] = PyObject_CallMethod(module, "_conj", "O", tensors[1]);
-        tensors[5] = tensors[4] == NULL ? NULL : PyObject_CallMethod(module, "_neg_view", "O", tensors[2]);
-        ok = tensors[5] != NULL;
-    }
-    for (int i = 0; ok && i < 2 * N_FLAGS; i++) {
-        PyObject *address = PyObject_GetAttrString(tensors[i], "_cdata");
-        impls[i] = address == NULL ? 0 : PyLong_AsUnsignedLongLong(address);
-        Py_XDECREF(address);
-        ok = impls[i] != 0 && !PyErr_Occurred();
-    }
-    if (ok) {
-        calibrate_keys(tensors, tensors + N_FLAGS, impls);
-    }
-    for (int i = 0; i < 2 * N_FLAGS; i++) {
-        Py_XDECREF(tensors[i]);
-    }
-    return ok ? 0 : -1;
-}
-
-static PyObject *
-init_torch(PyObject *Py_UNUSED(module), PyObject *torch_module)
-{
-    if (!PyModule_Check(torch_module)) {
-        PyErr_SetString(PyExc_TypeError, "init_torch() takes the module torch");
-        return NULL;
-    }
-    if (init_tensors(torch_module) < 0 || init_keys(torch_module) < 0 || guard_init_state(torch_module) < 0) {
-        return NULL;
-    }
-    Py_XSETREF(torch.module, Py_NewRef(torch_module));
-    Py_RETURN_NONE;
-}
-
 PyMethodDef guard_tensor_methods[] = {
-    {"init_torch", init_torch, METH_O, "init_torch(torch): look up what the tensor and state steps need"},
     {"tensor_spec", tensor_spec, METH_O,
      "tensor_spec(t) -> (dtype_code, dtype_bits, device_type, device_index, shape, strides), operands of the step \"tensor\""},
     {NULL, NULL, 0, NULL},

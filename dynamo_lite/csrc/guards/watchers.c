@@ -1,0 +1,313 @@
+/* States of dicts where CPython has no numbers for them: one dict watcher says which of the watched dicts change.
+ *
+ * A dict is watched from the moment when a state of it is remembered until it changes for the first time, or is freed. So the
+ * writes of a loop cost their program one event for each call of compiled code in between, whatever their number.
+ *
+ * Invariants: a record is in the table if and only if its dict is being watched and has not changed since; the event comes
+ * before the change, and from it on no memo of the old state matches. The event only takes the record out of the table: it
+ * allocates nothing and runs no Python code.
+ *
+ * What CPython 3.13 does not say, and what is done about it:
+ * - In 3.13.0 no event tells that an attribute is set on an object with whose inline values its dict is shared. Whether the
+ *   running Python tells is tried out when the watcher is taken; where it does not, a dict gets values of its own before it is
+ *   watched, as if the program had said `obj.__dict__ = obj.__dict__` (3.11 and 3.12 know no other dicts).
+ * - While such a dict is cleared, the values are dropped one behind the other, after the event, and a destructor may look at the
+ *   dict meanwhile: its size is 0, but values are there. So no state of an empty dict is remembered.
+ */
+#include "dict_memo.h"
+
+#ifdef DICTS_HAVE_VERSIONS
+
+int
+dict_watcher_take(void)
+{
+    return 0;
+}
+
+const char *
+dict_states_come_from(void)
+{
+    return "version";
+}
+
+#else
+
+#define RECORDS_AT_ONCE 128
+#define FEWEST_CHAINS 256
+
+enum { NONE = -1, GIVEN_BACK = -2 };
+
+static struct {
+    int id;                /* of the watcher, or NONE, or GIVEN_BACK */
+    DictWatch **chains;    /* records by the addresses of their dicts */
+    size_t n_chains;       /* a power of two */
+    size_t n_watched;
+    DictWatch *unused;
+    uint64_t last_stamp;
+    int inline_untold; /* no event tells of a change of inline values */
+} watcher = {.id = NONE};
+
+static DictWatch **
+chain_of(PyObject *dict)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)dict >> 4) * UINT64_C(0x9E3779B97F4A7C15);
+    return &watcher.chains[(mixed >> 32) & (watcher.n_chains - 1)];
+}
+
+/* Where the chain refers to the record of this dict, or ends. */
+static DictWatch **
+place_of(PyObject *dict)
+{
+    DictWatch **place = chain_of(dict);
+    while (*place != NULL && (*place)->dict != dict) {
+        place = &(*place)->next;
+    }
+    return place;
+}
+
+/* Takes the dict's record out of the table, if it has one. */
+static void
+forget(PyObject *dict)
+{
+    DictWatch **place = watcher.chains == NULL ? NULL : place_of(dict);
+    DictWatch *record = place == NULL ? NULL : *place;
+    if (record == NULL) {
+        return;
+    }
+    *place = record->next;
+    record->dict = NULL;
+    record->stamp = 0;
+    record->next = watcher.unused;
+    watcher.unused = record;
+    watcher.n_watched--;
+}
+
+static int
+on_event(PyDict_WatchEvent Py_UNUSED(event), PyObject *dict, PyObject *Py_UNUSED(key), PyObject *Py_UNUSED(value))
+{
+    forget(dict);
+    return watcher.id >= 0 ? PyDict_Unwatch(watcher.id, dict) : 0;
+}
+
+/* Room for one more record: 1, or 0 where there is no memory. */
+static int
+make_room(void)
+{
+    if (watcher.n_watched >= watcher.n_chains) {
+        DictWatch **old = watcher.chains;
+        size_t n_old = watcher.n_chains, n = n_old == 0 ? FEWEST_CHAINS : 2 * n_old;
+        DictWatch **chains = PyMem_Calloc(n, sizeof(DictWatch *));
+        if (chains == NULL) {
+            return 0;
+        }
+        watcher.chains = chains;
+        watcher.n_chains = n;
+        for (size_t i = 0; i < n_old; i++) {
+            for (DictWatch *record = old[i], *next; record != NULL; record = next) {
+                next = record->next;
+                DictWatch **chain = chain_of(record->dict);
+                record->next = *chain;
+                *chain = record;
+            }
+        }
+        PyMem_Free(old);
+    }
+    if (watcher.unused == NULL) {
+        DictWatch *records = PyMem_Calloc(RECORDS_AT_ONCE, sizeof(DictWatch));
+        for (size_t i = 0; records != NULL && i < RECORDS_AT_ONCE; i++) {
+            records[i].next = watcher.unused;
+            watcher.unused = &records[i];
+        }
+    }
+    return watcher.unused != NULL;
+}
+
+#if PY_VERSION_HEX < 0x030e0000
+/* The object whose inline values the dict has for its own, or NULL. They lie behind the object's header: a class with anything
+ * else in its instances has no inline values. */
+static PyObject *
+sharer_of(PyObject *dict)
+{
+    struct {
+        uint8_t capacity, size, embedded, valid;
+    } const *values = (const void *)((PyDictObject *)dict)->ma_values;
+    return values != NULL && values->embedded ? (PyObject *)((char *)values - sizeof(PyObject)) : NULL;
+}
+
+/* Gives the dict values of its own: 1, or 0 where that fails. */
+static int
+part_from_inline_values(PyObject *dict)
+{
+    PyObject *sharer = sharer_of(dict);
+    if (sharer == NULL) {
+        return 1;
+    }
+    PyObject **place = _PyObject_GetDictPtr(sharer);
+    if (place == NULL || *place != dict) {
+        return 0;
+    }
+    Py_INCREF(dict);
+    if (_PyObject_SetManagedDict(sharer, dict) < 0) {
+        PyErr_WriteUnraisable(sharer); /* no memory */
+    }
+    int parted = sharer_of(dict) == NULL;
+    Py_DECREF(dict);
+    return parted;
+}
+#else
+static int
+part_from_inline_values(PyObject *Py_UNUSED(dict))
+{
+    return 0; /* later versions tell */
+}
+#endif
+
+static DictWatch *
+watch(PyObject *dict)
+{
+    if (!make_room()) {
+        return NULL;
+    }
+    DictWatch **place = place_of(dict);
+    if (*place != NULL) {
+        return *place;
+    }
+    if (watcher.inline_untold && !part_from_inline_values(dict)) {
+        return NULL;
+    }
+    if (PyDict_Watch(watcher.id, dict) < 0) {
+        PyErr_Clear(); /* somebody else has given our watcher back */
+        watcher.id = GIVEN_BACK;
+        return NULL;
+    }
+    DictWatch *record = watcher.unused;
+    watcher.unused = record->next;
+    *record = (DictWatch){.dict = dict, .stamp = ++watcher.last_stamp};
+    *place = record;
+    watcher.n_watched++;
+    return record;
+}
+
+DictState
+dict_state(DictMemo *memo, PyObject *dict)
+{
+    if (watcher.id < 0 || PyDict_GET_SIZE(dict) == 0) {
+        return (DictState){NULL, 0};
+    }
+    if (memo->wait > 0) {
+        memo->wait--;
+        return (DictState){NULL, 0};
+    }
+    DictWatch *record = watch(dict);
+    return record == NULL ? (DictState){NULL, 0} : (DictState){record, record->stamp};
+}
+
+static PyObject *
+give_back(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored))
+{
+    int id = watcher.id;
+    watcher.id = GIVEN_BACK; /* other functions may yet run at exit, and compiled code in them */
+    for (size_t i = 0; i < watcher.n_chains; i++) {
+        while (watcher.chains[i] != NULL) {
+            PyObject *dict = watcher.chains[i]->dict;
+            if (id >= 0 && PyDict_Unwatch(id, dict) < 0) {
+                PyErr_Clear(); /* somebody else has given our watcher back */
+                id = NONE;
+            }
+            forget(dict);
+        }
+    }
+    if (id >= 0 && PyDict_ClearWatcher(id) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef give_back_method = {"give_dict_watcher_back", give_back, METH_NOARGS, NULL};
+
+/* CPython has eight, two of them its own. Where others have taken all, the next program asks again. */
+static int
+id_of_own(void)
+{
+    int id = PyDict_AddWatcher(on_event);
+    if (id < 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        PyErr_Clear();
+    }
+    return id < 0 ? NONE : id;
+}
+
+/* Whether an attribute that is set on an object ends the state of its dict: 1, 0, or -1 with an exception. */
+static int
+attribute_is_told(PyObject *obj, PyObject *dict)
+{
+    DictWatch *record = watch(dict);
+    if (record == NULL) {
+        return 0;
+    }
+    uint64_t stamp = record->stamp;
+    PyObject *value = PyLong_FromUnsignedLongLong(stamp);
+    int set = value == NULL ? -1 : PyObject_SetAttrString(obj, "attribute", value);
+    Py_XDECREF(value);
+    return set < 0 ? -1 : record->stamp != stamp;
+}
+
+/* Tries out what the running Python tells of. 1: enough, 0: too little for any state to be known, -1 with an exception. */
+static int
+try_out(void)
+{
+    PyObject *type = PyObject_CallFunction((PyObject *)&PyType_Type, "s(){}", "WatchedWhenTriedOut");
+    PyObject *obj = type == NULL ? NULL : PyObject_CallNoArgs(type);
+    int told = obj == NULL ? -1 : PyObject_SetAttrString(obj, "attribute", Py_None);
+    PyObject *dict = told < 0 ? NULL : PyObject_GenericGetDict(obj, NULL);
+    told = dict == NULL ? -1 : attribute_is_told(obj, dict);
+    if (told == 0) {
+        watcher.inline_untold = 1;
+        forget(dict);
+        told = attribute_is_told(obj, dict);
+    }
+    Py_XDECREF(dict);
+    Py_XDECREF(obj);
+    Py_XDECREF(type);
+    return told;
+}
+
+static int
+give_back_at_exit(void)
+{
+    PyObject *atexit = PyImport_ImportModule("atexit");
+    PyObject *function = atexit == NULL ? NULL : PyCFunction_New(&give_back_method, NULL);
+    PyObject *registered = function == NULL ? NULL : PyObject_CallMethod(atexit, "register", "O", function);
+    Py_XDECREF(function);
+    Py_XDECREF(atexit);
+    Py_XDECREF(registered);
+    return registered == NULL ? -1 : 0;
+}
+
+int
+dict_watcher_take(void)
+{
+    if (watcher.id != NONE) {
+        return 0;
+    }
+    watcher.id = id_of_own();
+    if (watcher.id == NONE) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    int usable = try_out();
+    if (usable > 0) {
+        usable = give_back_at_exit() < 0 ? -1 : 1;
+    }
+    if (usable <= 0) {
+        PyDict_ClearWatcher(watcher.id);
+        watcher.id = usable < 0 ? NONE : GIVEN_BACK;
+    }
+    return usable < 0 ? -1 : 0;
+}
+
+const char *
+dict_states_come_from(void)
+{
+    return watcher.id >= 0 ? "watcher" : "";
+}
+
+#endif
