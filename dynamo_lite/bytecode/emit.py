@@ -13,7 +13,7 @@ current handler (``covered``).
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
@@ -351,3 +351,13 @@ class Emitter:
 def _is_interned_in_code(text: str) -> bool:
     """Whether a code object interns a text among its constants (Objects/codeobject.c, all_name_chars)."""
     return text.isascii() and text.replace("_", "a").isalnum()
+
+
+def in_order(*steps: Callable[[], None]) -> Callable[[], None]:
+    """Several emissions as one: what runs them one after another."""
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run

@@ -196,7 +196,7 @@ def _felt_locals(frame: Frame, tx: Translator, live: frozenset[str]) -> frozense
                 kept.add(name)  # an argument of which no guard says what kind of value it is
                 continue
         parts = held_by(effects, [value])
-        if any(t.source is not None and endings_in(getattr(t, "value", None)) for t in parts.values()):
+        if any(t.source is not None and endings_in(t.value) for t in parts.values()):
             kept.add(name)
             continue
         made = [key for key, part in parts.items() if may_be_finalized(part)]

@@ -131,12 +131,12 @@ class Construction(Part):
         if issubclass(base, BaseException):
             return tx.errors.new_exception(value, args, initialize=False)
         if decide(value).rule is Rule.HANDLED:
-            return tx.construction.construct(cls, args, kwargs)
+            return self.construct(ClassVariable(value), args, kwargs)
         if base in VALUE_TYPES:
             return ObjectVariable(value, content=tx.construction.construct(ClassVariable(base), args, kwargs))
         if base is object:
             if inspect.isabstract(value):
-                lacks = sorted(value.__abstractmethods__)
+                lacks = sorted(value.__abstractmethods__)  # type: ignore[attr-defined]
                 names = f"abstract method{'s' if len(lacks) > 1 else ''} {', '.join(lacks)}"
                 tx.raise_error(TypeError, f"Can't instantiate abstract class {value.__name__} with {names}")
             return ObjectVariable(value)
@@ -182,7 +182,7 @@ class Construction(Part):
     ) -> VariableTracker:
         """A method that a user's class inherits from a class written in C."""
         tx = self.tx
-        content = getattr(owner, "content", None)
+        content = owner.content
         home = getattr(function, "__objclass__", None)
         if name == "__init__" and issubclass(owner.python_type(), BaseException):
             return self._exception_method(owner, name, args)
@@ -224,14 +224,14 @@ class Construction(Part):
             return ConstantVariable(None)
         if name == "add_note" and len(args) == 1 and issubclass(args[0].python_type(), str):
             if "__notes__" not in tx.output.effects.attributes_of(owner):
-                if getattr(owner, "value", None) is not None:
+                if owner.value is not None:
                     unsupported("exception_handling", f"{owner.describe()}.add_note()")
                 tx.output.effects.store_attr(owner, "__notes__", ListVariable([]))
             tx.call_method(tx.output.effects.load_attr(owner, "__notes__"), "append", args)
             return ConstantVariable(None)
         if name == "with_traceback":
             return owner
-        if name in ("__str__", "__repr__"):
+        if name in ("__str__", "__repr__") and isinstance(owner, ObjectVariable):
             return tx.errors.exception_text(owner, "s" if name == "__str__" else "r")
         unsupported("exception_handling", f"{owner.describe()}.{name}()")
 
@@ -320,7 +320,7 @@ _CONTENT_PROTOCOL: dict[str, Callable[..., Any]] = {
     "__contains__": lambda tx, c, item: ConstantVariable(c.contains(tx, item)),
     "__len__": lambda tx, c: c.length(tx),
     "__iter__": lambda tx, c: c.iterator(tx),
-    "__eq__": lambda tx, c, other: tx.operators.compare("==", c, getattr(other, "content", None) or other),
-    "__ne__": lambda tx, c, other: tx.operators.compare("!=", c, getattr(other, "content", None) or other),
-    "__add__": lambda tx, c, other: tx.operators.binary("+", c, getattr(other, "content", None) or other),
+    "__eq__": lambda tx, c, other: tx.operators.compare("==", c, other.content or other),
+    "__ne__": lambda tx, c, other: tx.operators.compare("!=", c, other.content or other),
+    "__add__": lambda tx, c, other: tx.operators.binary("+", c, other.content or other),
 }

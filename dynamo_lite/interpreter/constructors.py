@@ -143,8 +143,8 @@ def _number(cls: type, method: str) -> Constructor:
     return constructor
 
 
-for _cls, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__"), (bytes, "__bytes__")):
-    handles(_cls)(_number(_cls, _name))
+for _number_class, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__"), (bytes, "__bytes__")):
+    handles(_number_class)(_number(_number_class, _name))
 
 
 @handles(str)
@@ -179,14 +179,19 @@ def _simple_namespace(tx: Tracer, /, **attributes: VariableTracker) -> VariableT
     return made
 
 
+# torch/_C declares these classes as functions.
+_DISABLED: Any = torch._C.DisableTorchFunction
+_DISABLED_SUBCLASS: Any = torch._C.DisableTorchFunctionSubclass
+
+
 @handles(torch._C.DisableTorchFunction)
 def _disable_torch_function(tx: Tracer) -> VariableTracker:
-    return DisabledOverridesVariable(torch._C.DisableTorchFunction, tx.root_visit())
+    return DisabledOverridesVariable(_DISABLED, tx.root_visit())
 
 
 @handles(torch._C.DisableTorchFunctionSubclass)
 def _disable_torch_function_subclass(tx: Tracer) -> VariableTracker:
-    return DisabledOverridesVariable(torch._C.DisableTorchFunctionSubclass, tx.root_visit())
+    return DisabledOverridesVariable(_DISABLED_SUBCLASS, tx.root_visit())
 
 
 class _LazyAttributeVariable(ObjectVariable):

@@ -45,7 +45,7 @@ def reduced(tx: Tracer, owner: VariableTracker, *, as_new: bool = False) -> Vari
     cls = owner.python_type()
     none = ConstantVariable(None)
     made_by = tx.values.from_result(cls, "class")
-    content = getattr(owner, "content", None) if isinstance(owner, ObjectVariable) else owner
+    content = owner.content if isinstance(owner, ObjectVariable) else owner
     if isinstance(content, SetVariable):
         return TupleVariable([made_by, TupleVariable([ListVariable(content.ordered(tx))]), _state(tx, owner)])
     if isinstance(owner, DequeVariable):

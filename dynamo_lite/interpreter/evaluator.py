@@ -56,7 +56,7 @@ class Evaluator(_Base):
     """What one frame does with values."""
 
     output: OutputGraph
-    overrides_torch = any_overrides
+    overrides_torch = any_overrides  # type: ignore[assignment]
     call_override = call_override
     reduced = reduced
     reduced_ex = reduced_ex
@@ -150,7 +150,7 @@ class Evaluator(_Base):
         self, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         """A call of an object whose class is written in C."""
-        real = getattr(owner, "value", None)
+        real = owner.value
         if isinstance(real, _ACCESSORS) and owner.source is not None:
             # Immutable, and so described by what pickling gives.
             self.guard(owner.source, "is", real)
@@ -173,7 +173,7 @@ class Evaluator(_Base):
         """``list.append(x, y)``, ``torch.Tensor.add(x, y)``: a method taken from its class."""
         owner, rest = args[0], args[1:]
         name = method.__name__
-        content = getattr(owner, "content", None)
+        content = owner.content
         kept_apart = getattr(content or owner, "cls", None) is collections.OrderedDict
         if kept_apart and method.__objclass__ is dict and name in vars(collections.OrderedDict):
             unsupported("unsupported_method", f"dict.{name}() of {owner.describe()}, which keeps an order of its own")

@@ -215,7 +215,7 @@ _CONCATENATED = (list, tuple, str, bytes, collections.deque)
 
 def content_beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
     """An operand as a builtin container's own operators see it: what an object holds that is one, too."""
-    content = getattr(other, "content", None)
+    content = other.content
     return content if isinstance(owner, BUILTIN_CONTENT) and isinstance(content, BUILTIN_CONTENT) else other
 
 

@@ -64,10 +64,14 @@ def _build_class(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) 
     if set(body.code().co_cellvars) & set(body.code().co_freevars):
         unsupported("class_definition", f"class {text}, with two variables of one name")
     namespace = DictVariable({})
+    assert isinstance(tx, Translator)
     frame = Translator(body.code(), tx.output, body.globals(), tx.builtins, {}, tx)
     frame.free_cells = body.cells(tx)
     frame.namespace = namespace
-    cell = frame.run()
+    try:
+        cell = frame.run()
+    finally:
+        frame.release_parts()
     contents = {key.constant(): value for key, value in zip(namespace.keys(), namespace.values(tx))}
     contents.pop("__classcell__", None)
     made = define_class(tx, text, bases, contents, None if meta is None else meta.constant())

@@ -151,6 +151,8 @@ def _before_with(tx: Translator, i: Any) -> None:
             )
     leave = manager._read_descriptor(tx, "__exit__", tx.classes.lookup(manager.cls, "__exit__"))
     enter = manager._read_descriptor(tx, "__enter__", tx.classes.lookup(manager.cls, "__enter__"))
+    if leave is None or enter is None:
+        unsupported("unsupported_context_manager", f"{manager.describe()}, a method of which is an empty slot")
     tx.push(leave)
     tx.push(tx.call(enter, [], {}))
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from ..variables.protocols import Tracer
 
 
+_CONVERSIONS: dict[str, Callable[[object], str]] = {"s": str, "r": repr, "a": ascii}
+
+
 class Texts(Part):
     """str(), repr(), format(); a part of the tracer."""
 
@@ -44,7 +47,7 @@ class Texts(Part):
     def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
         """str(value), repr(value) or ascii(value) for conversions s, r, a."""
         value = self.tx.operators.with_number(realized(self.tx, value))
-        convert = {"s": str, "r": repr, "a": ascii}[conversion]
+        convert = _CONVERSIONS[conversion]
         if isinstance(value, TensorVariable):
             unsupported("tensor_formatting", f"text of a {value.describe()}")
         if isinstance(value, ScalarVariable):

@@ -8,6 +8,7 @@ import collections
 import functools
 import re
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -177,9 +178,10 @@ class Values(Part):
         source = class_attribute_source(cls, name)
         return MethodVariable(self.wrap_function(value, source, trusted=True), owner)
 
-    def library_function(self, value: types.FunctionType) -> VariableTracker:
+    def library_function(self, value: Callable[..., Any]) -> VariableTracker:
         """A function of the standard library or of ours to inline, which nobody replaces."""
-        return FunctionVariable(value, ConstSource(value, value.__qualname__))
+        function: Any = value
+        return FunctionVariable(function, ConstSource(function, function.__qualname__))
 
     def from_result(self, value: Any, what: str, source: Source | None = None) -> VariableTracker:
         """The tracker of a value that Python computed while tracing."""
@@ -271,7 +273,7 @@ class Values(Part):
 
     def as_real(self, value: VariableTracker) -> Any:
         """The real object behind a tracker: a value from outside as it is, or a constant."""
-        real = getattr(value, "value", None)
+        real = value.value
         return real if value.source is not None and real is not None else self.as_plain(value)
 
     def new_list(self, items: list[VariableTracker]) -> VariableTracker:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from ..bytecode.emit import Emitter
+from ..bytecode.emit import Emitter, in_order
 from ..exc import Unsupported
 from ..guards.source import ConstSource, GlobalsSource, LocalSource, Source
 from ..variables.base import MISSING, LazyVariable, VariableTracker
@@ -235,7 +236,7 @@ class Codegen:
         """With a new object on the stack, emits its attributes (keeps the object on the stack)."""
         for name, attribute in self.attributes_of(value).items():
             self.call_constant_on_top(
-                object.__setattr__, lambda n=name, a=attribute: (self.emit.load_const(n), self.push(a)), count=2
+                object.__setattr__, in_order(partial(self.emit.load_const, name), partial(self.push, attribute)), 2
             )
 
     def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
@@ -338,7 +339,8 @@ class Codegen:
                 # One that the program set before it deleted it was never there.
                 self.call_constant(
                     dict.pop,
-                    lambda n=name: (self.load_globals(space), self.emit.load_const(n), self.emit.load_const(None)),
+                    in_order(partial(self.load_globals, space), partial(self.emit.load_const, name),
+                             partial(self.emit.load_const, None)),
                     3,
                 )
                 self.emit.pop()

@@ -178,7 +178,7 @@ class SideEffects:
 
     def is_as_before(self, tracker: VariableTracker, before: dict[int, dict[str, Any]]) -> bool:
         """Whether an object from outside that has been changed since holds what it held then."""
-        real = instance_dict(getattr(tracker, "value", None))
+        real = instance_dict(tracker.value)
         if tracker.source is None or real is None or id(tracker) in self._mutated:
             return False
         earlier = before.get(id(tracker), {})
@@ -199,7 +199,7 @@ class SideEffects:
         self._touched.append(tracker)
         written = self._attributes.setdefault(id(tracker), (tracker, {}))[1]
         if tracker.source is not None and name not in written:
-            real = getattr(tracker, "value", None)
+            real = tracker.value
             self.watch.add(_attribute(real, name))
             space = instance_dict(real)
             if space is not None and is_in_dict(type(real), name):
@@ -248,7 +248,7 @@ class SideEffects:
             written = self._globals.pop(id(real))[2]
         else:
             held = self.attributes_of(keeper)
-            cls = type(getattr(keeper, "value", None))
+            cls = type(keeper.value)
             written = {name: held.pop(name) for name in list(held) if is_in_dict(cls, name)}
         for name, value in written.items():
             key = ConstantVariable(name)
@@ -398,7 +398,7 @@ class SideEffects:
         changed = [t for t in self._mutated.values() if t.source is not None and not isinstance(t, DictVariable)]
         changed += [
             t for t, written in self._attributes.values()
-            if t.source is not None and any(not is_in_dict(type(getattr(t, "value", None)), name) for name in written)
+            if t.source is not None and any(not is_in_dict(type(t.value), name) for name in written)
         ]
         for tracker in changed:
             if tracker.is_constant():
@@ -406,7 +406,7 @@ class SideEffects:
             if isinstance(tracker, ListVariable) and tracker.source is not None:
                 for real, source in self._iterated:
                     known = self.tracker_of(real)  # of an object of a subclass, whose content is the list
-                    if known is not tracker and getattr(known, "content", None) is not tracker:
+                    if known is not None and known is not tracker and known.content is not tracker:
                         guards.add(tracker.source, "not_same", source)
             for _, other in self._trackers.values():
                 if other is tracker or other.source is None or tracker.source is None:

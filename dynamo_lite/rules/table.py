@@ -78,7 +78,7 @@ class Decision:
     rule: Rule
     kind: str = "call_skipped"
     reason: str = ""
-    calls: Callable[..., Any] | None = None
+    calls: Any = None
     bound: bool = False
     level: Level = Level.DEFAULT
     subject: Any = None

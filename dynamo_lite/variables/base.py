@@ -74,6 +74,11 @@ class VariableTracker:
     has_identity: ClassVar[bool] = False
     # Of what an instance of a subclass of a builtin holds: the instance, which is what leaves the trace.
     holder: VariableTracker | None = None
+    # The real object, where the tracker knows one.
+    value: Any = None
+    real: Any = None
+    # What an instance of a subclass of a builtin holds.
+    content: VariableTracker | None = None
     # The epoch of the last change of an attribute.
     changed_at = 0
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +30,7 @@ BINARY = {
 COMPARE = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }
-UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 # Folding must not hang the compiler: `2 ** 10**9` is left to run time.
 _MAX_FOLDED_BITS = 1 << 20

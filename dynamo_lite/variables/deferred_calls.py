@@ -97,7 +97,7 @@ def call_later(
 def _frame_like(code: types.CodeType, line: int | None, globals: dict[str, Any]) -> types.FunctionType:
     """A function that calls its first argument with the others, from a frame that looks like one of this code."""
     here = _call_next.__code__
-    names = {"co_name": code.co_name, "co_qualname": code.co_qualname, "co_filename": code.co_filename}
+    names: dict[str, Any] = {"co_name": code.co_name, "co_qualname": code.co_qualname, "co_filename": code.co_filename}
     placed = here.replace(co_firstlineno=(line or code.co_firstlineno) - _LINES_BEFORE_CALL, **names)
     return types.FunctionType(placed, globals)
 

@@ -218,7 +218,7 @@ class Watch:
         """
         frame = frame_values(tx)
         held = set(map(id, frame))
-        openly = {id(getattr(tracker, "value", None)) for tracker in frame}
+        openly = {id(tracker.value) for tracker in frame}
         for ending in self._endings:
             if id(ending.value) in openly or ending.way is not None and ending.way.stands(tx.output.effects, held):
                 continue

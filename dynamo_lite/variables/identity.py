@@ -38,7 +38,7 @@ class IdentityVariable(VariableTracker):
 
     def guard_hash(self, tx: Tracer) -> None:
         tx.output.ids_are_keys = True
-        source, real = self.owner.source, getattr(self.owner, "real", None)
+        source, real = self.owner.source, self.owner.real
         if source is None or (self.owner.is_constant() and real is None):
             return
         # A tuple has a tracker for each place where it was met.
@@ -56,7 +56,7 @@ class IdentityVariable(VariableTracker):
 
     def number(self, tx: Tracer) -> ConstantVariable:
         """The number itself; the object is guarded, and not kept alive."""
-        owner, value = self.owner, getattr(self.owner, "value", None)
+        owner, value = self.owner, self.owner.value
         if owner.source is None or value is None or not type(value).__weakrefoffset__:
             unsupported("unsupported_operator", f"the number that is the {self.describe()}")
         reference = ConstSource(weakref.ref(value), f"a weak reference to {owner.source.name}")
@@ -97,7 +97,7 @@ class _Identity:
 
     def _key(self) -> tuple[Any, ...]:
         owner = self.owner
-        real = getattr(owner, "real", None)
+        real = owner.real
         if real is not None and owner.source is not None:
             return ("real", id(real))
         if owner.is_constant() and is_constant_value(owner.constant()):

@@ -56,7 +56,7 @@ class Values(Protocol):
     ) -> VariableTracker:
         """A function that a class defines, bound to an instance."""
 
-    def library_function(self, value: types.FunctionType) -> VariableTracker:
+    def library_function(self, value: Callable[..., Any]) -> VariableTracker:
         """A function of the standard library or of ours to inline, which nobody replaces."""
 
     def from_result(self, value: Any, what: str, source: Source | None = None) -> VariableTracker:

@@ -47,12 +47,12 @@ def _extreme(symbol: str, name: str) -> Handler:
             tx.raise_error(TypeError, f"Cannot specify a default for {name}() with multiple positional arguments")
         if not args:
             tx.raise_error(TypeError, f"{name} expected at least 1 argument, got 0")
-        asks = key is not None and not key.is_none()
+        key = None if key is None or key.is_none() else key
         best: VariableTracker | None = None
         best_key: VariableTracker | None = None
         for item in tx.iteration.steps(tx.iteration.get_iter(args[0])) if len(args) == 1 else args:
-            item_key = tx.call(key, [item], {}) if asks else item
-            chosen = None if best is None or asks else choose(tx, symbol, item, best)
+            item_key = tx.call(key, [item], {}) if key is not None else item
+            chosen = None if best is None or key is not None else choose(tx, symbol, item, best)
             if chosen is not None:
                 best = best_key = chosen
             elif best_key is None or tx.truth(tx.operators.compare(symbol, item_key, best_key)):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ...bytecode.emit import in_order
 from ...guards.source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
 from ...polyfills import update_ordered
 from ..base import (
@@ -113,6 +114,7 @@ class DictVariable(VariableTracker):
         entry = self._entries.get(hashed)
         if hashed not in self._decided:
             self._decided.add(hashed)
+            assert self.source is not None
             tx.guard(self.source, "dict_lacks" if entry is None else "dict_has", key.constant())
         return hashed, entry
 
@@ -421,7 +423,7 @@ class DictVariable(VariableTracker):
         else:
             cg.build_new(
                 self, lambda: cg.call_constant(self.cls, lambda: None, count=0),
-                lambda: (self.fill(cg), cg.store_attributes(self)),
+                in_order(lambda: self.fill(cg), lambda: cg.store_attributes(self)),
             )
 
     def fill(self, cg: Codegen) -> None:

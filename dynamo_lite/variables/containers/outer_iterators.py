@@ -32,7 +32,7 @@ from .foreign_iterators import (
 from .iterators import EnumerateVariable, MapVariable, ZipVariable
 from .mappings import DictIteratorVariable, DictVariable
 from .resumed_loops import loop_iterator
-from .sequences import SequenceIteratorVariable, exhaust
+from .sequences import SequenceIteratorVariable, SequenceVariable, TupleVariable, exhaust
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
@@ -164,12 +164,14 @@ def _over_sequence(tx: Tracer, value: Any, source: Source) -> VariableTracker:
         rest = container_of(value)
         return OuterRangeIteratorVariable(rest if position_of(value) is not None else rest[:0])
     if position_of(value) is None:
-        ended = OuterSequenceIteratorVariable(tx.values.new_tuple([]))
+        ended = OuterSequenceIteratorVariable(TupleVariable([]))
         ended.at_end = True
         return ended
-    over = _part(tx, value, source, container_of, "the container")
+    whole = _part(tx, value, source, container_of, "the container")
     # Of an object that is a list, the iterator goes over what it holds.
-    return OuterSequenceIteratorVariable(getattr(over, "content", None) or over)
+    held = whole.content or whole
+    assert isinstance(held, SequenceVariable)
+    return OuterSequenceIteratorVariable(held)
 
 
 def _over_dict(tx: Tracer, value: Any, source: Source) -> VariableTracker:

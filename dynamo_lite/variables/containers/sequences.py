@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...bytecode.emit import in_order
 from ...guards.source import SequenceItemSource, Source
 from ..base import IteratorVariable, LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from ..bound import BoundMethodVariable
@@ -157,7 +158,7 @@ class SequenceVariable(VariableTracker):
 class ListVariable(SequenceVariable):
     """A list."""
 
-    base_type = list
+    base_type: type = list
     has_identity = True
 
     def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = list) -> None:
@@ -331,7 +332,7 @@ def sort_items(
     the order is the one that they leave."""
     descending = reverse is not None and tx.truth(reverse)
     use_key = key is not None and not key.is_none()
-    keys = [tx.call(key, [item], {}) for item in items] if use_key else items
+    keys = [tx.call(key, [item], {}) for item in items] if use_key and key is not None else items
 
     class _Entry:
         __slots__ = ("item", "key")
@@ -353,7 +354,7 @@ def sort_items(
 class TupleVariable(SequenceVariable):
     """A tuple, torch.Size included."""
 
-    base_type = tuple
+    base_type: type = tuple
 
     def __init__(self, items: list[VariableTracker], source: Source | None = None, cls: type = tuple) -> None:
         super().__init__(items, cls, source)
@@ -409,11 +410,12 @@ class TupleVariable(SequenceVariable):
             cg.push_all(self.items)
             cg.emit.build_tuple(len(self.items))
         else:
-            cg.call_constant(self.cls, lambda: (cg.push_all(self.items), cg.emit.build_tuple(len(self.items))))
+            cg.call_constant(self.cls, in_order(
+                lambda: cg.push_all(self.items), lambda: cg.emit.build_tuple(len(self.items))))
 
 
 # What reads a field of a namedtuple.
-FIELD = type(collections.namedtuple("_Fields", "first").first)
+FIELD = type(vars(collections.namedtuple("_Fields", "first"))["first"])
 
 
 class NamedTupleVariable(TupleVariable):

@@ -46,7 +46,7 @@ class SetVariable(VariableTracker):
     has_identity = True
 
     def __init__(
-        self, members: dict[Any, VariableTracker], source: Source | None = None, cls: type = set,
+        self, members: dict[Any, VariableTracker], source: Source | None = None, cls: Any = set,
         in_order: bool = False, state: SetState | None = None,
     ) -> None:
         super().__init__(source)
@@ -429,7 +429,7 @@ def given_set(tx: Tracer, value: Any, items: Iterable[Any], source: Source, cls:
 
 def set_content(value: VariableTracker) -> SetVariable | None:
     """The members of a set, or of an object that is one; None for other values."""
-    content = getattr(value, "content", None) or value
+    content = value.content or value
     return content if isinstance(content, SetVariable) else None
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def dict_in(tracker: VariableTracker | None) -> DictVariable | None:
     """The entries of a dict, or of an object that is one."""
-    content = getattr(tracker, "content", None)
+    content = tracker.content if tracker is not None else None
     found = content if content is not None else tracker
     return found if isinstance(found, DictVariable) else None
 

@@ -137,6 +137,7 @@ class CachedFunctionVariable(RealObjectVariable):
             source = ComputedSource(given.source, asked, self._words(asked, given.source.name))
             return realized(tx, tx.values.wrap_at(asked.ask(given.value), source))
         for argument in objects:
+            assert argument.source is not None
             tx.guard(argument.source, "tensor_same", WeakrefSource(_reference(argument)))
         return self._at_cache(tx, CachedCall(self.value, *known))
 
@@ -192,7 +193,7 @@ def _is_known(argument: VariableTracker) -> bool:
         return True
     if _is_tuple(argument):
         return all(map(_is_known, argument.items))  # type: ignore[attr-defined]
-    value = getattr(argument, "value", None)
+    value = argument.value
     cls = type(value)
     return argument.source is not None and value is not None and cls.__hash__ is object.__hash__ and (
         cls.__eq__ is object.__eq__ and cls.__weakrefoffset__ > 0 and not isinstance(value, type))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
+from ...bytecode.emit import in_order
 from ...guards.source import Source
 from ..base import IteratorVariable, VariableTracker, wraps_type
 from ..constant import ConstantVariable
@@ -110,7 +111,8 @@ class SliceVariable(VariableTracker):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(
-            self, lambda: (cg.push_all(self.parts), cg.emit.build_slice(3)), lambda: None, refers_only=True
+            self, in_order(lambda: cg.push_all(self.parts), lambda: cg.emit.build_slice(3)), lambda: None,
+            refers_only=True
         )
 
 

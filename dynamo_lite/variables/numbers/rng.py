@@ -40,7 +40,7 @@ def draw(
     tx: Tracer, function: Any, owner: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """A call of such a method of a generator from outside."""
-    real = getattr(owner, "value", None)
+    real = owner.value
     if owner.source is None or type(real) is not random.Random or tx.output.effects.attributes_of(owner):
         unsupported("rng_state", f"{function.__name__}() of {owner.describe()}")
     if owner.source.key in tx.output.changing:
@@ -74,13 +74,13 @@ def draw_by_numpy(
     tx: Tracer, called: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """A call of a method of NumPy's RandomState that draws one number; None if it is another function."""
-    function: Any = getattr(called, "value", None)
+    function: Any = called.value
     where = args[0].source if args else None
     if not is_draw_of_numpy(function) or called.source is None or where is None:
         return None
     cls, names = _OF_NUMPY[function.__name__]
     states, owner, given = sys.modules["numpy"].random.RandomState, args[0], args[1:]
-    real = getattr(owner, "value", None)
+    real = owner.value
     if type(real) is not states:
         return None
     if names[: len(given) + len(kwargs)] != (*names[: len(given)], *kwargs) or len(given) > len(names):

@@ -129,7 +129,7 @@ class Unknown:
 
     __str__ = _graph_repr = __repr__
 
-    def __getattr__(self, name: str) -> Any:  # type: ignore[valid-type]
+    def __getattr__(self, name: Any) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name == "expr":

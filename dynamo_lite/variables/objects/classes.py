@@ -271,7 +271,7 @@ def settle_protocol(cls: type) -> None:
     stands behind the protocol's own is put into the class. Done while tracing, as guards on the class are to last."""
     if cls.__init__ is _PROTOCOL_INIT and not getattr(cls, "_is_protocol", False):  # type: ignore[misc]
         found = (base.__dict__.get("__init__", _PROTOCOL_INIT) for base in cls.__mro__)
-        cls.__init__ = next(init for init in found if init is not _PROTOCOL_INIT)
+        cls.__init__ = next(init for init in found if init is not _PROTOCOL_INIT)  # type: ignore[misc]
 
 
 def is_exception_class(cls: type) -> bool:

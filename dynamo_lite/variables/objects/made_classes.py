@@ -11,10 +11,12 @@ import abc
 import contextlib
 import functools
 import types
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch.autograd.function import FunctionMeta
 
+from ...bytecode.emit import in_order
 from ...exc import Unsupported
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
@@ -165,11 +167,12 @@ class DefinedClassVariable(MadeClassVariable):
             if isinstance(value, ConstantVariable):
                 continue
             cg.call_constant_on_top(
-                set_class_attribute, lambda n=name, v=value: (cg.emit.load_const(n), cg.push(v)), count=2
+                set_class_attribute, in_order(partial(cg.emit.load_const, name), partial(cg.push, value)), count=2
             )
         if "__eq__" in self.namespace and "__hash__" not in self.namespace:
             cg.call_constant_on_top(
-                set_class_attribute, lambda: (cg.emit.load_const("__hash__"), cg.emit.load_const(None)), count=2
+                set_class_attribute,
+                in_order(lambda: cg.emit.load_const("__hash__"), lambda: cg.emit.load_const(None)), count=2
             )
         if isinstance(self.value, abc.ABCMeta):
             cg.call_constant_on_top(abc.update_abstractmethods, lambda: None, count=0)
@@ -190,8 +193,8 @@ def define_class(
     winner: type = tx.run_python(types.prepare_class, name, tuple(real), {"metaclass": meta} if meta else {})[0]
     if winner not in (*_METACLASSES, FunctionMeta):
         unsupported(_KIND, f"class {name}, made by the metaclass {winner.__qualname__}")
-    for base in real:
-        if isinstance(tx.classes.lookup(base, "__init_subclass__"), classmethod):
+    for ancestor in real:
+        if isinstance(tx.classes.lookup(ancestor, "__init_subclass__"), classmethod):
             unsupported(_KIND, f"class {name}, a base of which defines __init_subclass__")
     awkward = sorted(_AWKWARD & namespace.keys())
     if awkward:

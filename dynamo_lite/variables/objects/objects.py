@@ -12,9 +12,11 @@ import functools
 import sys
 import types
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..._eval_frame import CompiledFunction
+from ...bytecode.emit import in_order
 from ...guards.source import ComputedSource, InstanceDictSource, SlotSource, Source
 from ..base import (
     MISSING,
@@ -445,7 +447,7 @@ class ObjectVariable(VariableTracker):
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         name = BINARY_METHODS[op][1 if reflected else 0]
         result = self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
-        if result is not None and result is self.content:
+        if isinstance(result, TupleVariable) and result is self.content:
             return TupleVariable(list(result.items))  # x * 1 of a subclass of tuple is a new tuple
         return result
 
@@ -514,7 +516,7 @@ class ObjectVariable(VariableTracker):
             base: Any = native_base(self.cls)
             setter = base.__setitem__
             for key, value in content.items.values():
-                cg.call_constant_on_top(setter, lambda k=key, v=value: (cg.push(k), cg.push(v)), count=2)
+                cg.call_constant_on_top(setter, in_order(partial(cg.push, key), partial(cg.push, value)), count=2)
         elif isinstance(content, SetVariable) and not issubclass(self.cls, frozenset):
             content.fill(cg)
         if self.exception is not None:
@@ -682,7 +684,7 @@ def _is_empty(descriptor: Any, value: Any) -> bool:
 
 
 def _content_of(value: VariableTracker) -> VariableTracker:
-    content = getattr(value, "content", None)
+    content = value.content
     return content if content is not None else value
 
 

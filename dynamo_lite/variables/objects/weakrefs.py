@@ -43,7 +43,7 @@ class WeakrefVariable(VariableTracker):
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if args or kwargs:
             tx.raise_error(TypeError, "__call__() takes no arguments")
-        real = getattr(self.referent, "value", None)
+        real = self.referent.value
         if real is not None and tx.output.effects.watch.may_have_ended(real):
             unsupported("end_of_life", f"a weak reference to a {type(real).__qualname__} that was let go of")
         return self.referent

@@ -16,7 +16,7 @@ from ...guards.source import Source
 from ...rules.table import Rule, breaks, decide, handles, instances
 from ...runtime.graph_calls import ArrayCall
 from ..base import VariableTracker, unsupported, wraps_if
-from ..constant import ConstantVariable
+from ..constant import UNARY, ConstantVariable
 from ..torch_api.modules import SkippedFunctionVariable
 from .tensor import TensorVariable, call_in_graph, record
 
@@ -121,8 +121,7 @@ class ArrayVariable(VariableTracker):
         return self.binary(tx, op, other, False)
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
-        function = {"-": operator.neg, "+": operator.pos, "~": operator.invert}[op]
-        return from_numpy(tx, tx.run_python(function, self.value))
+        return from_numpy(tx, tx.run_python(UNARY[op], self.value))
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.is_constant():
@@ -164,8 +163,9 @@ def from_numpy(tx: Tracer, value: Any, given: Sequence[tuple[Any, ArrayVariable]
                 inside = value
                 if tracker.value is not array:  # `array` is a copy
                     offset = _start(value) - _start(array)
-                    inside = np.ndarray(value.shape, value.dtype, tracker.value, offset, value.strides) \
-                        if tracker.value.flags.c_contiguous else _refuse(value)
+                    if not tracker.value.flags.c_contiguous:
+                        return _refuse(value)
+                    inside = np.ndarray(value.shape, value.dtype, tracker.value, offset, value.strides)
                 return ArrayVariable(inside, tracker.owner or tracker)
         return ArrayVariable(value.copy("K")) if value.dtype != object else _refuse(value)
     if isinstance(value, (np.generic, np.dtype)):
@@ -249,5 +249,5 @@ def _makes_tensors(function: Any) -> None:
         return record(tx, "call_function", function, [data, *args], kwargs)
 
 
-for _function in (torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray):
-    _makes_tensors(_function)
+for _maker in (torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray):
+    _makes_tensors(_maker)

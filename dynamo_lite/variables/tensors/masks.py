@@ -98,7 +98,7 @@ def source_of(output: OutputGraph, node: fx.Node) -> tuple[ComputedSource, Tenso
     places = {order[0]: _Ref(0)}
     for step in order[1:]:
         function = _method(step.target) if isinstance(step.target, str) else step.target
-        args, kwargs = fx.node.map_arg((step.args, step.kwargs), lambda n: places[n])
+        args, kwargs = fx.node.map_arg((step.args, step.kwargs), lambda n: places[n])  # type: ignore[arg-type, return-value]
         chain.steps.append((function, tuple(args), dict(kwargs)))
         places[step] = _Ref(len(chain.steps))
         given = fx.node.map_arg((step.args, step.kwargs), lambda n: _Text(texts[n]))

@@ -284,7 +284,7 @@ class TensorVariable(VariableTracker):
             unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
         plain = [tx.values.as_plain(a) for a in args]
         if len(plain) == 1 and type(plain[0]) in (list, tuple):
-            dtype = {"dtype": ConstantVariable(self.fake.dtype)}
+            dtype: dict[str, VariableTracker] = {"dtype": ConstantVariable(self.fake.dtype)}
             return record(tx, "call_method", "new_tensor", [self, args[0]], dtype)
         sizes = plain[0] if len(plain) == 1 and isinstance(plain[0], torch.Size) else plain or [0]
         return record(
@@ -329,7 +329,7 @@ class TensorVariable(VariableTracker):
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
             # Of a batch in truth, which torch indexes with; one alone would have to be known.
-            keys = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
+            keys: list[VariableTracker] = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
             return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.values.new_list(keys)], {})
         return call_in_graph(tx, operator.getitem, [self, key], {})
 
@@ -428,7 +428,7 @@ def _known(source: Source | None) -> Source:
 
 
 def _is_operand(value: VariableTracker) -> bool:
-    value = getattr(value, "content", None) or value  # an instance of a subclass of int or float
+    value = value.content or value  # an instance of a subclass of int or float
     if isinstance(value, ConstantVariable):
         return issubclass(value.python_type(), (int, float, complex))
     return isinstance(value, (TensorVariable, ScalarVariable))
@@ -505,9 +505,9 @@ def record(
     node.meta["visit"] = tx.root_visit()
     node.meta["writes"] = frozenset(output.fake_mode.written)
     if isinstance(result, list):
-        for given, fake in zip(args, fake_args):
+        for argument, fake in zip(args, fake_args):
             if fake is result:  # an operation on a list in place
-                return given
+                return argument
     return wrap_result(tx, node, result)
 
 
@@ -608,10 +608,11 @@ def wrap_result(tx: Tracer, node: fx.Node, result: Any) -> VariableTracker:
             return known
         return output.register_tensor(TensorVariable(node, result))
     if isinstance(result, (tuple, list)):
-        items = []
+        items: list[VariableTracker] = []
         for index, element in enumerate(result):
-            if isinstance(element, torch.Tensor) and output.tensor_of(element) is not None:
-                items.append(output.tensor_of(element))
+            known = output.tensor_of(element) if isinstance(element, torch.Tensor) else None
+            if known is not None:
+                items.append(known)
             elif isinstance(element, (torch.Tensor, tuple, list)):
                 child = output.create_node(tx, "call_function", operator.getitem, (node, index), {}, element, False)
                 items.append(wrap_result(tx, child, element))
@@ -673,6 +674,7 @@ def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTrack
     tx.guard(source, "type_is", types.BuiltinMethodType)
     owner = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
+    assert isinstance(owner, TensorVariable)
     method = TensorMethodVariable(owner, value.__name__)
     method.source = source
     return method

@@ -126,7 +126,7 @@ def check_leaf_views(output: Any, written: set[int], operands: list[Any]) -> Non
     if not torch.is_grad_enabled():
         return
     for tensor in output.inputs:
-        seen = getattr(tensor, "value", None)
+        seen = tensor.value
         if not isinstance(seen, torch.Tensor) or not seen.requires_grad or seen.is_leaf or not seen._is_view():
             continue
         base, storage = seen._base, tensor.fake.untyped_storage()._cdata

@@ -189,7 +189,8 @@ class _Capture:
         self.name = cls.value.__name__
         self.forward = tx.getattr(cls, "forward")
         tx.classes.lookup(cls.value, "setup_context")
-        self.with_setup = cls.value.setup_context is not _Base.setup_context
+        function: Any = cls.value
+        self.with_setup = function.setup_context is not _Base.setup_context
         self.args = self._bind(args, kwargs)
         self.tensors = [a for a in self.args if isinstance(a, TensorVariable)]
         needs = tuple(isinstance(a, TensorVariable) and a.fake.requires_grad for a in self.args)
@@ -401,7 +402,8 @@ class _Capture:
         return FunctionCall(self.name, spec), [NodeVariable(node) for node in arguments]
 
     def _is_once_differentiable(self) -> bool:
-        code = getattr(self.cls.value.backward, "__code__", None)
+        function: Any = self.cls.value
+        code = getattr(function.backward, "__code__", None)
         return code is _ONCE_CODE
 
     def _position(self, nodes: list[fx.Node], tensor: VariableTracker, what: str) -> int:

@@ -114,7 +114,7 @@ def _written_memory(
     written += [t for t in inputs if t.node in statistics and t not in written]
     if any(t.source is None or t.fake.requires_grad or t in given for t in written) or hidden and not written:
         unsupported(_KIND, "checkpoint() of a function that writes to a tensor, as it runs again in the backward pass")
-    memory = {_memory(t.fake) for t in written}
+    memory = {t.fake.untyped_storage()._cdata for t in written}
     if not written:
         return memory
     if any(getattr(n.target, "runs_twice", False) for n in nodes):

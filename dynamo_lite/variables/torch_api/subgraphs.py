@@ -180,7 +180,7 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
             todo.extend(value.members.values())
         elif isinstance(getattr(value, "contents", None), VariableTracker):
             todo.append(value.contents)  # type: ignore[attr-defined]
-        elif isinstance(getattr(value, "content", None), VariableTracker):
+        elif isinstance(value.content, VariableTracker):
             todo.append(value.content)  # type: ignore[attr-defined]
         own = getattr(value, "own_dict", None)
         if own is not None:
@@ -193,7 +193,7 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
 def alive(tx: Tracer) -> dict[int, VariableTracker]:
     """The trackers that the frames being evaluated can reach, by id: what a part finds there, it has not made."""
     found: list[VariableTracker] = []
-    frame = tx
+    frame: Tracer | None = tx
     while frame is not None:
         found += [*frame.locals.values(), *frame.stack, *frame.cells.values(), *frame.free_cells]
         frame = frame.parent

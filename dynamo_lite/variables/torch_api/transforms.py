@@ -192,7 +192,7 @@ def _apply_vmap(
         unsupported(_KIND, f"{what} with chunk_size runs its function several times")
     options.pop("chunk_size", None)
     try:
-        _, flat_dims, flat_args, spec = _process_batched_inputs(in_dims, args, function)
+        _, flat_dims, flat_args, spec = _process_batched_inputs(in_dims, args, function)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         unsupported(_KIND, f"{what}: {error}")
     body = _Body(tx, what)
