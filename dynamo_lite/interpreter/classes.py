@@ -31,7 +31,7 @@ from ..variables.objects.classes import (
     is_made_by_python,
     is_stand_in,
 )
-from ..variables.objects.objects import class_method
+from ..variables.objects.members import class_method
 from .part import Part
 
 _ABSENT = object()

@@ -16,6 +16,7 @@ from ..rules.table import handles
 from ..variables.base import VariableTracker, type_name, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.containers.deques import DequeIteratorVariable, DequeVariable
+from ..variables.containers.dict_views import DictIteratorVariable, DictViewVariable
 from ..variables.containers.iterators import (
     EnumerateVariable,
     FilterVariable,
@@ -26,8 +27,9 @@ from ..variables.containers.iterators import (
     TeeVariable,
     ZipVariable,
 )
-from ..variables.containers.mappings import DictIteratorVariable, DictVariable, DictViewVariable, MappingProxyVariable
-from ..variables.containers.sequences import ListVariable, ReversedVariable, SequenceVariable, TupleVariable
+from ..variables.containers.mappings import DictVariable, MappingProxyVariable
+from ..variables.containers.sequence_iterators import ReversedVariable
+from ..variables.containers.sequences import ListVariable, SequenceVariable, TupleVariable
 from ..variables.containers.sets import SetVariable, set_of
 from ..variables.numbers.ranges import RangeVariable
 from ..variables.objects.objects import ObjectVariable

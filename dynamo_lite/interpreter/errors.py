@@ -11,7 +11,8 @@ from ..variables.base import ObservedException, VariableTracker, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.containers.sequences import TupleVariable
 from ..variables.objects.classes import ClassVariable, derives, native_base
-from ..variables.objects.objects import ExceptionState, ObjectVariable
+from ..variables.objects.exception_state import ExceptionState
+from ..variables.objects.objects import ObjectVariable
 from .part import Part
 
 _EXCEPTION_FIELDS = {"__cause__": None, "__context__": None, "__traceback__": None, "__suppress_context__": False}

@@ -15,7 +15,7 @@ from ..variables.constant import ConstantVariable
 from ..variables.containers.iterators import ReversedObjectVariable
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import is_plain_sequence
-from ..variables.functions.functions import GeneratorVariable
+from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.objects import GetItemIteratorVariable, ObjectVariable
 from .part import Part
 

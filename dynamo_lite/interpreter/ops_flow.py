@@ -6,7 +6,7 @@ from typing import Any
 from ..bytecode.instructions import loop_landing
 from ..variables.base import ObservedException, unsupported
 from ..variables.constant import ConstantVariable
-from ..variables.functions.functions import GeneratorVariable
+from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.classes import ClassVariable, derives
 from ..variables.objects.objects import ObjectVariable
 from .assumptions import branch

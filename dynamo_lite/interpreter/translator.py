@@ -38,13 +38,9 @@ from ..variables.base import MISSING, LazyVariable, ObservedException, VariableT
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
 from ..variables.containers.mappings import DictVariable
-from ..variables.functions.functions import (
-    GENERATOR,
-    BaseFunctionVariable,
-    GeneratorVariable,
-    is_equivalent,
-    is_inlinable,
-)
+from ..variables.functions.equivalents import is_equivalent
+from ..variables.functions.functions import GENERATOR, BaseFunctionVariable, is_inlinable
+from ..variables.functions.generators import GeneratorVariable
 from ..variables.torch_api.modes import DeviceScopeVariable
 from ..variables.torch_api.overrides import DisabledOverridesVariable
 from .budget import Budget

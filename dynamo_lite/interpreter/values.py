@@ -41,6 +41,7 @@ from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects import thread_locals as thread_locals  # likewise
 from ..variables.objects.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
 from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
+from ..variables.tensors import inputs as inputs  # for what it registers
 from ..variables.torch_api import branches as branches  # for what it registers
 from ..variables.torch_api import optimizers as optimizers  # likewise
 from ..variables.torch_api import transforms as transforms  # likewise

@@ -25,7 +25,7 @@ from ..variables.containers.sets import SetVariable
 from ..variables.containers.spaces import dict_in, space_at
 from ..variables.deferred_calls import LaterCall
 from ..variables.finalization import Watch, endings_in, parts_of
-from ..variables.functions.functions import GeneratorVariable
+from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.classes import class_dict, is_in_dict
 
 if TYPE_CHECKING:

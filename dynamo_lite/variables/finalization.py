@@ -26,7 +26,7 @@ import torch
 from ..exc import Unsupported
 from .base import MISSING, LazyVariable, VariableTracker, instance_dict
 from .containers.iterators import IteratorAdapterVariable
-from .functions.functions import GeneratorVariable
+from .functions.generators import GeneratorVariable
 from .objects.classes import is_made_by_python
 from .objects.objects import ObjectVariable
 

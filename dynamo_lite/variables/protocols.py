@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from ..output.output_graph import OutputGraph as OutputGraph
     from .base import ObservedException, VariableTracker
     from .cells import CellVariable
-    from .containers.mappings import DictVariable
+    from .containers.mappings import DictVariable as DictVariable
+    from .containers.sequences import SequenceVariable as SequenceVariable
     from .functions.functions import BaseFunctionVariable as BaseFunctionVariable
-    from .functions.functions import GeneratorVariable
+    from .functions.generators import GeneratorVariable
     from .objects.classes import ClassVariable
-    from .objects.objects import ObjectVariable
+    from .objects.objects import ObjectVariable as ObjectVariable
     from .tensors.tensor import TensorVariable as TensorVariable
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ...guards.source import ItemSource, Source
 from ..base import IteratorVariable, LazyVariable, VariableTracker, type_name, unsupported, wraps_type
 from ..constant import COMPARE, ConstantVariable
-from .sequences import MAX_LENGTH, ListVariable, TupleVariable, started_iterator
+from .sequence_iterators import started_iterator
+from .sequences import MAX_LENGTH, ListVariable, TupleVariable
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...polyfills.iteration import Steps
 from ..base import IteratorVariable, ObservedException, VariableTracker
 from ..constant import ConstantVariable
-from ..functions.functions import check_asked_again
+from ..functions.equivalents import check_asked_again
 from .sequences import TupleVariable
 
 if TYPE_CHECKING:

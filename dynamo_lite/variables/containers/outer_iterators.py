@@ -11,6 +11,7 @@ from ...guards.source import ComputedSource, LocalSource, Source
 from ..base import VariableTracker, realized, unsupported, wraps_type
 from ..numbers.ranges import RangeIteratorVariable
 from ..objects.objects import wrap_object
+from .dict_views import DictIteratorVariable
 from .foreign_iterators import (
     FOLLOWED,
     ITEMS,
@@ -30,9 +31,10 @@ from .foreign_iterators import (
     position_of,
 )
 from .iterators import EnumerateVariable, MapVariable, ZipVariable
-from .mappings import DictIteratorVariable, DictVariable
+from .mappings import DictVariable
 from .resumed_loops import loop_iterator
-from .sequences import SequenceIteratorVariable, SequenceVariable, TupleVariable, exhaust
+from .sequence_iterators import SequenceIteratorVariable, exhaust
+from .sequences import SequenceVariable, TupleVariable
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer

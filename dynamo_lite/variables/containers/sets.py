@@ -17,7 +17,8 @@ from ..base import IteratorVariable, VariableTracker, realized, unsupported, wra
 from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable, is_constant_value
 from ..identity import as_key, check_together
-from .sequences import is_plain_sequence, started_iterator
+from .sequence_iterators import started_iterator
+from .sequences import is_plain_sequence
 from .set_tables import (
     Elements,
     GivenState,

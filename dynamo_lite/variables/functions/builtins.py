@@ -28,7 +28,8 @@ from ..identity import number_of
 from ..numbers.rng import draw, draw_from
 from ..numbers.scalars import call_on_scalars
 from ..objects.classes import ClassVariable, MadeClassVariable
-from ..objects.objects import ObjectVariable, TracebackVariable
+from ..objects.exception_state import TracebackVariable
+from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
 from ..tensors.tensor import TensorVariable, call_in_graph
 from ..torch_api.torch_functions import TorchFunctionVariable

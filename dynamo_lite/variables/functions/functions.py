@@ -6,14 +6,10 @@ cells, of which each has one tracker, so that all closures see one variable.
 """
 from __future__ import annotations
 
-import dataclasses
-import os
 import types
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ... import polyfills
-from ...bytecode.analysis import passes_through
 from ...bytecode.instructions import docstring
 from ...guards.source import (
     AttrSource,
@@ -29,7 +25,9 @@ from ..cells import CellVariable
 from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
 from ..containers.spaces import read_own, space_at, write_own
-from .binding import VARARGS, VARKEYWORDS, bind_arguments
+from .binding import VARARGS, bind_arguments
+from .equivalents import StandsFor
+from .generators import GeneratorVariable
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
@@ -37,34 +35,8 @@ if TYPE_CHECKING:
 GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x200
 # inspect.CO_ITERABLE_COROUTINE
 _NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
-_EQUIVALENTS = os.path.dirname(polyfills.__file__) + os.sep
 
 
-_RETURNS_ITSELF = (lambda self: self).__code__.co_code
-
-
-def check_asked_again(*values: VariableTracker) -> None:
-    """Breaks the capture before generated code makes an iterator over iterators that have been asked for their
-    iterators already, and do something then."""
-    for value in values:
-        cls = getattr(value, "cls", None)
-        method = getattr(cls, "__iter__", None) if isinstance(cls, type) and hasattr(cls, "__next__") else None
-        if isinstance(method, types.FunctionType) and method.__code__.co_code != _RETURNS_ITSELF:
-            unsupported("unsupported_iteration", f"{value.describe()}, an iterator whose __iter__ does something")
-
-
-@dataclasses.dataclass(frozen=True)
-class StandsFor:
-    """The call of a function or class written in C that a Python equivalent of ours was called in place of."""
-
-    function: Any
-    args: list[VariableTracker]
-    kwargs: dict[str, VariableTracker]
-
-    def reconstruct(self, cg: Codegen) -> None:
-        """Emits the call itself."""
-        check_asked_again(*self.args, *self.kwargs.values())
-        cg.call_function(self.function, self.args, self.kwargs)
 
 
 def standing_for(
@@ -439,165 +411,6 @@ class MethodVariable(CallableVariable):
         cg.build_new(
             self, lambda: cg.call_constant(types.MethodType, arguments, count=2), lambda: None, refers_only=True
         )
-
-
-class GeneratorVariable(VariableTracker):
-    """A generator whose frame is evaluated symbolically, step by step.
-
-    Args:
-        frame: the suspended translator of the generator's body.
-    """
-
-    has_identity = True
-
-    def __init__(self, frame: Any, function: BaseFunctionVariable, arguments: dict[str, VariableTracker]) -> None:
-        super().__init__()
-        self.frame = frame
-        self.function = function
-        self.arguments = arguments
-        self.started = False
-        self.finished = False
-        self.failed = False  # it was ended by an exception
-        self.returned: VariableTracker = ConstantVariable(None)
-        self.stands_for: StandsFor | None = None
-        self._running = False
-
-    def python_type(self) -> type:
-        made_by = self.stands_for.function if self.stands_for is not None else None
-        return made_by if isinstance(made_by, type) else types.GeneratorType
-
-    def describe(self) -> str:
-        return f"generator of {self.function.describe()}"
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def hash_key(self) -> Any:
-        return ("object", id(self))
-
-    def iterator(self, tx: Tracer) -> VariableTracker:
-        return self
-
-    def next(self, tx: Tracer) -> VariableTracker | None:
-        return self.resume(tx, ConstantVariable(None))
-
-    def resume(self, tx: Tracer, sent: VariableTracker | None, raised: Any = None) -> VariableTracker | None:
-        """Runs to the next ``yield``; None when the body returns (its value is in `returned`)."""
-        if self.finished:
-            if raised is not None:
-                raise raised
-            if self.failed and is_equivalent(self.function.code()):
-                what = f"{self.describe()}, an iterator written in C, which goes on after an error"
-                unsupported("generator_frame", what)
-            self.returned = ConstantVariable(None)
-            return None
-        if self._running:
-            self._refuse_reentry(tx)
-        tx.output.effects.advance(self)
-        first, self.started = not self.started, True
-        if first:
-            tx.output.effects.note_started(self, tx.root.visits - 1)
-        if first and sent is not None and not sent.is_none():
-            tx.raise_error(TypeError, "can't send non-None value to a just-started generator")
-        if first and raised is not None:
-            self.finished = True
-            raise raised
-        self._running = True
-        try:
-            value = tx.run_generator(self.frame, None if first else sent, raised)
-        except BaseException:
-            self.finished = self.failed = True
-            raise
-        finally:
-            self._running = False
-        if value is None:
-            self.finished = True
-            self.failed = self.frame.stopped
-            self.returned = self.frame.returned
-        return value
-
-    def _refuse_reentry(self, tx: Tracer) -> None:
-        """Its own body asks it for its next value."""
-        if is_equivalent(self.function.code()):
-            unsupported("generator_frame", f"{self.describe()}, which is asked for a value while it is making one")
-        tx.raise_error(ValueError, "generator already executing")
-
-    def has_clean_up(self) -> bool:
-        """Whether the end of the generator's life runs code: it is suspended inside ``with``, or inside ``try`` with a
-        handler for what ends it."""
-        frame = self.frame
-        if not self.started or self.finished:
-            return False
-        names = {**frame.builtins, **frame.globals[0]}
-        return not passes_through(frame.decoded.instructions, frame.current, GeneratorExit, names.get)
-
-    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
-        if self.stands_for is not None and name not in ("__next__", "__iter__"):
-            return super().getattr(tx, name)
-        if name in ("send", "throw", "close", "__next__", "__iter__"):
-            return tx.builtin_method(self, name)
-        if name == "gi_frame":
-            return ConstantVariable(None) if self.finished else super().getattr(tx, name)
-        return super().getattr(tx, name)
-
-    def call_method(
-        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker:
-        if name in ("__next__", "send"):
-            value = self.resume(tx, args[0] if name == "send" else ConstantVariable(None))
-            if value is None:
-                tx.errors.raise_stop_iteration(self.returned)
-            return value
-        if name == "__iter__":
-            return self
-        if name == "throw":
-            value = self.resume(tx, None, tx.errors.exception_to_raise(args))
-            if value is None:
-                tx.errors.raise_stop_iteration(self.returned)
-            return value
-        if name == "close":
-            return tx.iteration.close_generator(self)
-        return super().call_method(tx, name, args, kwargs)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        if self.started:
-            unsupported("generator_frame", f"{self.describe()}, begun in the captured part and used after it")
-        if self.stands_for is not None:
-            stands_for = self.stands_for
-            cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)
-            return
-        if is_equivalent(self.function.code()):
-            unsupported("generator_frame", f"{self.describe()}, a part of an iterator written in C, used after it")
-
-        def arguments() -> None:
-            cg.push(self.function)
-            cg.emit.load_const(tuple(self.arguments))
-            cg.push_all(self.arguments.values())
-            cg.emit.build_tuple(len(self.arguments))
-
-        named = self.function.code().co_flags & VARKEYWORDS  # a dict that the call takes apart
-        cg.build_new(self, lambda: cg.call_constant(start_generator, arguments, count=3), lambda: None, not named)
-
-
-def start_generator(function: types.FunctionType, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    """Generated code makes an escaping generator with this: a call with the parameters as they were bound."""
-    code, bound = function.__code__, dict(zip(names, values))
-    names = code.co_varnames
-    npos, nkw = code.co_argcount, code.co_kwonlyargcount
-    args = [bound[n] for n in names[:npos]]
-    kwargs = {n: bound[n] for n in names[npos : npos + nkw]}
-    slot = npos + nkw
-    if code.co_flags & VARARGS:
-        args.extend(bound[names[slot]])
-        slot += 1
-    if code.co_flags & VARKEYWORDS:
-        kwargs.update(bound[names[slot]])
-    return function(*args, **kwargs)
-
-
-def is_equivalent(code: types.CodeType) -> bool:
-    """Whether this is code of ours that is traced in place of something written in C."""
-    return code.co_filename.startswith(_EQUIVALENTS)
 
 
 def is_inlinable(code: types.CodeType) -> bool:

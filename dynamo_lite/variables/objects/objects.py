@@ -7,15 +7,12 @@ guarded, absence included.
 """
 from __future__ import annotations
 
-import dataclasses
 import functools
-import sys
 import types
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..._eval_frame import CompiledFunction
 from ...bytecode.emit import in_order
 from ...guards.source import ComputedSource, InstanceDictSource, SlotSource, Source
 from ..base import (
@@ -55,12 +52,13 @@ from .classes import (
     native_base,
 )
 from .descriptors import call_property, is_property, takes_over
+from .exception_state import EXCEPTION_FIELDS, ExceptionState, fits_exception
+from .members import BIND, BuiltinMethodVariable, as_length, base_method, class_method, content_of, is_empty, slot_value
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
 _SLOT_TYPES = (types.MemberDescriptorType,)
-_BIND = (functools._lru_cache_wrapper, CompiledFunction)  # as functions do, though written in C
 
 
 class ObjectVariable(VariableTracker):
@@ -226,7 +224,7 @@ class ObjectVariable(VariableTracker):
             if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
                 return tx.errors.exception_attribute(self, name)
             return self._read_slot(tx, name, attribute)
-        if isinstance(attribute, _BIND):
+        if isinstance(attribute, BIND):
             return MethodVariable(realized(tx, tx.values.wrap_at(attribute, source)), self)
         if isinstance(attribute, functools.cached_property):
             value = tx.call(tx.values.wrap_class_part(attribute.func, source), [self], {})
@@ -265,7 +263,7 @@ class ObjectVariable(VariableTracker):
             if self.source is not None:
                 place = f"{descriptor.__objclass__.__qualname__}.{name} ({id(descriptor):x})"
                 empty = ComputedSource(
-                    self.source, functools.partial(_is_empty, descriptor), f"the slot {place} of {self.source.name}")
+                    self.source, functools.partial(is_empty, descriptor), f"the slot {place} of {self.source.name}")
                 tx.guard(empty, "is", True)
             return None
         assert self.source is not None
@@ -297,7 +295,7 @@ class ObjectVariable(VariableTracker):
                 return
             if done is None:
                 if is_exception_class(self.cls) and name in EXCEPTION_FIELDS:
-                    if not _fits_exception(name, value):
+                    if not fits_exception(name, value):
                         unsupported("exception_handling", f"{name} of {self.describe()} = {value.describe()}")
                     tx.output.effects.store_attr(self, name, value)
                     if name == "__cause__":
@@ -370,18 +368,18 @@ class ObjectVariable(VariableTracker):
                 tx.raise_error(TypeError, "'NoneType' object is not callable")
             if isinstance(method, types.FunctionType):
                 result = tx.classes.call_attribute(self, self.cls, name, method, [], {})
-                return tx.truth(result if name == "__bool__" else _as_length(tx, result))
+                return tx.truth(result if name == "__bool__" else as_length(tx, result))
             if self.content is not None:
                 return self.content.truth(tx)
             unsupported("unsupported_value", f"truth of {self.describe()}")
         return True
 
     def length(self, tx: Tracer) -> VariableTracker:
-        return _as_length(tx, self._protocol(tx, "__len__", lambda c: c.length(tx), []))
+        return as_length(tx, self._protocol(tx, "__len__", lambda c: c.length(tx), []))
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         content = self.content
-        if isinstance(content, DictVariable) and tx.classes.lookup(self.cls, "__getitem__") is _base_method(
+        if isinstance(content, DictVariable) and tx.classes.lookup(self.cls, "__getitem__") is base_method(
             content, "__getitem__"
         ):
             value = content.lookup(tx, key)
@@ -440,13 +438,13 @@ class ObjectVariable(VariableTracker):
             tx.raise_error(TypeError, missing_method(name, self.cls))
         if isinstance(method, types.FunctionType):
             return tx.classes.call_attribute(self, self.cls, name, method, args, {})
-        if self.content is not None and method is _base_method(self.content, name):
+        if self.content is not None and method is base_method(self.content, name):
             return on_content(self.content)
         unsupported("unsupported_method", f"{self.describe()}.{name}, written in C")
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         name = BINARY_METHODS[op][1 if reflected else 0]
-        result = self._operator(tx, name, other, lambda c: c.binary(tx, op, _content_of(other), reflected))
+        result = self._operator(tx, name, other, lambda c: c.binary(tx, op, content_of(other), reflected))
         if isinstance(result, TupleVariable) and result is self.content:
             return TupleVariable(list(result.items))  # x * 1 of a subclass of tuple is a new tuple
         return result
@@ -454,7 +452,7 @@ class ObjectVariable(VariableTracker):
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         name = "__i" + BINARY_METHODS[op][0][2:]
         result = self._operator(
-            tx, name, other, lambda c: c.inplace(tx, op, other if isinstance(c, ListVariable) else _content_of(other)))
+            tx, name, other, lambda c: c.inplace(tx, op, other if isinstance(c, ListVariable) else content_of(other)))
         return self if result is self.content and result is not None else result
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
@@ -464,7 +462,7 @@ class ObjectVariable(VariableTracker):
             return None if equal is None else ConstantVariable(not tx.truth(equal))
         if self._is_namespace(tx, name) and isinstance(other, ObjectVariable) and other._is_namespace(tx, name):
             return self._dict_variable(tx).compare(tx, op, other._dict_variable(tx)) if op == "==" else None
-        return self._operator(tx, name, other, lambda c: c.compare(tx, op, _content_of(other)))
+        return self._operator(tx, name, other, lambda c: c.compare(tx, op, content_of(other)))
 
     def _is_namespace(self, tx: Tracer, name: str) -> bool:
         return issubclass(self.cls, types.SimpleNamespace) and (
@@ -477,7 +475,7 @@ class ObjectVariable(VariableTracker):
         if isinstance(method, types.FunctionType):
             result = tx.classes.call_attribute(self, self.cls, name, method, [other], {})
             return None if result.is_constant() and result.constant() is NotImplemented else result
-        if self.content is not None and method is _base_method(self.content, name):
+        if self.content is not None and method is base_method(self.content, name):
             return on_content(self.content)
         if getattr(object, name, None) is method:
             return None
@@ -526,52 +524,6 @@ class ObjectVariable(VariableTracker):
             self.own_dict.fill_keeper(cg)
 
 
-@dataclasses.dataclass
-class ExceptionState:
-    """What an exception made in the trace holds in C.
-
-    Args:
-        arguments: of the ``__init__`` of its builtin base; None while that has not been called.
-        by_interpreter: whether the evaluator raised it, as CPython itself does, so that attributes such as the
-            ``name`` of an AttributeError are not known.
-    """
-
-    arguments: list[VariableTracker] | None = None
-    by_interpreter: bool = False
-
-    def reconstruct(self, cg: Codegen, base: Any) -> None:
-        """With the exception on the stack, emits what its base's ``__init__`` stores besides the arguments."""
-        if self.arguments is None or base.__init__ is BaseException.__init__:
-            return
-        arguments = self.arguments
-        cg.call_constant_on_top(base.__init__, lambda: cg.push_all(arguments), count=len(arguments))
-
-
-# What every exception holds in C and a program may set.
-EXCEPTION_FIELDS = frozenset({"args", "__cause__", "__context__", "__traceback__", "__suppress_context__"})
-
-
-def _fits_exception(name: str, value: VariableTracker) -> bool:
-    """Whether an exception stores a value as it is; others it converts or refuses."""
-    if name == "args":
-        return value.python_type() is tuple
-    if name == "__suppress_context__":
-        return value.python_type() is bool
-    if value.is_none():
-        return True
-    return issubclass(value.python_type(), types.TracebackType if name == "__traceback__" else BaseException)
-
-
-class TracebackVariable(VariableTracker):
-    """A traceback of an exception that was raised while tracing: it is handed around and never looked at."""
-
-    def python_type(self) -> type:
-        return types.TracebackType
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-
 class GetItemIteratorVariable(IteratorVariable):
     """iter() of an object that only has __getitem__ (Objects/iterobject.c)."""
 
@@ -607,32 +559,6 @@ class GetItemIteratorVariable(IteratorVariable):
         return ConstantVariable(max(0, tx.operators.as_index(self.owner.length(tx)) - self.index))
 
 
-class BuiltinMethodVariable(VariableTracker):
-    """A method written in C, bound to an object of a user's class, such as ``dict.update``."""
-
-    def __init__(self, owner: ObjectVariable, name: str, function: Any) -> None:
-        super().__init__()
-        self.owner = owner
-        self.name = name
-        self.function = function
-
-    def python_type(self) -> type:
-        return types.BuiltinMethodType
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.construction.call_native_method(self.owner, self.name, self.function, args, kwargs)
-
-    def reconstruct(self, cg: Codegen) -> None:
-        # Not read from the object: its class may override the method, as where super() found this one.
-        bind = self.function.__get__
-        cg.build_new(
-            self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None, refers_only=True
-        )
-
-
 class _IdentityKey:
     """A dict key that stands for a real object by identity."""
 
@@ -646,54 +572,6 @@ class _IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _IdentityKey) and other.value is self.value
-
-
-def class_method(tx: Tracer, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
-    """What a classmethod gives when it is read (Objects/funcobject.c, cm_descr_get)."""
-    function = attribute.__func__
-    if isinstance(function, property):
-        return tx.call(tx.values.wrap_class_part(function.fget, source), [cls], {})
-    binds = isinstance(function, (types.FunctionType, *_BIND))
-    if not binds and tx.classes.lookup(type(function), "__get__") is not None:
-        unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
-    return MethodVariable(tx.values.wrap_class_part(function, source), cls)
-
-
-def _as_length(tx: Tracer, said: VariableTracker) -> VariableTracker:
-    """What len() makes of the result of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
-    if not said.is_constant() or type(said.constant()) is int and 0 <= said.constant() <= sys.maxsize:
-        return said
-    length = tx.operators.as_index(said)
-    if length < 0:
-        tx.raise_error(ValueError, "__len__() should return >= 0")
-    if length > sys.maxsize:
-        tx.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
-    return ConstantVariable(int(length))
-
-
-def slot_value(value: Any, descriptor: Any) -> Any:
-    """What an object has in a slot; MISSING if it is empty."""
-    try:
-        return descriptor.__get__(value, type(value))
-    except AttributeError:
-        return MISSING
-
-
-def _is_empty(descriptor: Any, value: Any) -> bool:
-    return slot_value(value, descriptor) is MISSING
-
-
-def _content_of(value: VariableTracker) -> VariableTracker:
-    content = value.content
-    return content if content is not None else value
-
-
-def _base_method(content: VariableTracker, name: str) -> Any:
-    cls = content.python_type()
-    for base in cls.__mro__:
-        if name in base.__dict__:
-            return base.__dict__[name]
-    return None
 
 
 @wraps_type(weakref.ProxyType, weakref.CallableProxyType)

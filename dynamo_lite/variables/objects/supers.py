@@ -12,7 +12,8 @@ from dynamo_lite.guards.source import Source
 from ..base import VariableTracker, unsupported, wraps_type
 from ..functions.functions import MethodVariable
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
-from .objects import BuiltinMethodVariable, ObjectVariable, class_method
+from .members import BuiltinMethodVariable, class_method
+from .objects import ObjectVariable
 
 if TYPE_CHECKING:
     from ..protocols import Tracer

@@ -9,7 +9,6 @@ Invariant: every fake tensor that the trace knows has one TensorVariable, and it
 from __future__ import annotations
 
 import operator
-import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from torch import fx
 from torch.nn.functional import one_hot
 from torch.utils import _pytree as pytree
 
-from ..._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
 from ...exc import Unsupported
 from ...fake.elements import MOST_IN_GRAPH
 from ...guards.source import AttrSource, Source
@@ -27,14 +25,23 @@ from ...rules.torch_marks import setting
 from ...runtime.graph_calls import GraphCall
 from ...runtime.raising import may_raise
 from ...runtime.storage_extent import storage_extent
-from ..base import VariableTracker, instance_dict, realized, unsupported, wraps_if, wraps_type
+from ..base import VariableTracker, instance_dict, realized, unsupported
 from ..constant import ConstantVariable
 from ..containers.spaces import dict_source, read_own, write_own
 from ..failures import target_name
 from ..numbers.scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .class_arguments import in_graph
-from .meta_tensors import MetaTensorVariable
-from .parameters import adds_only, is_added, read_added
+from .method_tables import (
+    AUTOGRAD_CHANGES,
+    DATA_METHODS,
+    LAYOUT_QUESTIONS,
+    METADATA_ATTRIBUTES,
+    METADATA_METHODS,
+    PLAIN_TENSOR_TYPES,
+    VIEW_ATTRIBUTES,
+)
+from .methods import TensorMethodVariable
+from .parameters import is_added, read_added
 from .size_tables import known_elements, known_tensor, learn_or_refuse
 from .tensor_data import check_leaf_views, check_uses, set_data
 
@@ -53,45 +60,6 @@ _SYMBOL_TO_INPLACE: dict[str, Callable[..., Any]] = {
     "&": operator.iand, "|": operator.ior, "^": operator.ixor,
 }
 _UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
-
-# Methods that hand data to Python, and the kind of break each is.
-_DATA_METHODS = {
-    "item": "tensor_to_python", "tolist": "tensor_to_python", "__bool__": "tensor_to_python",
-    "__int__": "tensor_to_python", "__float__": "tensor_to_python", "__index__": "tensor_to_python",
-    "__complex__": "tensor_to_python", "is_nonzero": "tensor_to_python", "__contains__": "tensor_to_python",
-    "numpy": "numpy_conversion", "__array__": "numpy_conversion",
-    "is_inference": "unsupported_method", "data_ptr": "data_ptr", "untyped_storage": "data_ptr", "storage": "data_ptr",
-    "__dlpack__": "data_ptr",
-    "share_memory_": "data_ptr", "is_shared": "data_ptr", "pin_memory": "data_ptr", "is_pinned": "data_ptr",
-    "storage_offset": "data_ptr", "_typed_storage": "data_ptr", "typed_storage": "data_ptr",
-    "backward": "autograd_in_graph", "register_hook": "autograd_in_graph", "retain_grad": "autograd_in_graph",
-    "register_post_accumulate_grad_hook": "autograd_in_graph",
-    "set_": "input_mutation", "resize_": "input_mutation", "resize_as_": "input_mutation", "swap_": "input_mutation",
-    "__repr__": "tensor_formatting", "__str__": "tensor_formatting", "__format__": "tensor_formatting",
-    "to_sparse": "sparse_or_quantized", "to_mkldnn": "sparse_or_quantized", "to_sparse_csr": "sparse_or_quantized",
-    "coalesce": "sparse_or_quantized", "to_dense": "sparse_or_quantized",
-    "nonzero": "dynamic_output_shape", "unique": "dynamic_output_shape", "unique_consecutive": "dynamic_output_shape",
-    "masked_select": "dynamic_output_shape", "bincount": "dynamic_output_shape", "argwhere": "dynamic_output_shape",
-    "__reduce_ex__": "unsupported_method", "__deepcopy__": "unsupported_method", "map_": "unsupported_method",
-    "apply_": "unsupported_method", "map2_": "unsupported_method", "_is_view": "unsupported_method",
-}
-# Changes of an input's metadata, which the caller sees; on intermediates they are just operations.
-_METADATA_METHODS = frozenset({
-    "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "rename_",
-    "resize_",
-})
-# Attributes that are tensors computed from the tensor.
-_VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
-# Attributes that tell nothing that a guard on the metadata does not fix.
-_METADATA_ATTRIBUTES = frozenset({
-    "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_quantized", "is_mkldnn",
-    "is_mps", "is_xpu", "is_vulkan", "is_nested", "is_sparse_csr", "is_maia", "is_mtia", "is_ipu", "is_xla", "itemsize",
-    "nbytes", "requires_grad", "is_leaf", "names", "retains_grad",
-})
-_LAYOUT_QUESTIONS = frozenset({"stride", "is_contiguous", "is_non_overlapping_and_dense", torch.Tensor.stride})
-# They change what autograd knows of a tensor, and no memory.
-_AUTOGRAD_CHANGES = ("detach_", torch.Tensor.detach_, torch.detach_)
-PLAIN_TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 class TensorVariable(VariableTracker):
@@ -164,7 +132,7 @@ class TensorVariable(VariableTracker):
                 return made  # type: ignore[no-any-return]
         if name == "shape":
             return tx.values.new_size([ConstantVariable(n) for n in self.fake.shape])
-        if name in _METADATA_ATTRIBUTES:
+        if name in METADATA_ATTRIBUTES:
             if name in ("is_leaf", "retains_grad") and self.source is None:
                 if name == "is_leaf" or not self.fake.requires_grad:
                     return ConstantVariable(getattr(self.fake, name))
@@ -175,7 +143,7 @@ class TensorVariable(VariableTracker):
             return tx.values.from_result(getattr(self.fake, name), f"Tensor.{name}")
         if name == "data" and self.plain is not None:
             return self.plain.getattr(tx, name)
-        if name in _VIEW_ATTRIBUTES:
+        if name in VIEW_ATTRIBUTES:
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
         if name == "__class__":
             return tx.values.from_result(self.cls, "class")
@@ -239,12 +207,12 @@ class TensorVariable(VariableTracker):
             made = tx.output.overrides.call(tx, method_by_name, [self, ConstantVariable(name), *args], kwargs)
             if made is not None:
                 return made  # type: ignore[no-any-return]
-        kind = _DATA_METHODS.get(name)
+        kind = DATA_METHODS.get(name)
         if kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is None:
             learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
         elif kind is not None and kind != "dynamic_output_shape":
             return self._data_method(tx, name, kind)
-        if name in _METADATA_METHODS and self.source is not None:
+        if name in METADATA_METHODS and self.source is not None:
             unsupported("input_mutation", f"Tensor.{name} of the input {self.source.name!r}")
         if name == "size" and not kwargs:
             shape = tx.values.new_size([ConstantVariable(n) for n in self.fake.shape])
@@ -366,37 +334,6 @@ class TensorVariable(VariableTracker):
         return call_in_graph(tx, _UNARY[op], [self], {})
 
 
-class TensorMethodVariable(VariableTracker):
-    """A bound method of a tensor."""
-
-    def __init__(self, tensor: TensorVariable, method: str) -> None:
-        super().__init__()
-        self.tensor = tensor
-        self.method = method
-
-    def python_type(self) -> type:
-        return type(getattr(torch.empty(0), self.method))
-
-    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        if self.method == "__deepcopy__" and len(args) == 1 and not kwargs:
-            return tx.deep_copied(self.tensor, args[0])
-        return self.tensor.call_method(tx, self.method, args, kwargs)
-
-    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
-        if name == "__self__":
-            return self.tensor
-        if name == "__name__":
-            return ConstantVariable(self.method)
-        return super().getattr(tx, name)
-
-    def truth(self, tx: Tracer) -> bool:
-        return True
-
-    def reconstruct(self, cg: Codegen) -> None:
-        cg.push(self.tensor)
-        cg.emit.load_attr(self.method)
-
-
 def is_unknown_number(tx: Tracer, value: VariableTracker) -> bool:
     """Whether it is a number that only the running graph knows, or a tensor of one element without dimensions."""
     value = realized(tx, value)
@@ -456,14 +393,7 @@ def record(
                 output.overrides.call(tx, method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs))
         if made is not None:
             return made  # type: ignore[no-any-return]
-    node_args = tuple(in_graph(target, a.as_argument(tx)) for a in args)
-    node_kwargs = {name: in_graph(target, a.as_argument(tx)) for name, a in kwargs.items()}
-    if output.open_modes and op == "call_function" and node_kwargs.get("device") is None:
-        device = output.device_for(target)
-        if device is not None:
-            node_kwargs["device"] = device
-    if target in (torch.tensor, torch.as_tensor) and node_args and isinstance(node_args[0], (list, tuple)):
-        node_args, node_kwargs = _made_of_numbers(tx, node_args, node_kwargs)
+    node_args, node_kwargs = _node_arguments(tx, op, target, args, kwargs)
     fake_args = fx.node.map_arg(node_args, fake_of)
     fake_kwargs = fx.node.map_arg(node_kwargs, fake_of)
     output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
@@ -488,9 +418,9 @@ def record(
     if not impure and isinstance(fake_kwargs.get("out"), torch.Tensor):
         # Some composite ones give a new tensor where operands are of a subclass, and leave `out` as it was.
         unsupported("unsupported_torch_call", f"{target_name(target)} does not write to out without data")
-    if target in _AUTOGRAD_CHANGES:
+    if target in AUTOGRAD_CHANGES:
         impure = True
-    if target in _LAYOUT_QUESTIONS:
+    if target in LAYOUT_QUESTIONS:
         output.layout_questions += 1
     if not impure and not _has_tensor(result):
         if result is None or _is_metadata(result):
@@ -509,6 +439,21 @@ def record(
             if fake is result:  # an operation on a list in place
                 return argument
     return wrap_result(tx, node, result)
+
+
+def _node_arguments(
+    tx: Tracer, op: str, target: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as a graph's node has them."""
+    node_args = tuple(in_graph(target, a.as_argument(tx)) for a in args)
+    node_kwargs = {name: in_graph(target, a.as_argument(tx)) for name, a in kwargs.items()}
+    if tx.output.open_modes and op == "call_function" and node_kwargs.get("device") is None:
+        device = tx.output.device_for(target)
+        if device is not None:
+            node_kwargs["device"] = device
+    if target in (torch.tensor, torch.as_tensor) and node_args and isinstance(node_args[0], (list, tuple)):
+        return _made_of_numbers(tx, node_args, node_kwargs)
+    return node_args, node_kwargs
 
 
 def _made_of_numbers(
@@ -643,65 +588,5 @@ def fake_of(node: fx.Node) -> Any:
 
 
 # ---------------------------------------------------------------- inputs
-_DLPACK_CODES = {
-    torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
-    torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64), torch.float16: (2, 16), torch.float32: (2, 32),
-    torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128),
-    torch.bool: (6, 8),
-}
-_DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
 
 
-@wraps_type(torch.Tensor, torch.nn.Parameter)
-def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
-    if value.device.type == "meta" and type(value) in PLAIN_TENSOR_TYPES:
-        tx.guard(source, "type_is", type(value))
-        return MetaTensorVariable(value, source)
-    reason = _why_not_plain(value)
-    if reason is not None:
-        unsupported(*reason)
-    code, bits = _DLPACK_CODES[value.dtype]
-    tx.guard(
-        source, "tensor", type(value), code, bits, _DLPACK_DEVICES[value.device.type], value.device.index or 0,
-        tuple(value.shape), tuple(value.stride()), value.requires_grad, _tensor_flags(value), value.dtype,
-    )
-    return tx.output.add_input(value, source)
-
-
-@wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)
-def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
-    """``x.sin``: made anew each time it is read, so its identity tells nothing."""
-    tx.guard(source, "type_is", types.BuiltinMethodType)
-    owner = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
-    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
-    assert isinstance(owner, TensorVariable)
-    method = TensorMethodVariable(owner, value.__name__)
-    method.source = source
-    return method
-
-
-def _tensor_flags(value: torch.Tensor) -> int:
-    """The operand `flags` of the guard program's step "tensor": every bit is looked at, set ones are expected."""
-    state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()))
-    flags = 0
-    for bit, expected in state:
-        flags |= bit | (bit << TENSOR_EXPECTED_SHIFT if expected else 0)
-    return flags
-
-
-def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
-    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
-        return "sparse_or_quantized", f"a {value.layout} tensor"
-    if torch._C._functorch.is_functorch_wrapped_tensor(value):
-        return "functorch", "a tensor wrapped by a functorch transform"
-    if value.device.type not in _DLPACK_DEVICES or value.dtype not in _DLPACK_CODES:
-        return "unsupported_value", f"a tensor of {value.dtype} on {value.device}"
-    return None
-
-
-@wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
-def _wrap_tensor_subclass(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
-    if adds_only(type(value)):
-        tx.classes.guard_mro(type(value))
-        return _wrap_tensor(tx, value, source)
-    unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")

@@ -1,0 +1,102 @@
+"""Iterators over lists and tuples, in both directions.
+
+Invariant: an iterator reads the sequence as it is at each step, as CPython's do, and ends for good.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..base import IteratorVariable, VariableTracker
+from ..constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ..protocols import Codegen, SequenceVariable, Tracer
+
+
+class SequenceIteratorVariable(IteratorVariable):
+    """An iterator of a list or tuple, at `index`."""
+
+    def __init__(self, sequence: SequenceVariable, index: int = 0) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.index = index
+
+    def python_type(self) -> type:
+        return type(iter([])) if self.sequence.base_type is list else type(iter(()))
+
+    def next(self, tx: Tracer) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if self.index >= len(self.sequence.items):
+            self.index = _EXHAUSTED  # exhausted iterators stay so, even if the list grows
+            return None
+        self.index += 1
+        return self.sequence.item(tx, self.index - 1)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def make() -> None:
+            cg.call_constant(iter, lambda: cg.push(self.sequence))
+
+        if self.sequence.base_type not in (list, tuple):
+            taken = ConstantVariable(min(self.index, len(self.sequence.items)))
+            steps = [self.sequence, taken, ConstantVariable(False)]
+            cg.build_new(self, lambda: cg.call_function(started_iterator, steps, {}), lambda: None)
+            return
+
+        def position() -> None:
+            if self.index >= _EXHAUSTED:
+                cg.call_constant_on_top(exhaust, lambda: None, count=0)
+            elif self.index:
+                cg.emit.dup()
+                cg.emit.load_attr("__setstate__")
+                cg.call_top(lambda: cg.emit.load_const(self.index))
+                cg.emit.pop()
+
+        cg.build_new(self, make, position)
+
+
+_EXHAUSTED = 1 << 62
+
+
+def exhaust(iterator: Any) -> None:
+    """Takes all that an iterator still has, so that it stays at its end even if its container grows."""
+    for _ in iterator:
+        pass
+
+
+def started_iterator(container: Any, steps: int | None, backwards: bool) -> Any:
+    """Generated code makes an iterator over a container with this, from which `steps` elements have been taken; None:
+    all of them, so that it stays at its end."""
+    iterator = reversed(container) if backwards else iter(container)
+    for _ in range(steps) if steps is not None else iterator:
+        if steps is not None:
+            next(iterator)
+    return iterator
+
+
+class ReversedVariable(IteratorVariable):
+    """reversed(sequence); `index` is the next position, negative when exhausted."""
+
+    def __init__(self, sequence: SequenceVariable) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.index = len(sequence.items) - 1
+
+    def python_type(self) -> type:
+        return type(reversed([])) if self.sequence.base_type is list else reversed
+
+    def next(self, tx: Tracer) -> VariableTracker | None:
+        tx.output.effects.advance(self)
+        if not 0 <= self.index < len(self.sequence.items):
+            self.index = -1
+            return None
+        self.index -= 1
+        return self.sequence.item(tx, self.index + 1)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        def position() -> None:
+            cg.emit.dup()
+            cg.emit.load_attr("__setstate__")
+            cg.call_top(lambda: cg.emit.load_const(self.index))
+            cg.emit.pop()
+
+        cg.build_new(self, lambda: cg.call_constant(reversed, lambda: cg.push(self.sequence)), position)

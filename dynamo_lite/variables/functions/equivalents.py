@@ -1,0 +1,48 @@
+"""Python equivalents of functions written in C, and what an object that one of them has made stands for.
+
+Invariant: a program can't tell the equivalent from what it stands for.
+"""
+from __future__ import annotations
+
+import dataclasses
+import os
+import types
+from typing import TYPE_CHECKING, Any
+
+from ... import polyfills
+from ..base import VariableTracker, unsupported
+
+if TYPE_CHECKING:
+    from ..protocols import Codegen
+
+_RETURNS_ITSELF = (lambda self: self).__code__.co_code
+_EQUIVALENTS = os.path.dirname(polyfills.__file__) + os.sep
+
+
+def check_asked_again(*values: VariableTracker) -> None:
+    """Breaks the capture before generated code makes an iterator over iterators that have been asked for their
+    iterators already, and do something then."""
+    for value in values:
+        cls = getattr(value, "cls", None)
+        method = getattr(cls, "__iter__", None) if isinstance(cls, type) and hasattr(cls, "__next__") else None
+        if isinstance(method, types.FunctionType) and method.__code__.co_code != _RETURNS_ITSELF:
+            unsupported("unsupported_iteration", f"{value.describe()}, an iterator whose __iter__ does something")
+
+
+@dataclasses.dataclass(frozen=True)
+class StandsFor:
+    """The call of a function or class written in C that a Python equivalent of ours was called in place of."""
+
+    function: Any
+    args: list[VariableTracker]
+    kwargs: dict[str, VariableTracker]
+
+    def reconstruct(self, cg: Codegen) -> None:
+        """Emits the call itself."""
+        check_asked_again(*self.args, *self.kwargs.values())
+        cg.call_function(self.function, self.args, self.kwargs)
+
+
+def is_equivalent(code: types.CodeType) -> bool:
+    """Whether this is code of ours that is traced in place of something written in C."""
+    return code.co_filename.startswith(_EQUIVALENTS)

@@ -1,0 +1,99 @@
+"""What an object has from its class, read through it: methods written in C, class methods, slots.
+
+Invariant: reading a member gives what the descriptor protocol gives.
+"""
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from ..._eval_frame import CompiledFunction
+from ...guards.source import Source
+from ..base import (
+    MISSING,
+    VariableTracker,
+    unsupported,
+)
+from ..constant import ConstantVariable
+from ..functions.functions import MethodVariable
+
+if TYPE_CHECKING:
+    from ..protocols import Codegen, ObjectVariable, Tracer
+
+BIND = (functools._lru_cache_wrapper, CompiledFunction)  # as functions do, though written in C
+
+
+class BuiltinMethodVariable(VariableTracker):
+    """A method written in C, bound to an object of a user's class, such as ``dict.update``."""
+
+    def __init__(self, owner: ObjectVariable, name: str, function: Any) -> None:
+        super().__init__()
+        self.owner = owner
+        self.name = name
+        self.function = function
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def truth(self, tx: Tracer) -> bool:
+        return True
+
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.construction.call_native_method(self.owner, self.name, self.function, args, kwargs)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        # Not read from the object: its class may override the method, as where super() found this one.
+        bind = self.function.__get__
+        cg.build_new(
+            self, lambda: cg.call_constant(bind, lambda: cg.push(self.owner)), lambda: None, refers_only=True
+        )
+
+
+def class_method(tx: Tracer, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
+    """What a classmethod gives when it is read (Objects/funcobject.c, cm_descr_get)."""
+    function = attribute.__func__
+    if isinstance(function, property):
+        return tx.call(tx.values.wrap_class_part(function.fget, source), [cls], {})
+    binds = isinstance(function, (types.FunctionType, *BIND))
+    if not binds and tx.classes.lookup(type(function), "__get__") is not None:
+        unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
+    return MethodVariable(tx.values.wrap_class_part(function, source), cls)
+
+
+def as_length(tx: Tracer, said: VariableTracker) -> VariableTracker:
+    """What len() makes of the result of ``__len__`` (Objects/typeobject.c, slot_sq_length)."""
+    if not said.is_constant() or type(said.constant()) is int and 0 <= said.constant() <= sys.maxsize:
+        return said
+    length = tx.operators.as_index(said)
+    if length < 0:
+        tx.raise_error(ValueError, "__len__() should return >= 0")
+    if length > sys.maxsize:
+        tx.raise_error(OverflowError, "cannot fit 'int' into an index-sized integer")
+    return ConstantVariable(int(length))
+
+
+def slot_value(value: Any, descriptor: Any) -> Any:
+    """What an object has in a slot; MISSING if it is empty."""
+    try:
+        return descriptor.__get__(value, type(value))
+    except AttributeError:
+        return MISSING
+
+
+def is_empty(descriptor: Any, value: Any) -> bool:
+    return slot_value(value, descriptor) is MISSING
+
+
+def content_of(value: VariableTracker) -> VariableTracker:
+    content = value.content
+    return content if content is not None else value
+
+
+def base_method(content: VariableTracker, name: str) -> Any:
+    cls = content.python_type()
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None

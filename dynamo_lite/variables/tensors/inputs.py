@@ -1,0 +1,87 @@
+"""Tensors that come in from outside: which can be inputs of a graph, and the guards that say so.
+
+Invariant: whatever a graph relies on in its inputs' layout is guarded here.
+"""
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TENSOR_NEG
+from ...guards.source import AttrSource, Source
+from ..base import VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .meta_tensors import MetaTensorVariable
+from .parameters import adds_only
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+from .method_tables import PLAIN_TENSOR_TYPES
+from .methods import TensorMethodVariable
+from .tensor import TensorVariable
+
+_DLPACK_CODES = {
+    torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
+    torch.uint16: (1, 16), torch.uint32: (1, 32), torch.uint64: (1, 64), torch.float16: (2, 16), torch.float32: (2, 32),
+    torch.float64: (2, 64), torch.bfloat16: (4, 16), torch.complex64: (5, 64), torch.complex128: (5, 128),
+    torch.bool: (6, 8),
+}
+
+
+_DLPACK_DEVICES = {"cpu": 1, "cuda": 2}
+
+
+@wraps_type(torch.Tensor, torch.nn.Parameter)
+def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
+    if value.device.type == "meta" and type(value) in PLAIN_TENSOR_TYPES:
+        tx.guard(source, "type_is", type(value))
+        return MetaTensorVariable(value, source)
+    reason = _why_not_plain(value)
+    if reason is not None:
+        unsupported(*reason)
+    code, bits = _DLPACK_CODES[value.dtype]
+    tx.guard(
+        source, "tensor", type(value), code, bits, _DLPACK_DEVICES[value.device.type], value.device.index or 0,
+        tuple(value.shape), tuple(value.stride()), value.requires_grad, _tensor_flags(value), value.dtype,
+    )
+    return tx.output.add_input(value, source)
+
+
+@wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)
+def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
+    """``x.sin``: made anew each time it is read, so its identity tells nothing."""
+    tx.guard(source, "type_is", types.BuiltinMethodType)
+    owner = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
+    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
+    assert isinstance(owner, TensorVariable)
+    method = TensorMethodVariable(owner, value.__name__)
+    method.source = source
+    return method
+
+
+def _tensor_flags(value: torch.Tensor) -> int:
+    """The operand `flags` of the guard program's step "tensor": every bit is looked at, set ones are expected."""
+    state = ((TENSOR_INFERENCE, value.is_inference()), (TENSOR_CONJ, value.is_conj()), (TENSOR_NEG, value.is_neg()))
+    flags = 0
+    for bit, expected in state:
+        flags |= bit | (bit << TENSOR_EXPECTED_SHIFT if expected else 0)
+    return flags
+
+
+def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
+    if value.layout is not torch.strided or value.is_quantized or value.is_nested:
+        return "sparse_or_quantized", f"a {value.layout} tensor"
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return "functorch", "a tensor wrapped by a functorch transform"
+    if value.device.type not in _DLPACK_DEVICES or value.dtype not in _DLPACK_CODES:
+        return "unsupported_value", f"a tensor of {value.dtype} on {value.device}"
+    return None
+
+
+@wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
+def _wrap_tensor_subclass(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
+    if adds_only(type(value)):
+        tx.classes.guard_mro(type(value))
+        return _wrap_tensor(tx, value, source)
+    unsupported("tensor_subclass", f"{source.name} is a {type(value).__qualname__}")
