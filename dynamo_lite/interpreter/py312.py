@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from ..variables.base import unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.functions.functions import is_equivalent
+from ..variables.functions.equivalents import is_equivalent
 from ..variables.numbers.ranges import SliceVariable
 from . import py311
 from .ops_class import namespace_of

@@ -7,6 +7,7 @@ user's.
 from __future__ import annotations
 
 import gc
+import operator
 from typing import Any
 
 _EMPTY: dict[None, None] = {}
@@ -30,7 +31,7 @@ def position_of(iterator: Any) -> int | None:
     """How many elements a list, tuple or range iterator has given; None at its end; -1 where it knows no more than what
     is left, as range iterators do since Python 3.12."""
     reduced = iterator.__reduce__()
-    if len(reduced) < 3 or type(iterator) is RANGE and not iterator.__length_hint__():
+    if len(reduced) < 3 or type(iterator) is RANGE and not operator.length_hint(iterator):
         return None
     position: int | None = reduced[2]
     return -1 if position is None else position
