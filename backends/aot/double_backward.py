@@ -1,12 +1,13 @@
-"""Gradients that are to be differentiated themselves (``create_graph=True``): the captured graph runs again, in eager.
+"""Double backward: gradients that are differentiated themselves (``create_graph=True``) are autograd's own, of the
+captured graph, which is run again in eager.
 
-The compiled backward pass knows no gradients of its own. Where autograd asks for some, the captured graph is evaluated
-once more on its inputs, under autograd, and its gradients are autograd's, of any order.
+The compiled backward pass has no backward pass. Where autograd asks for differentiable gradients, the captured graph is
+evaluated once more on its inputs, under autograd, which gives gradients of any order.
 
-Invariant: the second run sees what the first has seen, and writes to nothing that the program sees. Of inputs that the
-backward pass does not need, aliases are kept, which have the memory and the history of the moment, and are used if
-nobody has written to them since; of those that the graph itself writes to, copies, unless no gradient hangs on what
-they held; random numbers are drawn from the generator as it was.
+Invariant: the second run has the inputs, aliases and random numbers of the first, and writes to nothing that the
+program sees. Of inputs that the backward pass does not need, aliases are kept, which have the memory and the history of
+the moment, and are used if nobody has written to them since; of those that the graph itself writes to, copies, unless
+no gradient hangs on what they held; random numbers are drawn from the generator as it was.
 """
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from dynamo_lite.backends.aot.joint import Interface
 from dynamo_lite.backends.aot.partition import Saved
 from dynamo_lite.runtime.storage_extent import storage_extent
 
-Noted = list[Any]
+KeptInputs = list[Any]
 
 
 class _Alias(torch.autograd.Function):
@@ -38,35 +39,35 @@ class _Alias(torch.autograd.Function):
         return grad
 
 
-class SecondRun:
-    """A captured graph that can be run again for its gradients' sake.
+class DoubleBackward:
+    """The differentiable gradients of a captured graph, by running it again.
 
     It is made with grad mode and autocast as they are when the graph is entered.
     """
 
     def __init__(
-        self, run: Callable[..., Any], face: Interface, saved: Saved, examples: list[Any], idle: frozenset[int]
+        self, run: Callable[..., Any], interface: Interface, saved: Saved, examples: list[Any], idle: frozenset[int]
     ) -> None:
         self._run = run
         # Where nothing computed is saved, gradients hang on the saved inputs alone: others may have any values.
         free = all(i is not None for i in saved.inputs)
         self._free = [_layout(e, i in idle) if free or i in idle else None for i, e in enumerate(examples)]
-        self._random = face.random
-        self._count = face.inputs
-        self._mutated = frozenset(face.mutated)
+        self._random = interface.random
+        self._count = interface.inputs
+        self._mutated = frozenset(interface.mutated)
         self._idle = idle
         saved_inputs = {i: at for at, i in enumerate(saved.inputs) if i is not None}
         self._saved = tuple(saved_inputs.items())
         self._others = tuple(i for i in range(self._count) if i not in saved_inputs and i not in idle)
-        self._layouts = face.layouts
-        self._results = face.results
-        self._written = {written.value: written.input for written in face.written}
+        self._layouts = interface.layouts
+        self._results = interface.results
+        self._written = {written.value: written.input for written in interface.written}
         self._grad = torch.is_grad_enabled()
         self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
-    def note(self, inputs: tuple[Any, ...]) -> Noted:
-        """What has to be known of the inputs that are not saved, before the first run."""
-        found: Noted = []
+    def keep_inputs(self, inputs: tuple[Any, ...]) -> KeptInputs:
+        """What is kept of the inputs that are not saved, at entry of the graph."""
+        found: KeptInputs = []
         for i in self._others:
             value = inputs[i]
             if not isinstance(value, torch.Tensor) or value.is_inference():
@@ -86,10 +87,10 @@ class SecondRun:
         return found
 
     def gradients(
-        self, noted: Noted, saved: Sequence[torch.Tensor], grads: tuple[torch.Tensor | None, ...]
+        self, kept: KeptInputs, saved: Sequence[torch.Tensor], grads: tuple[torch.Tensor | None, ...]
     ) -> tuple[Any, ...] | None:
         """The gradient of each input, itself differentiable; None if it can't be had."""
-        inputs = self._inputs(noted, saved)
+        inputs = self._inputs(kept, saved)
         if inputs is None:
             return None
         further = torch.is_grad_enabled()
@@ -99,7 +100,7 @@ class SecondRun:
             given = [own[i].clone() if i in self._mutated else own[i] for i in range(self._count)]
         before = torch.get_rng_state()
         if self._random:
-            torch.set_rng_state(noted[-1])
+            torch.set_rng_state(kept[-1])
         enabled, dtype = self._autocast
         with torch.autocast("cpu", dtype, enabled=enabled), torch.set_grad_enabled(self._grad):
             results = self._run(*given)
@@ -137,7 +138,7 @@ class SecondRun:
                     return base  # type: ignore[no-any-return]
         return None
 
-    def _inputs(self, noted: Noted, saved: Sequence[torch.Tensor]) -> list[Any] | None:
+    def _inputs(self, kept: KeptInputs, saved: Sequence[torch.Tensor]) -> list[Any] | None:
         inputs: list[Any] = [None] * self._count
         for i, at in self._saved:
             inputs[i] = saved[at]
@@ -146,7 +147,7 @@ class SecondRun:
             if layout is None:
                 return None
             inputs[i] = _any_values(*layout)
-        for i, value in zip(self._others, noted):
+        for i, value in zip(self._others, kept):
             if isinstance(value, tuple):
                 tensor = value[0]() if isinstance(value[0], weakref.ref) else value[0]
                 if tensor is None or tensor._version != value[1]:
@@ -162,12 +163,12 @@ class SecondRun:
         return inputs
 
 
-def second_run(gm: GraphModule, face: Interface, saved: Saved) -> SecondRun:
-    """How a captured graph is run again."""
+def double_backward_of(gm: GraphModule, interface: Interface, saved: Saved) -> DoubleBackward:
+    """The double backward of a captured graph."""
     placeholders = gm.graph.find_nodes(op="placeholder")
     examples = [node.meta.get("example_value") for node in placeholders]
-    idle = frozenset(i for i in face.mutated if _is_idle(placeholders[i]) and _layout(examples[i], True))
-    return SecondRun(gm.forward, face, saved, examples, idle)
+    idle = frozenset(i for i in interface.mutated if _is_idle(placeholders[i]) and _layout(examples[i], True))
+    return DoubleBackward(gm.forward, interface, saved, examples, idle)
 
 
 _STATISTICS: dict[Any, tuple[int, int, int]] = {

@@ -1,9 +1,10 @@
-"""Memory as values: which tensor of the traced program holds which node of the functional graph.
+"""Functionalization: memory as values, that is, which node of the functional graph each tensor of the traced program
+holds.
 
-A tensor of the program is ``Tracked``; tensors that share memory share a ``Storage``, whose ``root`` is the tensor
-that owned the memory first (a graph input, or an operation's result), and form a tree in which a view points to the
-tensor it was taken of. Writing to a tensor gives it a new node and, upwards through its views, the root a new node;
-every other view of the storage is then stale and is recomputed from its parent when it is next read.
+A tensor of the program is ``Tracked``; tensors that share memory share a ``Storage``, whose ``root`` is the tensor that
+owned the memory first (a graph input, or an operation's result), and form a tree in which a view points to the tensor
+it was taken of. Writing to a tensor gives it a new node and, upwards through its views, the root a new node; every
+other view of the storage is then stale and is recomputed from its parent when it is next read.
 
 Invariant: ``Memory.read(t)`` is a node whose value equals what the program would read from ``t`` at this point, with
 ``t``'s own strides, and no node ever changes its value.

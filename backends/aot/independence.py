@@ -1,4 +1,5 @@
-"""Which results of a graph have gradients of their own, and what is kept for them once others' have come in.
+"""Independent results: which results of a graph may have a backward pass each, and which saved values are retained for
+those that have not had theirs.
 
 In eager a backward pass without ``retain_graph`` frees what the nodes that it has run through had saved, and no more:
 two losses that share no such node, of two heads or of a GAN's two networks, may each be gone back from. Here all of
@@ -23,7 +24,7 @@ WRITTEN = ("one of the variables needed for gradient computation has been modifi
 Places = tuple[tuple[int, ...], ...]
 
 
-class Refused:
+class WrittenSince:
     """In place of a saved value that has been written to since: the error for whoever needs it."""
 
     def __init__(self, error: RuntimeError) -> None:
@@ -49,7 +50,7 @@ def unwritten(ctx: Any, readers: Sequence[Sequence[int]], given: Sequence[bool],
         except RuntimeError as error:
             if results.intersection(read_by):
                 raise
-            found.append(Refused(error))
+            found.append(WrittenSince(error))
     return found
 
 
@@ -104,26 +105,28 @@ def _saved_behind(node: Node, reached: dict[Node, frozenset[int]], places: dict[
     return found
 
 
-class Independent:
+class IndependentResults:
     """What is known of a graph in which some results' gradients are independent of others'."""
 
     def __init__(self, readers: Sequence[Sequence[int]], together: Sequence[Sequence[int]]) -> None:
         self.readers, self.together = readers, together
 
     def rest(
-        self, tensors: Sequence[torch.Tensor | Refused | None], given: Sequence[bool], left: set[int]
-    ) -> Rest | None:
+        self, tensors: Sequence[torch.Tensor | WrittenSince | None], given: Sequence[bool], left: set[int]
+    ) -> RetainedValues | None:
         """What stays after a backward pass for the results `given`; None if no other gradient can come in."""
         gone = {j for i, is_given in enumerate(given) if is_given for j in self.together[i]}
         left = left - gone
         kept = [t if left.intersection(r) else None for t, r in zip(tensors, self.readers)]
-        return Rest(self, kept, left) if left and any(t is not None for t in kept) else None
+        return RetainedValues(self, kept, left) if left and any(t is not None for t in kept) else None
 
 
-class Rest:
+class RetainedValues:
     """Saved values for the gradients that could still come in."""
 
-    def __init__(self, known: Independent, tensors: list[torch.Tensor | Refused | None], left: set[int]) -> None:
+    def __init__(
+        self, known: IndependentResults, tensors: list[torch.Tensor | WrittenSince | None], left: set[int]
+    ) -> None:
         self._known, self._tensors, self._left = known, tensors, left
         self._versions = [t._version if isinstance(t, torch.Tensor) else 0 for t in tensors]
 
@@ -136,22 +139,22 @@ class Rest:
         results = {i for i, is_given in enumerate(given) if is_given}
         read = [t if results.intersection(r) else None for t, r in zip(self._tensors, self._known.readers)]
         for value, version in zip(read, self._versions):
-            if isinstance(value, Refused):
+            if isinstance(value, WrittenSince):
                 raise value.error
             if value is not None and value._version != version:
                 raise RuntimeError(WRITTEN)
         return given_to_kernels(read)
 
-    def after(self, given: Sequence[bool]) -> Rest | None:
+    def after(self, given: Sequence[bool]) -> RetainedValues | None:
         """What stays after a backward pass for these results."""
         return self._known.rest(self._tensors, given, self._left)
 
 
 def independent(
     differentiable: Sequence[bool], readers: Sequence[Sequence[int]], together: Sequence[Sequence[int]]
-) -> Independent | None:
+) -> IndependentResults | None:
     """Of a graph in which each result's gradient goes with every other's nothing needs to be known."""
     results = {i for i, is_differentiable in enumerate(differentiable) if is_differentiable}
     if all(results.issubset(together[i]) for i in results):
         return None
-    return Independent(readers, together)
+    return IndependentResults(readers, together)

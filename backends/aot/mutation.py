@@ -1,4 +1,4 @@
-"""The functional form of an operation that writes to its arguments, found by its schema.
+"""Functional forms of mutating operations (those that write to arguments), found by their schemas.
 
 Invariant: calling ``Form.target`` with the operation's own arguments (without those in ``Form.dropped``) gives
 ``Form.own`` results of the operation that are no argument of it, followed by the new value of each argument in

@@ -1,4 +1,4 @@
-"""Where an operation of a graph comes from in the user's program, for comments in generated code."""
+"""Origin of a node: the line of the user's program that it comes from, for comments in generated code."""
 from __future__ import annotations
 
 import functools

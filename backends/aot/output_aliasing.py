@@ -1,5 +1,5 @@
-"""The end of a recorded graph: which values it computes, what it writes back, how the program's results are made of
-that.
+"""Output aliasing: the values that a recorded graph computes, what it writes back to inputs, and which of the program's
+results are views of values and inputs, or these themselves.
 
 Invariant: afterwards the graph is as ``graph.AtenGraph`` says: values have memory of their own and eager's strides,
 writes to inputs come last, and nothing reads an input after its write.
@@ -27,7 +27,7 @@ from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, LiteralOutput
 aten = torch.ops.aten
 
 
-def finish(
+def alias_outputs(
     graph: Graph, memory: Memory, emit: Emit, inputs: list[Tracked | None], constants: dict[str, torch.Tensor],
     results: tuple[Any, ...],
 ) -> AtenGraph:

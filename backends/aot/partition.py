@@ -1,4 +1,5 @@
-"""A joint graph as a forward and a backward graph: which values are saved between them, and which computed again.
+"""Partition of a joint graph into a forward and a backward graph: which values are saved between them, and which are
+computed again (rematerialized).
 
 The saved values are a minimum cut, in bytes, between what the forward pass knows and what the backward pass reads.
 Eager's own choice is one of the cuts considered, so that no more is saved than in eager.
@@ -226,7 +227,7 @@ def _price(node: Node, joint: JointGraph, exposed: set[Node], owned_by_eager: se
     value = node.meta["val"]
     if node.op == "get_attr":
         return INFINITE
-    if not isinstance(value, torch.Tensor) or _is_look(node):
+    if not isinstance(value, torch.Tensor) or _is_view_node(node):
         return INFINITE
     owner = passes.root(node)
     if (node in exposed or owner in exposed) and owner not in owned_by_eager:
@@ -238,7 +239,7 @@ def _price(node: Node, joint: JointGraph, exposed: set[Node], owned_by_eager: se
     return float(price)
 
 
-def _is_look(node: Node) -> bool:
+def _is_view_node(node: Node) -> bool:
     """Whether it is a view of another node, or one of several results' views: made again at no cost."""
     if node.op != "call_function":
         return False
@@ -250,7 +251,7 @@ def _is_look(node: Node) -> bool:
 
 def _may_repeat(node: Node, joint: JointGraph, read_by_eager: set[Node]) -> bool:
     """Whether a forward node may be computed again in the backward pass."""
-    if _is_look(node):
+    if _is_view_node(node):
         return True
     if _is_checkpointed(node):
         return not passes.is_effectful(node) and not passes.is_random(node)
@@ -277,7 +278,7 @@ def _feeds_library(node: Node, joint: JointGraph, forward: bool) -> bool:
         if user in seen or user.op != "call_function":
             continue
         seen.add(user)
-        if _is_look(user):
+        if _is_view_node(user):
             todo.extend(user.users)
         elif (user in joint.forward) == forward and _is_library(user.target):
             return True

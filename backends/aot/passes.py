@@ -1,4 +1,4 @@
-"""Cleaning up an aten graph: dead code, equal calls.
+"""Clean-up passes over an aten graph: elimination of dead code and of common subexpressions.
 
 Invariant of every pass: results, effects, their order, and the random numbers drawn stay the same.
 """

@@ -34,7 +34,7 @@ from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.mutation import functional_form
-from dynamo_lite.backends.aot.output_aliasing import finish
+from dynamo_lite.backends.aot.output_aliasing import alias_outputs
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.runtime.storage_extent import storage_extent
 
@@ -123,7 +123,8 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
             raise CannotFunctionalize(f"{type(e).__name__.removesuffix('Exception')}: {e}") from e
     with mode:
-        graph = finish(recorder.graph, recorder.memory, recorder.emit, recorder.inputs, recorder.constants, results)
+        graph = alias_outputs(
+            recorder.graph, recorder.memory, recorder.emit, recorder.inputs, recorder.constants, results)
     graph.inference = any(isinstance(r, FakeTensor) and r.is_inference() for r in results) and not (
         torch.is_inference_mode_enabled())
     passes.clean(graph)

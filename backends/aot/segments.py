@@ -1,9 +1,10 @@
-"""Graphs that take part in autograd, cut where a differentiable intermediate leaves them and is used on in them.
+"""Autograd segments: a graph that takes part in autograd is cut where a differentiable intermediate is returned and
+used on in the graph.
 
-A compiled graph is one node of autograd. A tensor that the program sees, because the graph returns it or has written
-to it, may be asked for its gradient, be hooked, or retain it; so what the graph computes of that tensor has to be
-another node, behind it. The graph is cut before the first use of such a tensor that follows its last write. Each
-segment is a graph of its own, with the nodes that bring torch's state to where it is there, and back.
+A compiled graph is one node of autograd. A tensor that the program sees, because the graph returns it or has written to
+it, may be asked for its gradient, be hooked, or retain it; so what the graph computes of that tensor has to be another
+node, behind it. The graph is cut before the first use of such a tensor that follows its last write. Each segment is a
+graph of its own, with the nodes that bring torch's state to where it is there, and back.
 
 Invariant: the segments' nodes are the graph's, in the program's order.
 """
@@ -74,7 +75,7 @@ def segments_of(gm: GraphModule, example_inputs: list[Any]) -> list[Segment]:
     return [_segment(gm, order, start, end, examples) for start, end in zip(bounds, bounds[1:])]
 
 
-class Chain:
+class SegmentedGraph:
     """The whole graph as a function, made of its compiled segments; with the attributes of what a backend returns."""
 
     def __init__(self, gm: GraphModule, segments: list[Segment], parts: Sequence[Callable[..., Any]]) -> None:
@@ -120,7 +121,7 @@ def _runs_apart(node: Node) -> bool:
     return getattr(node.target, "runs_twice", False)
 
 
-def compile_checkpoint(gm: GraphModule, again: Callable[..., Any]) -> Callable[..., Any] | None:
+def compile_checkpoint(gm: GraphModule, backend: Callable[..., Any]) -> Callable[..., Any] | None:
     """A graph of nothing but such a checkpoint, with its function compiled; None if it is another."""
     calls = [n for n in gm.graph.nodes if n.op not in ("placeholder", "output")]
     apart = [n for n in calls if _runs_apart(n)]
@@ -130,7 +131,7 @@ def compile_checkpoint(gm: GraphModule, again: Callable[..., Any]) -> Callable[.
     graph.output(graph.graph_copy(gm.graph, {}))
     for node in graph.nodes:
         if node.op == "call_function" and _runs_apart(node):
-            node.target = node.target.compiled(again)
+            node.target = node.target.compiled(backend)
     return GraphModule(torch.nn.Module(), graph).forward
 
 

@@ -1,4 +1,4 @@
-"""Runs a pair of compiled graphs as a part of autograd's graph.
+"""The ``autograd.Function`` of a pair of compiled graphs, forward and backward.
 
 Invariant: to autograd the pair is one operation whose results, versions, saved tensors and gradients behave as those
 of eager's many: what it saves is freed with the graph, a saved input that was written since is reported, a gradient
@@ -14,45 +14,46 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
-from dynamo_lite.backends.aot.double_backward import SecondRun
+from dynamo_lite.backends.aot.double_backward import DoubleBackward
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
-from dynamo_lite.backends.aot.independence import Independent, given_to_kernels, independent, unwritten
+from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
 from dynamo_lite.backends.aot.joint import Interface, Result, Written
 from dynamo_lite.backends.aot.partition import Saved
 
 Call = Callable[..., tuple[Any, ...]]
-TWICE = ("a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward) if "
-         "an input of the graph has been written to since; run the function uncompiled")
+NO_DOUBLE_BACKWARD = (
+    "a gradient that dynamo_lite compiled can't itself be differentiated (create_graph=True, double backward) if "
+    "an input of the graph has been written to since; run the function uncompiled")
 
 
 def training_function(
-    face: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
-    checks: Sequence[Callable[[], None]] = (), again: SecondRun | None = None,
+    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    checks: Sequence[Callable[[], None]] = (), double_backward: DoubleBackward | None = None,
 ) -> Call:
     """The function of the captured graph's inputs that takes part in autograd.
 
     Args:
-        face: of what was traced.
+        interface: of what was traced.
         forward: computes the joint graph's values, then the saved ones.
         saved: what goes to the backward pass.
         backward_for: the compiled backward pass for the values to which gradients come in; called once for each
             such choice, when it first occurs. It takes a list of the saved values and the gradients, and empties it.
         checks: called before each backward pass; they raise if it must not run as it was compiled.
-        again: how gradients are computed that are to be differentiated themselves.
+        double_backward: how gradients are computed that are to be differentiated themselves.
 
     It is called with the grad mode that the function itself will be called with.
     """
-    if not any(face.differentiable):
-        return Results(face.results, _without_autograd(forward), face.written)
-    apply = _autograd_function(face, forward, saved, backward_for, checks, again).apply
-    if face.unreached:
-        apply = _without(apply, face.unreached)
+    if not any(interface.differentiable):
+        return Results(interface.results, _without_autograd(forward), interface.written)
+    apply = _autograd_function(interface, forward, saved, backward_for, checks, double_backward).apply
+    if interface.unreached:
+        apply = _without(apply, interface.unreached)
     if not torch.is_grad_enabled():
         apply = _with_grad_mode(apply)
-    plain = [result.recipe for result in face.results]
-    if plain == [ValueOutput(i) for i in range(len(face.layouts))]:
+    plain = [result.recipe for result in interface.results]
+    if plain == [ValueOutput(i) for i in range(len(interface.layouts))]:
         return apply  # type: ignore[no-any-return]
-    return Results(face.results, apply, face.written)
+    return Results(interface.results, apply, interface.written)
 
 
 class Results:
@@ -139,13 +140,13 @@ def _with_grad_mode(apply: Call) -> Call:
 
 
 def _autograd_function(
-    face: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
-    checks: Sequence[Callable[[], None]], again: SecondRun | None,
+    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    checks: Sequence[Callable[[], None]], double_backward: DoubleBackward | None,
 ) -> type[torch.autograd.Function]:
-    count = len(face.layouts)
-    fixed = [i for i, differentiable in enumerate(face.differentiable) if not differentiable]
+    count = len(interface.layouts)
+    fixed = [i for i, differentiable in enumerate(interface.differentiable) if not differentiable]
     sources = tuple(zip(saved.inputs, saved.values))
-    alone = independent(face.differentiable, saved.readers, saved.together)
+    independence = independent(interface.differentiable, saved.readers, saved.together)
     backwards: dict[tuple[bool, ...], Call] = {}
     lock = threading.Lock()
 
@@ -161,8 +162,8 @@ def _autograd_function(
 
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
-            if again is not None:
-                ctx.noted = again.note(inputs)
+            if double_backward is not None:
+                ctx.kept = double_backward.keep_inputs(inputs)
             computed = forward(*inputs)
             values = computed[:count]
             ctx.set_materialize_grads(False)
@@ -178,18 +179,18 @@ def _autograd_function(
             for check in checks:
                 check()
             # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
-            if again is not None and (torch.is_grad_enabled() or any(map(_is_wrapped, grads))):
-                found = again.gradients(ctx.noted, ctx.saved_tensors if sources else (), grads)
+            if double_backward is not None and (torch.is_grad_enabled() or any(map(_is_wrapped, grads))):
+                found = double_backward.gradients(ctx.kept, ctx.saved_tensors if sources else (), grads)
                 if found is not None:
                     return found
             given = tuple(grad is not None for grad in grads)
             call = backwards.get(given) or backward_call(given)
             given_to_call: list[Any] = []
             if sources:  # where eager saves nothing, a graph may be gone through again
-                given_to_call += _take(ctx, alone, given, face.differentiable, saved, count)
+                given_to_call += _take(ctx, independence, given, interface.differentiable, saved, count)
                 # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
                 ctx.maybe_clear_saved_tensors()
-            given_to_call += [_in_layout(g, *face.layouts[i]) for i, g in enumerate(grads) if g is not None]
+            given_to_call += [_in_layout(g, *interface.layouts[i]) for i, g in enumerate(grads) if g is not None]
             if not torch.is_grad_enabled():
                 return _call_backward(call, given_to_call)
             with torch.no_grad():
@@ -201,11 +202,11 @@ def _autograd_function(
 
 
 def _take(
-    ctx: Any, alone: Independent | None, given: tuple[bool, ...], differentiable: tuple[bool, ...], saved: Saved,
-    count: int,
+    ctx: Any, independence: IndependentResults | None, given: tuple[bool, ...], differentiable: tuple[bool, ...],
+    saved: Saved, count: int,
 ) -> Sequence[Any]:
     """The saved values for the gradients of some results; what others need is kept beyond this backward pass."""
-    if alone is None:
+    if independence is None:
         tensors, _ = _saved_tensors(ctx, given, saved, count)
         return tensors
     rest = getattr(ctx, "rest", None)
@@ -214,7 +215,7 @@ def _take(
         stays = rest.after(given)
     else:
         tensors, known = _saved_tensors(ctx, given, saved, count)
-        stays = alone.rest(known, given, {i for i, able in enumerate(differentiable) if able})
+        stays = independence.rest(known, given, {i for i, able in enumerate(differentiable) if able})
     if not torch._C._autograd._get_current_graph_task_keep_graph():
         ctx.rest = stays
     return tensors
@@ -258,7 +259,8 @@ def _call_backward(call: Call, values: list[Any]) -> tuple[Any, ...]:
 
 def _marked(grad: torch.Tensor) -> torch.Tensor:
     """The gradient, whose own gradient is an error."""
-    return torch._C._functions.DelayedError(TWICE.encode(), 1)(grad.detach().requires_grad_())  # type: ignore[no-any-return]
+    error = torch._C._functions.DelayedError(NO_DOUBLE_BACKWARD.encode(), 1)
+    return error(grad.detach().requires_grad_())  # type: ignore[no-any-return]
 
 
 def _in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What a graph is compiled to, as data: sources, how its entries are called, how its results are made.
+"""Artifacts: what graphs are compiled to, as data: sources, how its entries are called, how its results are made.
 
     write       from a program to its wrapper                                  codegen/wrapper/
     start       the C++ source as a shared library, from the cache or built now; its entries as callables; the
@@ -73,7 +73,7 @@ class Pair:
     ``names`` stands for the names of the forward pass's nodes: another recording has to have the same.
     """
 
-    face: Interface
+    interface: Interface
     saved: Saved
     names: str
     forward: Artifact

@@ -24,7 +24,7 @@ from torch.fx import GraphModule
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
-from dynamo_lite.backends.aot.double_backward import second_run
+from dynamo_lite.backends.aot.double_backward import double_backward_of
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
@@ -33,7 +33,7 @@ from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.segments import (
     CannotCut,
-    Chain,
+    SegmentedGraph,
     compile_checkpoint,
     is_one_pointwise_call,
     segments_of,
@@ -42,7 +42,7 @@ from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import codecache, graph_cache
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
-from dynamo_lite.backends.inductor.scalar_split import compile_pieces, has_numbers
+from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers
 
 OPTIONS = {"lowering": ("native", "library")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
@@ -92,24 +92,24 @@ class Target:
 
 
 def run_otherwise(
-    gm: GraphModule, example_inputs: list[Any], again: Callable[..., Any]
+    gm: GraphModule, example_inputs: list[Any], backend: Callable[..., Any]
 ) -> Callable[..., Any] | None:
     """The function of a graph that is not compiled whole; None for the others.
 
     Args:
         gm, example_inputs: the graph.
-        again: the backend, for parts of the graph.
+        backend: the backend, for parts of the graph.
     """
     if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
         # Only some of the results are inference tensors then.
         return _run_eager(gm, "torch.inference_mode() is entered inside the graph")
-    if has_numbers(gm):
+    if has_python_numbers(gm):
         try:
-            return compile_pieces(gm, again)
+            return compile_scalar_split(gm, backend)
         except CannotCut as e:
             return _run_eager(gm, f"a number comes out of a tensor, and {e}")
     if needs_gradients(gm, example_inputs):
-        checkpoint = compile_checkpoint(gm, again)
+        checkpoint = compile_checkpoint(gm, backend)
         if checkpoint is not None:
             return checkpoint
         try:
@@ -119,7 +119,7 @@ def run_otherwise(
         if any(getattr(node.target, "runs_twice", False) for node in gm.graph.nodes) and not segments:
             return _run_eager(gm, "a checkpoint that writes to tensors is entered in another state of torch's")
         if segments:
-            return Chain(gm, segments, [again(segment.module, segment.examples) for segment in segments])
+            return SegmentedGraph(gm, segments, [backend(segment.module, segment.examples) for segment in segments])
     return None
 
 
@@ -193,7 +193,7 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], target: Target
     call = _start_kept(pair.forward) if pair is not None else None
     backward: AtenGraph | None = None
     if pair is not None and call is not None:
-        face, saved, names = pair.face, pair.saved, pair.names
+        interface, saved, names = pair.interface, pair.saved, pair.names
     else:
         try:
             with log.phase("aot"):
@@ -211,16 +211,16 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], target: Target
         if log.enabled("aot_graphs"):
             text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
             log.artifact("aot_graphs").info("%s", text)
-        face, names = joint.interface(), joint.forward_names()
+        interface, names = joint.interface(), joint.forward_names()
         call, artifact = target.build(forward, {"no_autocast": torch.is_autocast_enabled("cpu")})
-        pair = None if artifact is None else Pair(face, saved, names, artifact, None)
+        pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
     grad = torch.is_grad_enabled()
     autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 
     def compile_backward(given: tuple[bool, ...]) -> Call:
-        everything = given == face.differentiable
+        everything = given == interface.differentiable
         kept = _start_kept(pair.backward) if pair is not None and everything else None
         if kept is not None:
             return kept
@@ -238,8 +238,9 @@ def _compile_training(gm: GraphModule, example_inputs: list[Any], target: Target
             graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
         return made
 
-    run = training_function(face, call, saved, compile_backward, backward_checks(gm), second_run(gm, face, saved))
-    return _Trained(run, call, face.mutated, bool(face.written))
+    double_backward = double_backward_of(gm, interface, saved)
+    run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
+    return _Trained(run, call, interface.mutated, bool(interface.written))
 
 
 class _Trained:

@@ -1,4 +1,4 @@
-"""The way from an aten graph to a program, as a list of passes."""
+"""From an aten graph to a program: the passes, in order."""
 
 from __future__ import annotations
 

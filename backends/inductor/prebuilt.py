@@ -1,5 +1,5 @@
-"""Libraries that are compiled when the package is installed: the same for all graphs, and most of what a first call
-would otherwise wait for.
+"""Prebuilt libraries, compiled when the package is installed: they are the same for all graphs, and most of what a
+first call would otherwise wait for.
 
 They stand in a folder beside this file, each named by a digest of its source and the compiler's flags. One of another
 version is therefore not found, and what is not found is built when a graph needs it.

@@ -1,4 +1,4 @@
-"""Random masks, with torch's numbers at a fifth of torch's time.
+"""Bernoulli masks (dropout), with torch's random numbers at a fifth of torch's time.
 
 Invariant: the numbers and the generator's state afterwards are those of torch's ``bernoulli_``. A torch that draws
 otherwise (one with MKL on an Intel processor does) is found out by comparing once, and then draws itself.

@@ -1,13 +1,15 @@
-"""Graphs in which Python numbers come out of tensors (``.item()``), are drawn, or go in: compiled piece by piece.
+"""Scalar split: a graph in which Python numbers come out of tensors (``.item()``), are drawn, or go in, is cut into
+subgraphs at these numbers.
 
 A number is known only once what comes before it has run. So the graph is cut there: the tensor operations between two
-numbers are a piece, compiled as a graph of its own; what makes a number or computes with numbers runs in Python as it
-is written. Arithmetic of a tensor with a number stays in a piece, which gets the number as a tensor without dimensions
+numbers are a subgraph, compiled by itself; what makes a number or computes with numbers runs in Python as it is
+written. Arithmetic of a tensor with a number stays in a subgraph, which gets the number as a tensor without dimensions
 of the type that eager computes in; any other call with a number runs as the torch call that it is.
 
 A graph whose numbers all come in is not cut: what is computed from numbers alone runs first.
 
-Invariant: the steps run in the graph's order except that what is pure may run before pieces that it does not depend on.
+Invariant: the steps run in the graph's order except that what is pure may run before subgraphs that it does not depend
+on.
 """
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.gradients import twin
 from dynamo_lite.backends.aot.segments import CannotCut
 
-CompilePiece = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
+CompileSubgraph = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = (*_SYMBOLS, bool, int, float)
-_MAX_PIECES = 32
+_MAX_SUBGRAPHS = 32
 # Arithmetic that gives the same for a number and for a tensor of no dimensions, once types are settled.
 _ARITHMETIC: frozenset[Any] = frozenset({
     operator.add, operator.sub, operator.mul, operator.truediv, operator.iadd, operator.isub, operator.imul,
@@ -44,24 +46,24 @@ _CHANGE_LAYOUT = frozenset({
 })
 
 
-def has_numbers(gm: GraphModule) -> bool:
+def has_python_numbers(gm: GraphModule) -> bool:
     """Whether some node of the graph is a Python number that only the running program knows."""
     return any(_is_number(node) or _draws(node) for node in gm.graph.nodes)
 
 
-def compile_pieces(gm: GraphModule, compile_piece: CompilePiece) -> Callable[..., tuple[Any, ...]]:
+def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> Callable[..., tuple[Any, ...]]:
     """The graph as a function of its inputs.
 
     Args:
-        compile_piece: the backend for the pieces, graphs without numbers.
+        compile_subgraph: the backend for the subgraphs, which are without numbers.
 
     Raises:
         CannotCut: the graph holds something that can't be cut in two.
     """
     steps = _cut(gm)
     _check(gm, cut=any(not isinstance(step, list) and not _of_numbers(step) for step in steps))
-    if sum(isinstance(step, list) for step in steps) > _MAX_PIECES:
-        raise CannotCut(f"numbers come out of tensors at more than {_MAX_PIECES} places")
+    if sum(isinstance(step, list) for step in steps) > _MAX_SUBGRAPHS:
+        raise CannotCut(f"numbers come out of tensors at more than {_MAX_SUBGRAPHS} places")
     slots: dict[Node, int] = {}
     for node in gm.graph.nodes:
         slots[node] = len(slots)
@@ -71,7 +73,7 @@ def compile_pieces(gm: GraphModule, compile_piece: CompilePiece) -> Callable[...
     code: list[str] = []
     for step in steps:
         if isinstance(step, list):
-            run, texts = _piece(gm, step, slots, compile_piece)
+            run, texts = _subgraph(gm, step, slots, compile_subgraph)
             code.extend(texts)
             made.append(run)
         else:
@@ -143,9 +145,9 @@ def _number_type(node: Node) -> torch.dtype | None:
 
 # ---------------------------------------------------------------- cutting
 def _cut(gm: GraphModule) -> list[list[Node] | Node]:
-    """The steps in order: a piece, or a node that runs in Python."""
+    """The steps in order: a subgraph, or a node that runs in Python."""
     steps: list[list[Node] | Node] = []
-    piece: list[Node] = []
+    subgraph: list[Node] = []
     plain: set[Node] = set()
     for node in gm.graph.nodes:
         if node.op in ("placeholder", "output"):
@@ -153,30 +155,30 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
         numbers = [n for n in node.all_input_nodes if _is_number(n)]
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
         if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
-            piece.append(node)
+            subgraph.append(node)
             continue
         if _of_numbers(node):
             plain.add(node)
             steps.append(node)
             continue
-        apart = not any(n in piece for n in node.all_input_nodes)
-        if not apart or any(n.meta.get("impure") for n in (*piece, node)):
-            if piece:
-                steps.append(piece)
-            piece = []
+        apart = not any(n in subgraph for n in node.all_input_nodes)
+        if not apart or any(n.meta.get("impure") for n in (*subgraph, node)):
+            if subgraph:
+                steps.append(subgraph)
+            subgraph = []
         if not isinstance(_value(node), torch.Tensor):
             plain.add(node)
         steps.append(node)
-    if piece:
-        steps.append(piece)
+    if subgraph:
+        steps.append(subgraph)
     return steps
 
 
-# ---------------------------------------------------------------- pieces
-def _piece(
-    gm: GraphModule, nodes: list[Node], slots: dict[Node, int], compile_piece: CompilePiece
+# ---------------------------------------------------------------- subgraphs
+def _subgraph(
+    gm: GraphModule, nodes: list[Node], slots: dict[Node, int], compile_subgraph: CompileSubgraph
 ) -> tuple[Callable[[list[Any]], None], tuple[str, ...]]:
-    """A piece, compiled: reads its inputs from the slots and writes its results there."""
+    """A subgraph, compiled: reads its inputs from the slots and writes its results there."""
     inside = set(nodes)
     graph = Graph()
     env: dict[Any, Node] = {}
@@ -207,7 +209,7 @@ def _piece(
                        inside=frozenset(at for at, n in enumerate(results) if n not in seen))
     module = GraphModule(torch.nn.Module(), graph)
     module.meta.update(gm.meta)
-    compiled = compile_piece(module, examples)
+    compiled = compile_subgraph(module, examples)
     reads = [slots[n] for n in tensors]
     reads_numbers = [(slots[n], dtype) for n, dtype in numbers]
     writes = [slots[n] for n in results]

@@ -1,4 +1,4 @@
-"""One-hot vectors as eager makes them.
+"""One-hot encoding by comparison-free writes, as eager does it.
 
 On tensors without data, torch would compare with all classes instead: a class out of range would then give a row of
 zeros where eager raises.

@@ -1,5 +1,6 @@
-"""What a well-formed nest, or kernel body, is. Run at the entry and exit of passes in tests; a fault quotes the
-nest."""
+"""Well-formedness of loop nests and kernel bodies. Checked at the entry and exit of passes in tests; an error quotes
+the nest.
+"""
 
 from __future__ import annotations
 

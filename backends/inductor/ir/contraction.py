@@ -1,4 +1,4 @@
-"""Sums of products: matrix products and convolutions, as a template reads them.
+"""Contractions: matrix products and convolutions as sums of products that a template computes.
 
 Such a nest is an ordinary reduction (``value = a * b``, ``kind = "sum"``), and a ``Contraction`` says beside it how to
 compute it fast: a *left* operand, of which single elements are spread over a vector, times a *right* one, of which

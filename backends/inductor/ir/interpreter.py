@@ -1,6 +1,6 @@
-"""What a loop nest means: every node evaluated with plain torch over all iterations at once. Slow and obvious; the
-reference that
-generated code is tested against."""
+"""Interpreter of loop nests: every node evaluated with plain torch over all iterations at once. It is the reference
+that generated code is tested against, so it is plain and not fast.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors out of nothing, and copies: full, arange, clone, casts."""
+"""Factories and copies: full, arange, clone, casts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements chosen by indices that stand in memory: gather, index_select, embedding, take, indexing with tensors.
+"""Gathers, which read at indices from memory: gather, index_select, embedding, take, indexing with tensors.
 
 An index from memory becomes an ``Indirect`` atom of the index of a load, so that reading joins whatever surrounds it.
 It is bounded first (``Builder.bounded``): counted from the end where eager does, and reported where eager raises.

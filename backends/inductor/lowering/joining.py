@@ -1,4 +1,4 @@
-"""Tensors put together: cat, stack, pad, roll, writes into a part of a tensor.
+"""Concatenation and its relatives: cat, stack, pad, roll, writes into a slice of a tensor.
 
 The result's element is chosen by where it is (``inside`` nodes), and each choice reads memory only where it holds. The
 result is always realized; the scheduler takes the loop apart at the borders, so that no test is left in the loops.

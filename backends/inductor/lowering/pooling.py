@@ -1,5 +1,6 @@
-"""Maxima over windows that may overlap: first along the columns of the image, then along its rows, so that a window of
-k x k costs 2k comparisons. What lies in the padding is less than everything."""
+"""Max pooling for inference, separable: windows may overlap, and maxima are taken first along the columns of the image,
+then along its rows, so that a window of k x k costs 2k comparisons. What lies in the padding is less than everything.
+"""
 
 from __future__ import annotations
 

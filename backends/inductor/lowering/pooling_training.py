@@ -1,4 +1,4 @@
-"""Pooling where gradients are wanted: maxima with their places, and the gradients of maxima and means.
+"""Pooling for training: max pooling with indices, and the gradients of max and average pooling.
 
 A place is found with its maximum, window by window, in eager's order: of equal elements the first, of NaNs the last.
 A maximum's gradient is added where it stood, in the order of the windows; a mean's is read by every element of the

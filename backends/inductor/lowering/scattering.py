@@ -1,5 +1,5 @@
-"""Writes into parts of a tensor: scatter and its like, index_put, index_add, gradients that add up by index, and writes
-through views.
+"""Scatters, which write to parts of a tensor: scatter and its relatives, index_put, index_add, gradients that add up by
+index, and writes through views.
 
 Each is a nest with an ``Update`` (``ir.loops``): the tensor as it was, then writes in the order in which eager makes
 them, so that sums have eager's roundings. Indices are all looked at before anything is written.

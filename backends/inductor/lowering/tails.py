@@ -1,4 +1,4 @@
-"""Where eager's elementwise loops leave vectors.
+"""Scalar tails: for which elements eager's elementwise loops leave their vectorized form.
 
 Eager's iterator orders the dimensions by strides and joins those that lie behind each other. Along the innermost one it
 computes two vectors at a time and what is left one by one, if that dimension is contiguous in all tensors (in one of

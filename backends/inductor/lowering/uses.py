@@ -1,4 +1,4 @@
-"""Who uses a node of the aten graph, looking through views: what decides whether its value is put in memory."""
+"""Uses of a node of the aten graph, views looked through: they decide whether its value is realized in memory."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contract
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
 from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.scheduler.loop_transforms import arrange
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import transform_loops
 from dynamo_lite.backends.inductor.scheduler.scan import scan_kernel
 from dynamo_lite.backends.inductor.scheduler.update import update_kernel
 
@@ -58,7 +58,7 @@ def schedule(lowered: LoweredGraph) -> Schedule:
             if group.contraction is not None:
                 steps.append(arrange_contraction(lowered.builder, kernel, group, lowered.buffers))
             else:
-                steps.append(arrange(lowered.builder, kernel))
+                steps.append(transform_loops(lowered.builder, kernel))
     return Schedule(steps, {**lowered.metrics, "nests": nests})
 
 

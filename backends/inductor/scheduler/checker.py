@@ -1,4 +1,4 @@
-"""What a well-formed kernel is, and what it computes: the scheduler's output checked, and run without code generation.
+"""Well-formedness of kernels, and their interpreter: the scheduler's output checked, and run without code generation.
 
 ``run_kernel`` is to ``Kernel`` what ``ir.interpreter`` is to loop nests: slow, plain, for tests. It asserts that every
 access is inside its buffer.

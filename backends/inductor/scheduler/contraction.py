@@ -1,4 +1,4 @@
-"""Sums of products in the scheduler: what may be fused behind one, and how its kernel's loops are named.
+"""Contractions in the scheduler: which epilogue may be fused behind one, and how its kernel's loops are named.
 
 The kernel of a contraction has three loops: over the batch, over lines, and along a line in vectors. The template
 computes tiles of them; everything fused behind is computed tile by tile, so it has to run over the same elements and to
@@ -19,7 +19,7 @@ from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store, Tiles
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
-from dynamo_lite.backends.inductor.scheduler.threads import share_out
+from dynamo_lite.backends.inductor.scheduler.threads import share_work
 
 
 def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> dict[ix.Var, ix.Index]:
@@ -67,7 +67,7 @@ def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers:
     assert lane is not None
     kernel.outer = tuple(v for v in (batch, line) if v is not None)
     stores = [s for stage in kernel.stages for s in stage.statements if isinstance(s, Store)]
-    sharing = share_out(contraction, torch.get_num_threads())
+    sharing = share_work(contraction, torch.get_num_threads())
     name = f"workspace{len(buffers)}"
     buffer = buffers[name] = Buffer(name, (sharing.elements,), (1,), torch.float32)
     kernel.buffers[name] = buffer

@@ -20,7 +20,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
-from dynamo_lite.backends.inductor.scheduler.threads import Sharing
+from dynamo_lite.backends.inductor.scheduler.threads import WorkSharing
 
 
 @dataclasses.dataclass(slots=True)
@@ -90,7 +90,7 @@ class Tiles:
     line: ix.Var | None
     lane: ix.Var
     workspace: str
-    sharing: Sharing
+    sharing: WorkSharing
 
 
 @dataclasses.dataclass(slots=True)

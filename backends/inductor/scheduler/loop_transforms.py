@@ -1,7 +1,7 @@
-"""The loops of a kernel put in the best form: divisions taken apart, a loop chosen for the vector registers, neighbours
-merged.
+"""Loop transforms of a kernel: splitting of loops at divisions (strip mining) and at bounds tests (index set
+splitting), the choice of the vectorized loop, collapsing of adjacent loops, tiling of transposed accesses.
 
-Every step keeps the set of iterations; none changes a value.
+Invariant: every transform keeps the set of iterations; none changes a value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIN_SCATTERED_COST = 2 * DEAR
 MIN_TILED = 8
 
 
-def arrange(builder: Builder, kernel: Kernel) -> Kernel:
+def transform_loops(builder: Builder, kernel: Kernel) -> Kernel:
     """The kernel with its loops in final order and form."""
     _split_divisions(builder, kernel)
     # Before the choice, so that short loops that are one long loop in memory, as a convolution's weight has them, are
@@ -41,7 +41,7 @@ def arrange(builder: Builder, kernel: Kernel) -> Kernel:
     return kernel
 
 
-def arrange_scan(builder: Builder, kernel: Kernel) -> Kernel:
+def transform_scan_loops(builder: Builder, kernel: Kernel) -> Kernel:
     """The same for a kernel that carries values along its inner loop: only the others are rearranged."""
     _split_divisions(builder, kernel)
     _collapse(builder, kernel)

@@ -1,4 +1,4 @@
-"""The order of a nest's loops: by the strides of what it touches, largest first."""
+"""Loop order of a nest: by the strides of what it touches, largest first."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
-from dynamo_lite.backends.inductor.scheduler.loop_transforms import arrange_scan
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import transform_scan_loops
 from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
 
 
@@ -29,4 +29,4 @@ def scan_kernel(builder: Builder, nests: Sequence[LoopNest], buffers: dict[str, 
     arguments = {n: buffers[n] for n in (*read, *outputs)}
     stage = Stage((over,), statements, scalar=True, scan=True)
     origin = tuple(dict.fromkeys(o for nest in nests for o in nest.origin))
-    return arrange_scan(builder, Kernel(outer, [stage], False, arguments, outputs, {}, origin))
+    return transform_scan_loops(builder, Kernel(outer, [stage], False, arguments, outputs, {}, origin))

@@ -1,7 +1,8 @@
-"""How the threads share out a sum of products, and what room each needs: for packed panels, or for planes of an image.
+"""Work sharing of a contraction: which rows or panels each thread computes, and its workspace, for packed panels or for
+the planes of im2col.
 
-Each thread packs, or deals out, what it reads. Were that shared, threads would wait for each other and read from each
-other's caches what is not written to memory yet, which takes as long as the products of some fifty rows.
+Each thread packs its own panels, or fills its own planes. Were these shared, threads would wait for each other and read
+from each other's caches what is not written to memory yet, which takes as long as the products of some fifty rows.
 
 Costs are counted in rows of the left operand: the time of the products of one row and all columns.
 
@@ -19,8 +20,8 @@ from dynamo_lite.backends.inductor.ir.contraction import CHUNK_DEPTH, MAX_LANES,
 WORKSPACE_UNIT = 1 << 14
 # A left operand of more bytes does not stay in a core's own cache: to read it again and again costs so much.
 FAR_LEFT, FAR_COST = 2 << 20, 1.05
-# What it costs to pack a panel: of lines that are copied; otherwise; windows, each time that all of them are copied.
-PACKING_LINES, PACKING, DEALING = 3, 8, 6
+# What it costs to pack a panel: of lines that are copied; otherwise; by im2col, each time that all windows are copied.
+PACKING_LINES, PACKING, IM2COL = 3, 8, 6
 # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's cache if
 # they are shared out so. Otherwise that costs so much. With more pixels it counts for less than that each thread would
 # read all that comes in.
@@ -34,19 +35,19 @@ MAX_PANEL = 64
 FEW = 4
 # Of the caches of one core: the bytes from one line to the next that takes the same place, and half as many as may.
 NEAR_CACHES = ((4 << 10, 64), (128 << 10, 4))
-# Planes of about so many elements stay in a core's own cache beside what is read meanwhile.
+# Im2colPlanes of about so many elements stay in a core's own cache beside what is read meanwhile.
 NEAR_PLANES = 160 << 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sharing:
+class WorkSharing:
     """Attributes:
     by_rows: whether threads share out rows, and each packs all panels; if not, panels.
     slots: so many threads at most.
     slot: elements that each has in the workspace.
     kept: of so many rows, where an operand is packed piece by piece, the sums are kept meanwhile.
     direct: whether vectors of the right operand are read where they are.
-    strip, copies: of windows, see ``Planes``.
+    strip, copies: of windows, see ``Im2colPlanes``.
     """
 
     by_rows: bool
@@ -64,8 +65,9 @@ class Sharing:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Planes:
-    """A strip of an image, dealt out so that neighbouring windows see neighbours (``contraction.cpp``).
+class Im2colPlanes:
+    """The im2col planes of a strip of an image (``contraction.cpp``): one for each column of the kernel, or for each
+    class of columns modulo the stride, so that what one tap reads for neighbouring windows lies side by side.
 
     Attributes:
         strip: so many columns of the result see it, a multiple of ``MAX_PANEL``.
@@ -80,26 +82,26 @@ class Planes:
     cost: float
 
 
-def share_out(contraction: Contraction, threads: int) -> Sharing:
-    """The fastest way for so many threads."""
+def share_work(contraction: Contraction, threads: int) -> WorkSharing:
+    """The fastest work sharing for so many threads."""
     right = contraction.right
     if isinstance(right, Patches) and right.each:
-        return Sharing(False, threads, right.strip()[-1])
+        return WorkSharing(False, threads, right.strip()[-1])
     if isinstance(right, Patches):
-        planes = planes_of(right, volume(contraction.rows))
+        planes = im2col_planes(right, volume(contraction.rows))
         # The places of all taps come first.
         slot = _rounded(contraction.depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         by_rows = _by_rows(contraction, threads, planes.cost)
-        return Sharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies)
+        return WorkSharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies)
     if _is_direct(contraction, right):
         foreign = FOREIGN_COST if threads > 1 and volume(contraction.columns) <= MOST_PIXELS else 1.0
         by_rows = _by_rows(contraction, threads, 0, foreign)
-        return Sharing(by_rows, threads, _rounded(contraction.depth, MAX_LANES), direct=True)
+        return WorkSharing(by_rows, threads, _rounded(contraction.depth, MAX_LANES), direct=True)
     by_rows = _by_rows(contraction, threads, PACKING_LINES if right.line == 1 else PACKING)
     kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
     if by_rows:
         kept = _rounded(-(-kept // threads), MAX_LANES)
-    return Sharing(by_rows, threads, (contraction.piece + kept + MAX_LANES) * MAX_PANEL, kept)
+    return WorkSharing(by_rows, threads, (contraction.piece + kept + MAX_LANES) * MAX_PANEL, kept)
 
 
 def _by_rows(contraction: Contraction, threads: int, packing: float, foreign: float = 1.0) -> bool:
@@ -125,15 +127,15 @@ def _is_direct(contraction: Contraction, right: Matrix) -> bool:
     return True
 
 
-def planes_of(right: Patches, rows: int) -> Planes:
+def im2col_planes(right: Patches, rows: int) -> Im2colPlanes:
     """The cheaper kind of planes for so many filters."""
-    kinds = [_planes(right, rows, False)]
+    kinds = [_planes_of_kind(right, rows, False)]
     if right.out_height > 1:
-        kinds.append(_planes(right, rows, True))
+        kinds.append(_planes_of_kind(right, rows, True))
     return min(kinds, key=lambda planes: planes.cost)
 
 
-def _planes(right: Patches, rows: int, copies: bool) -> Planes:
+def _planes_of_kind(right: Patches, rows: int, copies: bool) -> Im2colPlanes:
     (kh, kw), (sh, sw), (dh, dw) = right.kernel, right.stride, right.dilation
     beside, beyond = (kw - 1) * dw // sw, (kh - 1) * dh // sh
     kinds = right.channels * sh * (kw if copies else sw)
@@ -151,8 +153,8 @@ def _planes(right: Patches, rows: int, copies: bool) -> Planes:
         strip = max(_rounded(columns, MAX_PANEL) if columns == places else columns // MAX_PANEL * MAX_PANEL, MAX_PANEL)
         each = (min((strip + right.out_width - 2) // right.out_width + 1, right.out_height) + beyond) * width
         strips, idle = -(-places // strip), width / right.out_width - 1
-    dealt = strips * kinds * each / (right.channels * kh * kw * right.out_height * right.out_width)
-    return Planes(strip, copies, kinds * each, DEALING * dealt + idle * rows)
+    filled = strips * kinds * each / (right.channels * kh * kw * right.out_height * right.out_width)
+    return Im2colPlanes(strip, copies, kinds * each, IM2COL * filled + idle * rows)
 
 
 def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:

@@ -1,4 +1,4 @@
-"""One reduction's text: where it starts, how it takes in a value, how partial results are joined.
+"""Accumulators of a reduction in C++: the initial value, the update, the combination of partial results.
 
 An accumulator has one or four copies, so that additions needn't wait for each other; each copy is a scalar, or a vector
 whose lanes are joined at the end (a reduction along the vector loop) or are results of their own (a reduction along

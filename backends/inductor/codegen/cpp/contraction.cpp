@@ -181,8 +181,9 @@ static void transpose_tile(const float* from, int rows, int columns, float* to) 
 }
 
 // ------------------------------------------------------------------ windows
-// A strip of one channel of an image as planes: padded, its rows dealt out by their classes modulo the stride, and its columns so too, or
-// copied for each of the kernel's columns, so that neighbouring windows see neighbours. With copies, windows of two lines are neighbours too.
+// im2col of a strip of one channel of an image: it is padded and split into planes, one for each class of rows modulo the stride and for each
+// class of columns, or for each of the kernel's columns (copies). So what one tap reads for neighbouring windows lies side by side; with copies
+// for windows of two lines, too.
 struct Planes {
     i64 across, down;   // so many, for columns and for rows
     i64 height, width;  // of one
@@ -204,7 +205,7 @@ static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
     return false;
 }
 // Lines [y0, y0 + lines) of the planes of one channel, from column x0 on; behind the last plane there is slack for whole vectors.
-static void fill_planes(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
+static void im2col(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
     for (i64 down = 0; down < planes.down; ++down)
         for (i64 across = 0; across < planes.across; ++across, to += planes.each) {
             if (!seen(down, w.kernel_h, w.stride_h, w.dilation_h) || !w.copies && !seen(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
@@ -266,7 +267,7 @@ struct Lines {
 };
 
 // ------------------------------------------------------------------ the loops
-LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* context) {
+LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void* context) {
     const Contraction& c = *contraction;
     const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
@@ -282,7 +283,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
     const i64 piece = !listed && chunk_depth + c.rows <= c.depth ? chunk_depth : c.depth;
     const i64 packed = piece * panel + CL;
     const auto columns_of = [=](i64 p) { return (int)least(panel, places - p % across * panel); };
-    // What a thread works with: where it packs or deals, where the panel begins, and where its steps of the depth are.
+    // What a thread works with: where it packs or fills planes, where the panel begins, and where its steps of the depth are.
     struct Right {
         float* room;
         const float* panel;
@@ -331,9 +332,9 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         kept.close_up(place, columns, rows, tile);
         if (c.transposed) {
             transpose_tile(tile, rows, columns, turned);
-            finish(context, batch, c0, c1, r0, r1, turned, block);
+            epilogue(context, batch, c0, c1, r0, r1, turned, block);
         } else {
-            finish(context, batch, r0, r1, c0, c1, tile, panel);
+            epilogue(context, batch, r0, r1, c0, c1, tile, panel);
         }
     };
     // Panels [first, last) of one batch, which is a strip at most, from its planes.
@@ -343,13 +344,13 @@ LIBRARY PRODUCTS(const Contraction* contraction, Finish* finish, const void* con
         const i64 height = least(y1, w.out_height) - y0 + planes.height - planes.shown;
         const float* const images = c.right.p + at_batch(c, c.right, batch);
         for (i64 channel = 0; channel < w.channels; ++channel)
-            fill_planes(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
+            im2col(w, planes, images + channel * w.height * w.width, y0, height, x0, room + channel * planes.channel);
         for (i64 p = first; p < last; ++p) {
             const Right right{room, room + (p % across * panel - y0 * pitch - x0), taps, 0};
             for (i64 r = r0; r < r1; r += block) rows_of(p, r, least(r + block, r1), r == r0, right, 0, c.depth);
         }
     };
-    // Each thread packs or deals what it reads: to read that from the cache of another thread takes as long as the products of some fifty
+    // Each thread packs its panels or fills its planes: to read that from the cache of another thread takes as long as the products of some fifty
     // rows, to pack it as long as those of five to ten.
     const auto products = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, int thread) {
         float* const room = c.workspace + thread * c.slot;

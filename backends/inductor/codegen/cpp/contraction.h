@@ -1,5 +1,5 @@
 // Sums of products: result[r][c] = sum over k of left(r, k) * right(k, c). `contract` computes tiles of results and hands each to
-// `finish`, which computes what is fused behind and stores. It is the same for all graphs: contraction.cpp, depthwise.cpp.
+// `epilogue`, which computes what is fused behind and stores. It is the same for all graphs: contraction.cpp, depthwise.cpp.
 struct Matrix {
     const float* p;
     i64 line, depth, batch[3];  // strides
@@ -25,15 +25,15 @@ struct Contraction {
     int threads, slots; // at most `slots` threads: so many pack panels side by side
     float* workspace;
     i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
-    const float* result;  // where finish writes first, to be fetched ahead, or null; its strides
+    const float* result;  // where epilogue writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
 };
-typedef void Finish(const void* context, i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch);
-extern "C" void PRODUCTS(const Contraction* c, Finish* finish, const void* context);
-extern "C" void DEPTHWISE(const Contraction* c, Finish* finish, const void* context);
-typedef void Contract(const Contraction* c, Finish* finish, const void* context);
-template <Contract* library, class F> INLINE void contract(const Contraction& c, const F& finish) {
+typedef void Epilogue(const void* context, i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch);
+extern "C" void PRODUCTS(const Contraction* c, Epilogue* epilogue, const void* context);
+extern "C" void DEPTHWISE(const Contraction* c, Epilogue* epilogue, const void* context);
+typedef void Contract(const Contraction* c, Epilogue* epilogue, const void* context);
+template <Contract* library, class F> INLINE void contract(const Contraction& c, const F& epilogue) {
     library(&c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
         (*(const F*)f)(batch, l0, l1, i0, i1, tile, pitch);
-    }, &finish);
+    }, &epilogue);
 }

@@ -1,7 +1,7 @@
-"""Kernels that begin with a sum of products: a call of one of the libraries, which all graphs share, and what is fused
-behind, which the library calls for each tile.
+"""Contraction kernels: a call of one of the libraries, which all graphs share, and the epilogue, which is fused behind
+the products and which the library calls for each tile.
 
-Invariant: the body reads the sum from the tile and nowhere else; the library hands over each element once.
+Invariant: the epilogue reads the sum from the tile and nowhere else; the library hands over each element once.
 """
 
 from __future__ import annotations

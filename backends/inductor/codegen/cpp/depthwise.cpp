@@ -1,7 +1,7 @@
 // Depthwise convolutions: every row of the result sees one channel of the image, through a kernel of its own.
 //
-// A strip of the image is padded into a scratch plane that stays in the first cache, its columns dealt out by their classes modulo the
-// stride, so that every tap of the kernel reads neighbours. Seven rows of results are held in registers: a line of the plane is
+// A strip of the image is padded into a scratch plane that stays in the first cache, its columns split by their classes modulo the
+// stride, so that every tap of the kernel reads contiguous vectors. Seven rows of results are held in registers: a line of the plane is
 // read once for all of them that see it. Every result adds its products in the same order, wherever it stands.
 constexpr int RESULTS = 7;  // rows at a time: the sizes of images are multiples of it more often than of 8
 constexpr int MAX_KERNEL_WIDTH = 256, MAX_TILE = 8192;  // as in ir/contraction.py
@@ -169,7 +169,7 @@ static void fill_plane(const Windows& w, const float* image, i64 first, i64 line
     }
 }
 
-LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* context) {
+LIBRARY DEPTHWISE(const Contraction* contraction, Epilogue* epilogue, const void* context) {
     const Contraction& c = *contraction;
     const Windows& w = c.windows;
     const i64 across = (w.out_width + w.tile_columns - 1) / w.tile_columns, down = (w.out_height + w.tile_rows - 1) / w.tile_rows;
@@ -221,7 +221,7 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Finish* finish, const void* co
                     for (; x < x1 - x0; x += CL) depthwise_line<1>(w, plane, filter, x, out + y * (x1 - x0), (int)(x1 - x0 - x));
                 }
             }
-            finish(context, batch, row, row + count, y0 * w.out_width + x0, y0 * w.out_width + x0 + size, tile, size);
+            epilogue(context, batch, row, row + count, y0 * w.out_width + x0, y0 * w.out_width + x0 + size, tile, size);
             at += tiles > 1 ? 1 : count;
         }
     });

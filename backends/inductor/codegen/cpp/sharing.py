@@ -1,4 +1,4 @@
-"""Kernels that differ in sizes only are compiled once.
+"""Kernel deduplication: kernels that differ in sizes only are compiled once.
 
 A convolution network has the same few kernels at many sizes, and compiling is what a first call spends most of its time
 on. Texts that are equal but for whole numbers become one function with the numbers that differ as arguments; each

@@ -1,4 +1,4 @@
-"""One piece of memory for buffers that are not needed at the same time.
+"""Memory planning: offsets in one arena for buffers whose lifetimes don't overlap.
 
 Invariant: two buffers that share bytes are never alive together; each begins at a multiple of ``ALIGNMENT``.
 """

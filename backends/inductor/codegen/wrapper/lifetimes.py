@@ -1,7 +1,8 @@
-"""When memory is needed: which names share memory, when each was last read, what memory an output can take over.
+"""Lifetimes and reuse of buffers: which names share memory, when each is last read, what memory an output can take
+over.
 
-Invariants: memory that an output, an input or a constant shares is never reused; a name is dropped only after the
-last step that reads it or any other look at its memory that the program makes by a view of a kernel's buffer.
+Invariants: memory that an output, an input or a constant shares is never reused; a name is dropped only after the last
+step that reads it or another view of its memory.
 """
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Inputs that a graph overwrites, written by the kernel that computes their new contents instead of copied to.
+"""In-place writes: an input that a graph overwrites is written by the kernel that computes its new contents, not copied
+to.
 
 Invariant: an input is written early only if nothing reads what it held from then on, and nothing that may fail runs
 from then on: a call that raises has not changed its inputs yet.

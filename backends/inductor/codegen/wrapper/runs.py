@@ -1,4 +1,4 @@
-"""Which consecutive kernels are called together, as one run.
+"""Kernel runs: which consecutive kernels are launched by one call.
 
 A run makes all its memory at its beginning, and what dies in it is let go of at its end. One call for many kernels
 costs the least time, and several the least memory: a gradient as large as the activations before it need not lie
