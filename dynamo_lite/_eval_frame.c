@@ -388,6 +388,14 @@ skip_mark(PyCodeObject *code, FrameHook *hook, int *closed)
     return slot->skip;
 }
 
+/* A frame that has been looked at and runs as it is. */
+static PyObject *
+pass_on(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int with_hook)
+{
+    give_arguments_back(frame);
+    return with_hook ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
+}
+
 /* A frame that can be captured, its hook held by the caller. */
 static PyObject *
 eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, InterpreterFrame *frame, int accepts)
@@ -399,7 +407,8 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     if (skip != SKIP_NOT) {
         return skip == SKIP_FRAME ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
     }
-    GuardFrame guard_frame = {frame_arguments(frame), code_argument_count(code), function->func_closure, frame_globals(frame),
+    PyObject **arguments = take_arguments(frame);
+    GuardFrame guard_frame = {arguments, code_argument_count(code), function->func_closure, frame_globals(frame),
                               frame_builtins(frame)};
     GuardedCode *entry = NULL;
     PyObject *inputs = NULL;
@@ -426,15 +435,15 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
         return leave_frame(tstate, frame, NULL);
     }
     if (found == 0) {
-        return skip == SKIP_WITH_CALLEES ? eval_unhooked(thread, tstate, frame) : eval_uncaptured(thread, tstate, frame);
+        return pass_on(thread, tstate, frame, skip != SKIP_WITH_CALLEES);
     }
     PyObject *result;
     int passed_on = entry->code == NULL;
     if (passed_on) {
-        result = entry->needs_hook ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
+        result = pass_on(thread, tstate, frame, entry->needs_hook);
     }
     else {
-        result = run_guarded(thread, hook, entry, function, &guard_frame, &inputs, frame_owned_arguments(frame));
+        result = run_guarded(thread, hook, entry, function, &guard_frame, &inputs, arguments);
     }
     Py_DECREF(entry);
     Py_XDECREF(inputs);

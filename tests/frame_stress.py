@@ -7,6 +7,7 @@ counted before and after; under PYTHONMALLOC=debug or valgrind a wrong access sh
 
 import asyncio
 import gc
+import resource
 import sys
 import threading
 
@@ -301,8 +302,7 @@ def measure(part, times):
 
 
 def resident():
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * 4096
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main(times, names):

@@ -13,8 +13,7 @@ import sys
 
 import extensions_alone  # noqa: F401
 
-from dynamo_lite import _eval_frame as E
-from dynamo_lite import _guards as G
+from dynamo_lite import _eval_frame, _guards
 
 EXTENDED_ARG = dis.opmap["EXTENDED_ARG"]
 # Instructions with two locals, in four bits each, have two names in one.
@@ -53,11 +52,11 @@ def with_inputs(code):
 def compile_frame(code, globals, builtins, closure, args, func):
     asked[0] += 1
     if how == "skip":
-        return E.SKIP
+        return _eval_frame.SKIP
     copied = with_inputs(code) if how == "copy" else None
     if how == "copy" and copied is None:
-        return E.SKIP
-    return E.GuardedCode(G.GuardProgram([("load_const", 0, 3), ("collect", 0, 0)], 1, 1), copied, True)
+        return _eval_frame.SKIP
+    return _eval_frame.GuardedCode(_guards.GuardProgram([("load_const", 0, 3), ("collect", 0, 0)], 1, 1), copied, True)
 
 
 how = sys.argv.pop(1)
@@ -67,9 +66,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from test.libregrtest.main import main
 
-    E.set_active(E.FrameHook(compile_frame))
+    _eval_frame.set_active(_eval_frame.FrameHook(compile_frame))
     try:
         main()
     finally:
-        E.set_active(None)
+        _eval_frame.set_active(None)
         print("frames asked for:", asked[0])

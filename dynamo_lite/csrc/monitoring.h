@@ -13,8 +13,8 @@
 
 #define PROFILING_TOOLS (1 << 2 | 1 << 5)               /* sys.monitoring.PROFILER_ID and OPTIMIZER_ID */
 #define OTHER_TOOLS (1 << 0 | 1 << 1 | 1 << 3 | 1 << 4) /* DEBUGGER_ID, COVERAGE_ID, and those for any use */
-#define FIRST_LINE_EVENT PY_MONITORING_EVENT_LINE
-#define N_LINE_EVENTS (PY_MONITORING_EVENT_BRANCH - PY_MONITORING_EVENT_LINE + 1) /* LINE, INSTRUCTION, JUMP, BRANCH */
+#define FIRST_LINE_EVENT PY_MONITORING_EVENT_LINE /* then INSTRUCTION, JUMP, and BRANCH or two of them */
+#define N_LINE_EVENTS (PY_MONITORING_EVENT_STOP_ITERATION - FIRST_LINE_EVENT)
 
 /* `tools` has a byte for each event. */
 static inline int
@@ -27,5 +27,7 @@ tools_see_lines(const uint8_t *tools, size_t n_events)
     memcpy(&lines, tools + FIRST_LINE_EVENT, N_LINE_EVENTS);
     return (((first | last) & OTHER_TOOLS * every_byte) | (lines & PROFILING_TOOLS * every_byte)) != 0;
 }
+
+#define TOOLS_SEE_LINES(monitors) tools_see_lines((monitors).tools, sizeof((monitors).tools))
 
 #endif

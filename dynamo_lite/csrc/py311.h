@@ -40,18 +40,17 @@ frame_builtins(InterpreterFrame *frame)
     return frame->f_builtins;
 }
 
-/* The arguments, before the prologue of the code has moved any of them into a cell. */
-static inline PyObject *const *
-frame_arguments(InterpreterFrame *frame)
+/* The arguments as references that the frame owns, before the prologue of the code has moved any of them into a cell. They may
+ * be cleared in a frame that is never going to be evaluated; one that is gets them back first. */
+static inline PyObject **
+take_arguments(InterpreterFrame *frame)
 {
     return frame->localsplus;
 }
 
-/* The same as references that the frame owns and that may be taken from one that is never going to be evaluated. */
-static inline PyObject **
-frame_owned_arguments(InterpreterFrame *frame)
+static inline void
+give_arguments_back(InterpreterFrame *Py_UNUSED(frame))
 {
-    return frame->localsplus;
 }
 
 /* True when the frame has not executed anything: a frame that is resumed is never captured. */

@@ -43,18 +43,17 @@ frame_builtins(InterpreterFrame *frame)
     return frame->f_builtins;
 }
 
-/* The arguments, before the prologue of the code has moved any of them into a cell. */
-static inline PyObject *const *
-frame_arguments(InterpreterFrame *frame)
+/* The arguments as references that the frame owns, before the prologue of the code has moved any of them into a cell. They may
+ * be cleared in a frame that is never going to be evaluated; one that is gets them back first. */
+static inline PyObject **
+take_arguments(InterpreterFrame *frame)
 {
     return frame->localsplus;
 }
 
-/* The same as references that the frame owns and that may be taken from one that is never going to be evaluated. */
-static inline PyObject **
-frame_owned_arguments(InterpreterFrame *frame)
+static inline void
+give_arguments_back(InterpreterFrame *Py_UNUSED(frame))
 {
-    return frame->localsplus;
 }
 
 /* True when the frame has not executed anything: a frame that is resumed is never captured. */
@@ -118,15 +117,14 @@ c_recursion_is_low(PyThreadState *tstate)
 static inline int
 thread_is_traced(PyThreadState *tstate)
 {
-    return tstate->c_tracefunc != NULL || tools_see_lines(tstate->interp->monitors.tools, _PY_MONITORING_UNGROUPED_EVENTS);
+    return tstate->c_tracefunc != NULL || TOOLS_SEE_LINES(tstate->interp->monitors);
 }
 
 /* A tool has asked for events in this code alone, which it is therefore to see as it is. */
 static inline int
 code_is_monitored(PyCodeObject *code)
 {
-    return code->_co_monitoring != NULL
-           && tools_see_lines(code->_co_monitoring->local_monitors.tools, _PY_MONITORING_LOCAL_EVENTS);
+    return code->_co_monitoring != NULL && TOOLS_SEE_LINES(code->_co_monitoring->local_monitors);
 }
 
 #endif

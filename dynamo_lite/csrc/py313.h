@@ -8,6 +8,7 @@
 
 #include <Python.h>
 #define Py_BUILD_CORE
+#include <internal/pycore_ceval.h>
 #include <internal/pycore_frame.h>
 #include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
@@ -42,18 +43,17 @@ frame_builtins(InterpreterFrame *frame)
     return frame->f_builtins;
 }
 
-/* The arguments, before the prologue of the code has moved any of them into a cell. */
-static inline PyObject *const *
-frame_arguments(InterpreterFrame *frame)
+/* The arguments as references that the frame owns, before the prologue of the code has moved any of them into a cell. They may
+ * be cleared in a frame that is never going to be evaluated; one that is gets them back first. */
+static inline PyObject **
+take_arguments(InterpreterFrame *frame)
 {
     return frame->localsplus;
 }
 
-/* The same as references that the frame owns and that may be taken from one that is never going to be evaluated. */
-static inline PyObject **
-frame_owned_arguments(InterpreterFrame *frame)
+static inline void
+give_arguments_back(InterpreterFrame *Py_UNUSED(frame))
 {
-    return frame->localsplus;
 }
 
 /* True when the frame has not executed anything: a frame that is resumed is never captured. */
@@ -63,19 +63,11 @@ frame_is_fresh(InterpreterFrame *frame)
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->instr_ptr == _PyCode_CODE(frame_code(frame));
 }
 
-/* For a frame that is not passed on to the interpreter. It was never linked into the thread's frames and has no frame object. */
+/* For a frame that is not passed on to the interpreter. It was never linked into the thread's frames. */
 static inline PyObject *
 leave_frame(PyThreadState *tstate, InterpreterFrame *frame, PyObject *result)
 {
-    tstate->c_recursion_remaining--; /* as the interpreter does, for destructors */
-    for (int i = 0; i < frame->stacktop; i++) {
-        Py_XDECREF(frame->localsplus[i]);
-    }
-    Py_XDECREF(frame->f_locals);
-    Py_DECREF(frame->f_funcobj);
-    Py_DECREF(frame->f_executable);
-    tstate->c_recursion_remaining++;
-    _PyThreadState_PopFrame(tstate, frame);
+    _PyEval_FrameClearAndPop(tstate, frame);
     return result;
 }
 
@@ -98,15 +90,14 @@ c_recursion_is_low(PyThreadState *tstate)
 static inline int
 thread_is_traced(PyThreadState *tstate)
 {
-    return tstate->c_tracefunc != NULL || tools_see_lines(tstate->interp->monitors.tools, _PY_MONITORING_UNGROUPED_EVENTS);
+    return tstate->c_tracefunc != NULL || TOOLS_SEE_LINES(tstate->interp->monitors);
 }
 
 /* A tool has asked for events in this code alone, which it is therefore to see as it is. */
 static inline int
 code_is_monitored(PyCodeObject *code)
 {
-    return code->_co_monitoring != NULL
-           && tools_see_lines(code->_co_monitoring->local_monitors.tools, _PY_MONITORING_LOCAL_EVENTS);
+    return code->_co_monitoring != NULL && TOOLS_SEE_LINES(code->_co_monitoring->local_monitors);
 }
 
 #endif

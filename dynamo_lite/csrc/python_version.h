@@ -15,8 +15,12 @@
 #    include "py312.h"
 #elif PY_VERSION_HEX >= 0x030d0000 && PY_VERSION_HEX < 0x030e0000
 #    include "py313.h"
+#elif PY_VERSION_HEX >= 0x030e0000 && PY_VERSION_HEX < 0x030f0000
+#    include "py314.h"
+#elif PY_VERSION_HEX >= 0x030f0000 && PY_VERSION_HEX < 0x03100000
+#    include "py315.h"
 #else
-#    error "dynamo_lite supports CPython 3.11 to 3.13 so far"
+#    error "dynamo_lite supports CPython 3.11 to 3.15"
 #endif
 
 #endif

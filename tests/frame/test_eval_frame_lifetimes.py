@@ -189,7 +189,8 @@ def test_constants_of_guarded_code_can_refer_back():
 
     def answer(code, g, b, c, args, f):
         guarded = code_of("def guarded(x, inputs): return 'const'")
-        return E.GuardedCode(ANY, guarded.replace(co_consts=(None, (*back, f, c))), True)
+        consts = tuple((*back, f, c) if value == "const" else value for value in guarded.co_consts)
+        return E.GuardedCode(ANY, guarded.replace(co_consts=consts), True)
 
     back = [h, h.hook]
     h.table["one"] = answer
@@ -200,7 +201,9 @@ def test_constants_of_guarded_code_can_refer_back():
     del h, f, answer
     back.clear()
     gc.collect()
-    assert held.co_consts[1][0].hook is refs[0]()
+    constant = next(value for value in held.co_consts if isinstance(value, tuple))
+    assert constant[0].hook is refs[0]()
+    del constant
     del held
     gc.collect()
     assert [r() for r in refs] == [None, None]

@@ -1,0 +1,7 @@
+/* CPython 3.15: what is private to the interpreter is as in 3.14, as far as the frame hook uses it. */
+#ifndef DYNAMO_LITE_PY315_H
+#define DYNAMO_LITE_PY315_H
+
+#include "py314.h"
+
+#endif
