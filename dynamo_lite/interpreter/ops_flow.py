@@ -149,8 +149,8 @@ def _before_with(tx: Translator, i: Any) -> None:
                 TypeError, f"{manager.cls.__name__!r} object does not support the context manager protocol"
                 + (" (missed __exit__ method)" if name == "__exit__" else ""),
             )
-    leave = manager._read_descriptor(tx, "__exit__", tx.classes.lookup(manager.cls, "__exit__"))
-    enter = manager._read_descriptor(tx, "__enter__", tx.classes.lookup(manager.cls, "__enter__"))
+    leave = manager.read_descriptor(tx, "__exit__", tx.classes.lookup(manager.cls, "__exit__"))
+    enter = manager.read_descriptor(tx, "__enter__", tx.classes.lookup(manager.cls, "__enter__"))
     if leave is None or enter is None:
         unsupported("unsupported_context_manager", f"{manager.describe()}, a method of which is an empty slot")
     tx.push(leave)

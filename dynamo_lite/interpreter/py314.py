@@ -33,7 +33,7 @@ def _load_special(tx: Translator, i: Any) -> None:
     if method is None:
         said = f"{type_name(manager.cls)!r} object does not support the context manager protocol"
         tx.raise_error(TypeError, f"{said} (missed {name} method)")
-    found = manager._read_descriptor(tx, name, method)
+    found = manager.read_descriptor(tx, name, method)
     if found is None:
         unsupported("unsupported_context_manager", f"{manager.describe()}, a method of which is an empty slot")
     push_callable(tx, found)

@@ -4,28 +4,22 @@ Invariant: a value from outside gets its tracker, and its guards, at the moment 
 """
 from __future__ import annotations
 
-import collections
-import functools
-import re
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from .._eval_frame import CompiledFunction
-from .._guards import clone_table
 from ..exc import Unsupported
 from ..guards.source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
-from ..rules.table import Decision, Level, Rule, decide, home, is_torch_builtin
+from ..rules.table import Decision, Level, Rule, decide, home
 from ..rules.trace_rules import is_library
 from ..variables import equality as equality  # likewise
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.cells import CellVariable, new_cell
-from ..variables.constant import ConstantVariable, constant_variable, is_constant_value
+from ..variables.constant import constant_variable, is_constant_value
 from ..variables.containers import builtin_iteration as builtin_iteration  # likewise
 from ..variables.containers import outer_iterators as outer_iterators  # likewise
-from ..variables.containers.deques import DequeVariable
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, NamedTupleVariable, TupleVariable, is_named_tuple
 from ..variables.containers.sets import SetVariable
@@ -33,14 +27,10 @@ from ..variables.deferred_calls import AskedFunctionVariable, LaterFunctionVaria
 from ..variables.functions import compiled_functions as compiled_functions  # likewise
 from ..variables.functions import introspected as introspected  # likewise
 from ..variables.functions.builtins import BuiltinVariable
-from ..variables.functions.cached import CachedFunctionVariable
 from ..variables.functions.disabled import disabled_function
 from ..variables.functions.functions import FunctionVariable, MethodVariable, user_function
-from ..variables.numbers.ranges import RangeVariable, SliceVariable
-from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects import thread_locals as thread_locals  # likewise
 from ..variables.objects.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
-from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.tensors import inputs as inputs  # for what it registers
 from ..variables.torch_api import branches as branches  # for what it registers
 from ..variables.torch_api import optimizers as optimizers  # likewise
@@ -48,21 +38,12 @@ from ..variables.torch_api import transforms as transforms  # likewise
 from ..variables.torch_api.modules import (
     ConstantCallVariable,
     FoldedFunctionVariable,
-    OpaqueVariable,
-    PythonModuleVariable,
     SkippedFunctionVariable,
     SubstitutedFunctionVariable,
 )
 from ..variables.torch_api.torch_functions import TorchFunctionVariable
 from .part import Part
-
-_BUILTIN_CALLABLES = (
-    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-)
-_OPAQUE = (types.GenericAlias, re.Pattern, re.Match, types.UnionType, types.CodeType, property,
-    types.GetSetDescriptorType,
-           types.MemberDescriptorType)
+from .results import BUILTIN_CALLABLES, maker_of
 
 
 class Values(Part):
@@ -124,33 +105,11 @@ class Values(Part):
 
     def _by_rule(self, value: Any, decision: Decision, source: Source) -> VariableTracker:
         """A function that is not inlined, guarded by its identity."""
-        rule = decision.rule
-        below: Any = decision.calls
-        if rule in (Rule.GRAPH, Rule.ELEMENTS) or rule is Rule.HANDLED and home(value).partition(".")[0] == "torch":
-            return TorchFunctionVariable(value, source)
-        if rule in (Rule.HANDLED, Rule.DRAWN):
-            return BuiltinVariable(value, source)
-        if rule is Rule.STAND_IN:
-            return self.library_function(below)
-        if rule is Rule.SUBSTITUTED:
-            return self._traced_as(value, below, source)
-        if rule is Rule.BELOW:
-            return self.wrap_function(below, ConstSource(below, below.__qualname__), trusted=True)
-        if rule is Rule.COMPILED:
-            return realized(self.tx, self.wrap_at(below, AttrSource(source, "_torchdynamo_orig_callable")))
-        if rule is Rule.FOLD:
-            return FoldedFunctionVariable(value, decision.kind, decision.reason, source)
-        if rule is Rule.LATER:
-            return LaterFunctionVariable(value, decision.kind, decision.reason, source)
-        if rule is Rule.ASKED:
-            return AskedFunctionVariable(value, decision.kind, decision.reason, source)
-        if rule is Rule.CONSTANT:
-            return ConstantCallVariable(value, source)
-        return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
+        return _BY_RULE.get(decision.rule, _skipped)(self, value, decision, source)
 
     def wrap_marked(self, value: Any, source: Source) -> VariableTracker | None:
         """A function written in C about which the user decided; None for everything else."""
-        if not issubclass(type(value), _BUILTIN_CALLABLES):
+        if not issubclass(type(value), BUILTIN_CALLABLES):
             return None
         decision = decide(value)
         if decision.level is not Level.USER:
@@ -158,7 +117,7 @@ class Values(Part):
         self.tx.guard(source, "is", value)
         return self._by_rule(value, decision, source)
 
-    def _traced_as(self, value: Any, traced: types.FunctionType, source: Source) -> VariableTracker:
+    def traced_as(self, value: Any, traced: types.FunctionType, source: Source) -> VariableTracker:
         """A function whose calls are traced as calls of another one."""
         inner = self.wrap_function(traced, ConstSource(traced, traced.__qualname__), trusted=True)
         return SubstitutedFunctionVariable(value, inner, source)
@@ -195,69 +154,15 @@ class Values(Part):
         if isinstance(value, type):
             made = self.tx.output.effects.tracker_of(value) if is_stand_in(value) else None
             return made or ClassVariable(value, source)
-        if isinstance(value, types.ModuleType):
-            return PythonModuleVariable(value)
-        if isinstance(value, torch.Size):
-            return TupleVariable([ConstantVariable(n) for n in value], cls=torch.Size)
-        if type(value) in (list, tuple) or is_named_tuple(type(value)):
-            return self.new_sequence(type(value), [self.from_result(v, what) for v in value])
-        if type(value) is dict:
-            return self.new_dict({self.from_result(k, what): self.from_result(v, what) for k, v in value.items()})
-        if type(value) in (set, frozenset):
-            made = SetVariable.of(self.tx, [self.from_result(v, what) for v in value], type(value))
-            return SetVariable.known(clone_table(value), made.members)
-        if isinstance(value, range):
-            return RangeVariable(value)
-        if isinstance(value, slice):
-            return SliceVariable([self.from_result(v, what) for v in (value.start, value.stop, value.step)])
-        if is_torch_builtin(value):
-            return TorchFunctionVariable(value)
-        if isinstance(value, functools._lru_cache_wrapper):
-            return CachedFunctionVariable(value)
-        if isinstance(value, CompiledFunction):
-            return self.wrap_at(value, ConstSource(value, value.__qualname__))  # as it is, unless it is called
-        if isinstance(value, types.FunctionType):
-            return self.wrap_function(value, ConstSource(value, value.__qualname__), trusted=True)
-        if isinstance(value, types.MethodType):
-            owner = self.from_result(value.__self__, what)
-            return MethodVariable(self.from_result(value.__func__, what), owner)
-        if isinstance(value, (classmethod, staticmethod)):
-            return OpaqueVariable(value)
-        if isinstance(value, _BUILTIN_CALLABLES):
-            return BuiltinVariable(value)
-        if isinstance(value, _OPAQUE) or type(value).__module__ == "typing":
-            return OpaqueVariable(value)
-        if isinstance(value, (torch.finfo, torch.iinfo)):
-            return OpaqueVariable(value)
-        if is_native_enum(value):
-            return NativeEnumVariable(value)
+        maker = maker_of(value)
+        if maker is not None:
+            return maker(self, value, what)
         unsupported("unsupported_value", f"{what}: a {type(value).__qualname__}")
 
     def as_plain(self, value: VariableTracker) -> Any:
         """The Python value of a tracker made of constants, containers included."""
         value = self.tx.operators.with_number(value)
-        if isinstance(value, SetVariable) and all(member.is_constant() for member in value.members.values()):
-            return clone_table(value.real(self.tx)) if len(value.members) > 1 else value.cls(
-                member.constant() for member in value.members.values())
-        if value.is_constant():
-            return value.constant()
-        if isinstance(value, NamedTupleVariable) and hasattr(value.cls, "_fields"):
-            return tuple.__new__(value.cls, [self.as_plain(item) for item in value.iterate(self.tx)])
-        if isinstance(value, DequeVariable):
-            return collections.deque((self.as_plain(item) for item in value.iterate(self.tx)), value.maxlen)
-        if isinstance(value, (ListVariable, TupleVariable)):
-            return value.cls([self.as_plain(item) for item in value.iterate(self.tx)])
-        if isinstance(value, DictVariable):
-            plain = {self.as_plain(k): self.as_plain(v) for k, v in zip(value.keys(), value.values(self.tx))}
-            if value.cls is collections.defaultdict:
-                factory = None if value.default_factory is None else self.as_plain(value.default_factory)
-                return collections.defaultdict(factory, plain)
-            return plain if value.cls is dict else value.cls(plain)
-        if isinstance(value, SetVariable):
-            return value.python_type()(self.as_plain(member) for member in value.members.values())
-        if isinstance(value, ScalarVariable):
-            value.refuse("the value")
-        unsupported("unsupported_builtin", f"a builtin function on {value.describe()}")
+        return value.to_plain(self.tx)
 
     def frozen(self, value: Any) -> VariableTracker:
         """The tracker of an object that Python made while tracing and that nobody changes."""
@@ -306,3 +211,39 @@ class Values(Part):
         raise Unsupported("unsupported_value", f"a {cls.__qualname__} as result of an operation")
 
 
+# ---------------------------------------------------------------- functions by their rule
+def _skipped(values: Values, value: Any, decision: Decision, source: Source) -> VariableTracker:
+    return SkippedFunctionVariable(value, decision.kind, decision.reason, source)
+
+
+def _handled(values: Values, value: Any, decision: Decision, source: Source) -> VariableTracker:
+    cls = TorchFunctionVariable if home(value).partition(".")[0] == "torch" else BuiltinVariable
+    return cls(value, source)
+
+
+def _below(values: Values, value: Any, decision: Decision, source: Source) -> VariableTracker:
+    below = decision.calls
+    return values.wrap_function(below, ConstSource(below, below.__qualname__), trusted=True)
+
+
+def _compiled(values: Values, value: Any, decision: Decision, source: Source) -> VariableTracker:
+    return realized(values.tx, values.wrap_at(decision.calls, AttrSource(source, "_torchdynamo_orig_callable")))
+
+
+_BY_RULE: dict[Rule, Callable[[Values, Any, Decision, Source], VariableTracker]] = {
+    Rule.GRAPH: lambda values, value, decision, source: TorchFunctionVariable(value, source),
+    Rule.ELEMENTS: lambda values, value, decision, source: TorchFunctionVariable(value, source),
+    Rule.HANDLED: _handled,
+    Rule.DRAWN: lambda values, value, decision, source: BuiltinVariable(value, source),
+    Rule.STAND_IN: lambda values, value, decision, source: values.library_function(decision.calls),
+    Rule.SUBSTITUTED: lambda values, value, decision, source: values.traced_as(value, decision.calls, source),
+    Rule.BELOW: _below,
+    Rule.COMPILED: _compiled,
+    Rule.FOLD: lambda values, value, decision, source: FoldedFunctionVariable(
+        value, decision.kind, decision.reason, source),
+    Rule.LATER: lambda values, value, decision, source: LaterFunctionVariable(
+        value, decision.kind, decision.reason, source),
+    Rule.ASKED: lambda values, value, decision, source: AskedFunctionVariable(
+        value, decision.kind, decision.reason, source),
+    Rule.CONSTANT: lambda values, value, decision, source: ConstantCallVariable(value, source),
+}

@@ -106,6 +106,12 @@ class VariableTracker:
         """The Python value, for values that are wholly known and immutable."""
         unsupported("unsupported_value", f"{self.describe()} is not a constant")
 
+    def to_plain(self, tx: Tracer) -> Any:
+        """The Python value of a tracker made of constants, containers included."""
+        if self.is_constant():
+            return self.constant()
+        unsupported("unsupported_builtin", f"a builtin function on {self.describe()}")
+
     def is_none(self) -> bool:
         """Whether the value is None."""
         return self.is_constant() and self.constant() is None

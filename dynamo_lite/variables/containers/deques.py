@@ -23,6 +23,9 @@ class DequeVariable(ListVariable):
 
     base_type: type = collections.deque
 
+    def to_plain(self, tx: Tracer) -> Any:
+        return collections.deque((tx.values.as_plain(item) for item in self.iterate(tx)), self.maxlen)
+
     def __init__(self, items: list[VariableTracker], maxlen: int | None, source: Source | None = None) -> None:
         super().__init__(items, source, collections.deque)
         self.maxlen = maxlen

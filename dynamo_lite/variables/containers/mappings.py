@@ -194,6 +194,15 @@ class DictVariable(VariableTracker):
     def truth(self, tx: Tracer) -> bool:
         return bool(self.items)
 
+    def to_plain(self, tx: Tracer) -> Any:
+        if self.is_constant():
+            return self.constant()
+        plain = {tx.values.as_plain(k): tx.values.as_plain(v) for k, v in zip(self.keys(), self.values(tx))}
+        if self.cls is collections.defaultdict:
+            factory = None if self.default_factory is None else tx.values.as_plain(self.default_factory)
+            return collections.defaultdict(factory, plain)
+        return plain if self.cls is dict else self.cls(plain)
+
     def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(len(self.items))
 

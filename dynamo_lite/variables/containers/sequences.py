@@ -65,6 +65,11 @@ class SequenceVariable(VariableTracker):
     def truth(self, tx: Tracer) -> bool:
         return bool(self.items)
 
+    def to_plain(self, tx: Tracer) -> Any:
+        if self.is_constant():
+            return self.constant()
+        return self.cls([tx.values.as_plain(item) for item in self.iterate(tx)])
+
     def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(len(self.items))
 
@@ -429,6 +434,11 @@ class NamedTupleVariable(TupleVariable):
             order = {getattr(self.cls(range(len(self.items))), n): n for n in fields}
             fields = tuple(order[i] for i in range(len(self.items)))
         return fields
+
+    def to_plain(self, tx: Tracer) -> Any:
+        if self.is_constant() or not hasattr(self.cls, "_fields"):
+            return super().to_plain(tx)
+        return tuple.__new__(self.cls, [tx.values.as_plain(item) for item in self.iterate(tx)])
 
     def is_constant(self) -> bool:
         return False

@@ -105,6 +105,13 @@ class SetVariable(VariableTracker):
     def truth(self, tx: Tracer) -> bool:
         return bool(self.members)
 
+    def to_plain(self, tx: Tracer) -> Any:
+        if all(member.is_constant() for member in self.members.values()):
+            return clone_table(self.real(tx)) if len(self.members) > 1 else self.cls(
+                member.constant() for member in self.members.values())
+        return self.constant() if self.is_constant() else self.python_type()(
+            tx.values.as_plain(member) for member in self.members.values())
+
     def length(self, tx: Tracer) -> VariableTracker:
         return ConstantVariable(len(self.members))
 

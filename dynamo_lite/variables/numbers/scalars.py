@@ -232,6 +232,9 @@ class ScalarVariable(VariableTracker):
             unsupported("rng_state", f"{use} of a {self.cls.__name__} that hangs on a random number")
         unsupported(kind, f"{use} of a {self.cls.__name__} that came out of a tensor")
 
+    def to_plain(self, tx: Tracer) -> Any:
+        return self.constant() if self.is_constant() else self.refuse("the value")
+
     def constant(self) -> Any:
         self.refuse("the value")
 

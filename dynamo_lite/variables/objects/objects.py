@@ -32,33 +32,29 @@ from ..bound import BINARY_METHODS, COMPARE_METHODS, missing_method
 from ..constant import ConstantVariable
 from ..containers.foreign_iterators import FOLLOWED, is_followed
 from ..containers.mappings import DictVariable
-from ..containers.sequences import FIELD, ListVariable, TupleVariable
+from ..containers.sequences import ListVariable, TupleVariable
 from ..containers.sets import SetVariable
 from ..containers.spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
 from ..contents import content_of_value
-from ..functions.functions import MethodVariable
-from ..numbers.rng import is_draw_of_numpy
 from .classes import (
     NO_ATTRIBUTE,
     ClassVariable,
-    class_attribute_source,
     has_instance_dict,
     is_data_descriptor,
     is_exception_class,
     is_generic,
     is_in_dict,
     is_made_by_python,
-    is_stand_in,
     native_base,
 )
-from .descriptors import call_property, is_property, takes_over
+from .descriptors import takes_over
 from .exception_state import EXCEPTION_FIELDS, ExceptionState, fits_exception
-from .members import BIND, BuiltinMethodVariable, as_length, base_method, class_method, content_of, is_empty, slot_value
+from .members import as_length, base_method, content_of, is_empty, slot_value
+from .reads import reader_of
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
 
-_SLOT_TYPES = (types.MemberDescriptorType,)
 
 
 class ObjectVariable(VariableTracker):
@@ -187,13 +183,13 @@ class ObjectVariable(VariableTracker):
         attribute = tx.classes.lookup(self.cls, name, NO_ATTRIBUTE, data=True)
         if attribute is not NO_ATTRIBUTE and is_data_descriptor(tx, attribute) and (
                 tx.classes.lookup(type(attribute), "__get__", NO_ATTRIBUTE) is not NO_ATTRIBUTE):
-            return self._read_descriptor(tx, name, attribute)
+            return self.read_descriptor(tx, name, attribute)
         own = self.own_attribute(tx, name)
         if own is not None:
             return own
         if attribute is NO_ATTRIBUTE:
             return None
-        return self._read_descriptor(tx, name, attribute)
+        return self.read_descriptor(tx, name, attribute)
 
     def _dict_variable(self, tx: Tracer) -> DictVariable:
         if self.value is not None:
@@ -208,52 +204,12 @@ class ObjectVariable(VariableTracker):
                 self.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
         return self.own_dict
 
-    def _read_descriptor(self, tx: Tracer, name: str, attribute: Any) -> VariableTracker | None:
+    def read_descriptor(self, tx: Tracer, name: str, attribute: Any) -> VariableTracker | None:
         """What reading a class attribute through the instance gives (the descriptor protocol); None for a slot that is
         empty."""
-        source = class_attribute_source(self.cls, name)
-        if isinstance(attribute, types.FunctionType):
-            return MethodVariable(tx.values.wrap_function(attribute, source, trusted=True), self)
-        if isinstance(attribute, staticmethod):
-            return tx.values.wrap_class_part(attribute.__func__, source)
-        if isinstance(attribute, classmethod):
-            return class_method(tx, attribute, source, tx.values.from_result(self.cls, "class"))
-        if is_property(tx, attribute, "__get__"):
-            return call_property(tx, attribute, self, name, "__get__")
-        if isinstance(attribute, _SLOT_TYPES):
-            if is_exception_class(self.cls) and not is_made_by_python(attribute.__objclass__):
-                return tx.errors.exception_attribute(self, name)
-            return self._read_slot(tx, name, attribute)
-        if isinstance(attribute, BIND):
-            return MethodVariable(realized(tx, tx.values.wrap_at(attribute, source)), self)
-        if isinstance(attribute, functools.cached_property):
-            value = tx.call(tx.values.wrap_class_part(attribute.func, source), [self], {})
-            self.write_own(tx, name, value)
-            return value
-        if isinstance(attribute, types.ClassMethodDescriptorType) and not is_stand_in(self.cls):
-            return tx.values.from_result(getattr(self.cls, name), f"{self.cls.__qualname__}.{name}")
-        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BuiltinMethodVariable(self, name, attribute)
-        if isinstance(attribute, FIELD) and isinstance(self.content, TupleVariable):
-            return self.content.item(tx, attribute.__reduce__()[1][0])
-        if isinstance(attribute, types.GetSetDescriptorType):
-            if is_exception_class(self.cls):
-                return tx.errors.exception_attribute(self, name)
-            unsupported("unsupported_attribute", f"{self.describe()}.{name}, a descriptor written in C")
-        getter = tx.classes.lookup(type(attribute), "__get__", NO_ATTRIBUTE)
-        if getter is NO_ATTRIBUTE:
-            return realized(tx, tx.values.wrap_at(attribute, source))
-        if getter is None:
-            tx.raise_error(TypeError, "'NoneType' object is not callable")
-        if is_draw_of_numpy(attribute):
-            return MethodVariable(realized(tx, tx.values.wrap_at(attribute, source)), self)
-        if not isinstance(getter, types.FunctionType):
-            unsupported("unsupported_attribute", f"{self.describe()}.{name}, a {type(attribute).__qualname__}")
-        descriptor = realized(tx, tx.values.wrap_at(attribute, source))
-        owner = tx.values.from_result(self.cls, "class")
-        return tx.classes.call_attribute(descriptor, type(attribute), "__get__", getter, [self, owner], {})
+        return reader_of(attribute)(tx, self, name, attribute)
 
-    def _read_slot(self, tx: Tracer, name: str, descriptor: Any) -> VariableTracker | None:
+    def read_slot(self, tx: Tracer, name: str, descriptor: Any) -> VariableTracker | None:
         """What a slot holds, None if it is empty."""
         effects = tx.output.effects
         if name in effects.attributes_of(self):
@@ -289,7 +245,7 @@ class ObjectVariable(VariableTracker):
         """object.__setattr__(self, name, value)."""
         set_on_class = tx.output.effects.class_attribute(self.cls, name) is not None  # to a plain value
         attribute = None if set_on_class else tx.classes.lookup(self.cls, name, data=True)
-        if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
+        if attribute is not None and not isinstance(attribute, types.MemberDescriptorType):
             done = takes_over(tx, attribute, self, name, "__set__", value)
             if done:
                 return
@@ -302,9 +258,9 @@ class ObjectVariable(VariableTracker):
                         tx.output.effects.store_attr(self, "__suppress_context__", ConstantVariable(True))
                     return
                 unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a descriptor written in C")
-        if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
+        if isinstance(attribute, types.MemberDescriptorType) and not is_made_by_python(attribute.__objclass__):
             unsupported("side_effect_unsupported", f"setting {self.describe()}.{name}, a member of a class in C")
-        if isinstance(attribute, _SLOT_TYPES):
+        if isinstance(attribute, types.MemberDescriptorType):
             tx.output.effects.store_attr(self, name, value)
             return
         if not has_instance_dict(self.cls):
@@ -327,16 +283,16 @@ class ObjectVariable(VariableTracker):
     def generic_delattr(self, tx: Tracer, name: str) -> None:
         """object.__delattr__(self, name)."""
         attribute = tx.classes.lookup(self.cls, name)
-        if attribute is not None and not isinstance(attribute, _SLOT_TYPES):
+        if attribute is not None and not isinstance(attribute, types.MemberDescriptorType):
             done = takes_over(tx, attribute, self, name, "__delete__")
             if done:
                 return
             if done is None:
                 unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a descriptor written in C")
-        if isinstance(attribute, _SLOT_TYPES) and not is_made_by_python(attribute.__objclass__):
+        if isinstance(attribute, types.MemberDescriptorType) and not is_made_by_python(attribute.__objclass__):
             unsupported("side_effect_unsupported", f"deleting {self.describe()}.{name}, a member of a class in C")
-        if isinstance(attribute, _SLOT_TYPES):
-            if self._read_slot(tx, name, attribute) is None:
+        if isinstance(attribute, types.MemberDescriptorType):
+            if self.read_slot(tx, name, attribute) is None:
                 tx.raise_error(AttributeError, name)
             tx.output.effects.store_attr(self, name, MISSING)
             return

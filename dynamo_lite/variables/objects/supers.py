@@ -72,7 +72,7 @@ class SuperVariable(VariableTracker):
         if isinstance(self.owner, ObjectVariable):
             if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
                 return BuiltinMethodVariable(self.owner, name, attribute)
-            found = self.owner._read_descriptor(tx, name, attribute)
+            found = self.owner.read_descriptor(tx, name, attribute)
             if found is None:
                 tx.raise_error(AttributeError, f"{self.owner.cls.__name__!r} object has no attribute {name!r}")
             return found

@@ -1,0 +1,163 @@
+"""Trackers of values that Python computed while tracing: one maker for each type, found by the value's class.
+
+A maker is registered for types (their subclasses included), or for values that pass a test where a type does not tell.
+Invariant: what a maker gives is what the evaluator would have made of the same value, had the program made it.
+"""
+from __future__ import annotations
+
+import functools
+import re
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .._eval_frame import CompiledFunction
+from .._guards import clone_table
+from ..guards.source import ConstSource
+from ..rules.table import is_torch_builtin
+from ..variables.base import VariableTracker
+from ..variables.constant import ConstantVariable
+from ..variables.containers.sequences import TupleVariable, is_named_tuple
+from ..variables.containers.sets import SetVariable
+from ..variables.functions.builtins import BuiltinVariable
+from ..variables.functions.cached import CachedFunctionVariable
+from ..variables.functions.functions import MethodVariable
+from ..variables.numbers.ranges import RangeVariable, SliceVariable
+from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
+from ..variables.torch_api.modules import OpaqueVariable, PythonModuleVariable
+from ..variables.torch_api.torch_functions import TorchFunctionVariable
+
+# The tracer's `Values`, the value, what it is in words.
+Maker = Callable[[Any, Any, str], VariableTracker]
+_BY_CLASS: dict[type, Maker] = {}
+_BY_TEST: list[tuple[Callable[[Any], bool], Maker]] = []
+
+
+def maker_of(value: Any) -> Maker | None:
+    """What makes the tracker of a value that is no constant and no class, None if nothing does."""
+    for test, maker in _BY_TEST:
+        if test(value):
+            return maker
+    cls = type(value)
+    return next((_BY_CLASS[base] for base in cls.__mro__ if base in _BY_CLASS and (base is cls or base not in _EXACT)),
+                None)
+
+
+def makes(*classes: type) -> Callable[[Maker], Maker]:
+    """Registers a maker for values of these classes."""
+
+    def register(maker: Maker) -> Maker:
+        for cls in classes:
+            assert cls not in _BY_CLASS, cls
+            _BY_CLASS[cls] = maker
+        return maker
+
+    return register
+
+
+def makes_if(test: Callable[[Any], bool]) -> Callable[[Maker], Maker]:
+    """Registers a maker for values that pass a test; tests are asked in the order in which they are written."""
+
+    def register(maker: Maker) -> Maker:
+        _BY_TEST.append((test, maker))
+        return maker
+
+    return register
+
+
+# An instance of a subclass of these is an object of the user's.
+_EXACT = frozenset({list, tuple, dict, set, frozenset})
+
+
+@makes_if(is_torch_builtin)
+def _torch_function(values: Any, value: Any, what: str) -> VariableTracker:
+    return TorchFunctionVariable(value)
+
+
+@makes_if(lambda value: is_named_tuple(type(value)))
+@makes(list, tuple)
+def _sequence(values: Any, value: Any, what: str) -> VariableTracker:
+    made: VariableTracker = values.new_sequence(type(value), [values.from_result(v, what) for v in value])
+    return made
+
+
+@makes(dict)
+def _dict(values: Any, value: dict[Any, Any], what: str) -> VariableTracker:
+    entries = {values.from_result(k, what): values.from_result(v, what) for k, v in value.items()}
+    made: VariableTracker = values.new_dict(entries)
+    return made
+
+
+@makes(set, frozenset)
+def _set(values: Any, value: Any, what: str) -> VariableTracker:
+    made = SetVariable.of(values.tx, [values.from_result(v, what) for v in value], type(value))
+    return SetVariable.known(clone_table(value), made.members)
+
+
+@makes(torch.Size)
+def _size(values: Any, value: torch.Size, what: str) -> VariableTracker:
+    return TupleVariable([ConstantVariable(n) for n in value], cls=torch.Size)
+
+
+@makes(types.ModuleType)
+def _module(values: Any, value: types.ModuleType, what: str) -> VariableTracker:
+    return PythonModuleVariable(value)
+
+
+@makes(range)
+def _range(values: Any, value: range, what: str) -> VariableTracker:
+    return RangeVariable(value)
+
+
+@makes(slice)
+def _slice(values: Any, value: slice, what: str) -> VariableTracker:
+    return SliceVariable([values.from_result(v, what) for v in (value.start, value.stop, value.step)])
+
+
+@makes(functools._lru_cache_wrapper)
+def _cached(values: Any, value: Any, what: str) -> VariableTracker:
+    return CachedFunctionVariable(value)
+
+
+@makes(CompiledFunction)
+def _compiled(values: Any, value: Any, what: str) -> VariableTracker:
+    # As it is, unless it is called.
+    made: VariableTracker = values.wrap_at(value, ConstSource(value, value.__qualname__))
+    return made
+
+
+@makes(types.FunctionType)
+def _function(values: Any, value: types.FunctionType, what: str) -> VariableTracker:
+    made: VariableTracker = values.wrap_function(value, ConstSource(value, value.__qualname__), trusted=True)
+    return made
+
+
+@makes(types.MethodType)
+def _method(values: Any, value: types.MethodType, what: str) -> VariableTracker:
+    owner = values.from_result(value.__self__, what)
+    return MethodVariable(values.from_result(value.__func__, what), owner)
+
+
+BUILTIN_CALLABLES = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+)
+
+
+@makes(*BUILTIN_CALLABLES)
+def _builtin(values: Any, value: Any, what: str) -> VariableTracker:
+    return BuiltinVariable(value)
+
+
+@makes_if(lambda value: type(value).__module__ == "typing")
+@makes(classmethod, staticmethod, types.GenericAlias, re.Pattern, re.Match, types.UnionType, types.CodeType, property,
+       types.GetSetDescriptorType, types.MemberDescriptorType, torch.finfo, torch.iinfo)
+def _opaque(values: Any, value: Any, what: str) -> VariableTracker:
+    return OpaqueVariable(value)
+
+
+@makes_if(is_native_enum)
+def _native_enum(values: Any, value: Any, what: str) -> VariableTracker:
+    return NativeEnumVariable(value)

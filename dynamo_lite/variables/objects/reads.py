@@ -1,0 +1,131 @@
+"""Reading a class attribute through an instance: the descriptor protocol, by the kind of attribute.
+
+A reader is registered for classes of attributes, their subclasses included; what has none is read by ``__get__`` if its
+class has one (Objects/object.c, PyObject_GenericGetAttr). Invariant: what a reader gives is what the attribute's
+``__get__`` gives, and guards fix the attribute.
+"""
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..base import VariableTracker, is_made_by_python, realized, unsupported
+from ..containers.sequences import FIELD, TupleVariable
+from ..functions.functions import MethodVariable
+from ..numbers.rng import is_draw_of_numpy
+from .classes import NO_ATTRIBUTE, class_attribute_source, is_exception_class, is_stand_in
+from .descriptors import call_property, is_property
+from .members import BIND, BuiltinMethodVariable, class_method
+
+if TYPE_CHECKING:
+    from ..protocols import ObjectVariable, Tracer
+
+# The tracer, the instance, the attribute's name, the attribute.
+Reader = Callable[["Tracer", "ObjectVariable", str, Any], VariableTracker | None]
+_READERS: dict[type, Reader] = {}
+
+
+def reader_of(attribute: Any) -> Reader:
+    """What reads an attribute of this class."""
+    return next((_READERS[cls] for cls in type(attribute).__mro__ if cls in _READERS), _by_get)
+
+
+def reads(*classes: type) -> Callable[[Reader], Reader]:
+    """Registers a reader for attributes of these classes."""
+
+    def register(reader: Reader) -> Reader:
+        for cls in classes:
+            assert cls not in _READERS, cls
+            _READERS[cls] = reader
+        return reader
+
+    return register
+
+
+@reads(types.FunctionType)
+def _function(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    source = class_attribute_source(owner.cls, name)
+    return MethodVariable(tx.values.wrap_function(attribute, source, trusted=True), owner)
+
+
+@reads(staticmethod)
+def _static(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    return tx.values.wrap_class_part(attribute.__func__, class_attribute_source(owner.cls, name))
+
+
+@reads(classmethod)
+def _of_class(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    cls = tx.values.from_result(owner.cls, "class")
+    return class_method(tx, attribute, class_attribute_source(owner.cls, name), cls)
+
+
+@reads(property)
+def _property(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+    if is_property(tx, attribute, "__get__"):
+        return call_property(tx, attribute, owner, name, "__get__")
+    return _by_get(tx, owner, name, attribute)
+
+
+@reads(types.MemberDescriptorType)
+def _slot(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+    if is_exception_class(owner.cls) and not is_made_by_python(attribute.__objclass__):
+        return tx.errors.exception_attribute(owner, name)
+    return owner.read_slot(tx, name, attribute)
+
+
+@reads(*BIND)
+def _binding(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    return MethodVariable(realized(tx, tx.values.wrap_at(attribute, class_attribute_source(owner.cls, name))), owner)
+
+
+@reads(functools.cached_property)
+def _cached_property(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    function = tx.values.wrap_class_part(attribute.func, class_attribute_source(owner.cls, name))
+    value = tx.call(function, [owner], {})
+    owner.write_own(tx, name, value)
+    return value
+
+
+@reads(types.ClassMethodDescriptorType)
+def _native_class_method(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+    if is_stand_in(owner.cls):
+        return _by_get(tx, owner, name, attribute)
+    return tx.values.from_result(getattr(owner.cls, name), f"{owner.cls.__qualname__}.{name}")
+
+
+@reads(types.MethodDescriptorType, types.WrapperDescriptorType)
+def _native_method(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    return BuiltinMethodVariable(owner, name, attribute)
+
+
+@reads(FIELD)
+def _field(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+    if isinstance(owner.content, TupleVariable):
+        return owner.content.item(tx, attribute.__reduce__()[1][0])
+    return _by_get(tx, owner, name, attribute)
+
+
+@reads(types.GetSetDescriptorType)
+def _computed(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    if is_exception_class(owner.cls):
+        return tx.errors.exception_attribute(owner, name)
+    unsupported("unsupported_attribute", f"{owner.describe()}.{name}, a descriptor written in C")
+
+
+def _by_get(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+    """By the ``__get__`` of the attribute's class; the attribute itself if there is none."""
+    source = class_attribute_source(owner.cls, name)
+    getter = tx.classes.lookup(type(attribute), "__get__", NO_ATTRIBUTE)
+    if getter is NO_ATTRIBUTE:
+        return realized(tx, tx.values.wrap_at(attribute, source))
+    if getter is None:
+        tx.raise_error(TypeError, "'NoneType' object is not callable")
+    if is_draw_of_numpy(attribute):
+        return MethodVariable(realized(tx, tx.values.wrap_at(attribute, source)), owner)
+    if not isinstance(getter, types.FunctionType):
+        unsupported("unsupported_attribute", f"{owner.describe()}.{name}, a {type(attribute).__qualname__}")
+    descriptor = realized(tx, tx.values.wrap_at(attribute, source))
+    cls = tx.values.from_result(owner.cls, "class")
+    return tx.classes.call_attribute(descriptor, type(attribute), "__get__", getter, [owner, cls], {})
