@@ -32,6 +32,10 @@ GLOBAL_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 FRAME_READERS = frozenset({"_getframe", "currentframe"})
 
 
+# The argument of CALL_INTRINSIC_1 with which a generator looks at an exception that leaves it.
+STOPITERATION_ERROR = 3
+
+
 class Analysis:
     """Answers about one code object; see the functions below for what each means."""
 
@@ -295,6 +299,10 @@ def passes_through(
                     return False
                 index = at.target
                 continue
+            elif at.opname == "CLEANUP_THROW" and exception is not StopIteration:
+                break  # raises it again
+            elif at.opname == "CALL_INTRINSIC_1" and at.arg == STOPITERATION_ERROR and exception is not StopIteration:
+                pass  # looks at it
             elif at.opname not in ("PUSH_EXC_INFO", "CHECK_EXC_MATCH", "COPY", "POP_EXCEPT", "NOT_TAKEN"):
                 return False
             index += 1

@@ -1,4 +1,4 @@
-"""What is particular to the bytecode of CPython 3.11; every other module of the package asks this one.
+"""What is particular to the bytecode of CPython 3.11, and to what its builtins do; other modules ask this one.
 
 The modules for other versions have the same names. What the `bytecode` package knows of a version is not said again.
 """
@@ -31,6 +31,11 @@ ITERATOR_SLOTS = 1
 # docstring. Where there is no such flag, a text in that place always is.
 DROPPED_FLAGS = 0
 
+# Whether sum() adds floats with more digits than a float has.
+SUM_COMPENSATES = False
+# Whether a generator's close() gives what the generator returns.
+CLOSE_RETURNS = False
+
 # Opcodes that decoding shows under the name of a general one.
 READ_AS: dict[str, str] = {}
 # Opcodes in whose place another one is written.
@@ -43,6 +48,12 @@ BINARY_READ_AS: dict[int, str] = {}
 LOAD_LOCAL = "LOAD_FAST"
 LOAD_CELL = "LOAD_CLOSURE"
 SUBSCRIPT: Sequence = [("BINARY_SUBSCR", None)]
+
+
+def suggestion(candidates: list[str], name: str) -> str | None:
+    """What the error about an unexpected keyword argument proposes instead."""
+    return None
+
 
 _TESTS = ("FALSE", "TRUE", "NONE", "NOT_NONE")
 _TO_BACKWARD = {

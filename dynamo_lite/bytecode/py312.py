@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dynamo_lite.bytecode.py311 import Sequence
+from dynamo_lite.bytecode.py311 import Sequence, suggestion
+
+__all__ = ["suggestion"]
 
 COMPARE_SHIFT = 4
 COMPARE_TO_BOOL = 0
@@ -13,6 +15,9 @@ FAST_CELLS = False
 METHOD_BIT = True
 ITERATOR_SLOTS = 1
 DROPPED_FLAGS = 0
+
+SUM_COMPENSATES = True
+CLOSE_RETURNS = False
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
 WRITTEN_AS: dict[str, str] = {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from _suggestions import _generate_suggestions as suggestion
+
 from dynamo_lite.bytecode.py311 import Sequence
 from dynamo_lite.bytecode.py312 import directed
 
-__all__ = ["directed"]
+__all__ = ["directed", "suggestion"]
 
 COMPARE_SHIFT = 5
 COMPARE_TO_BOOL = 16
@@ -16,6 +18,9 @@ FAST_CELLS = True
 METHOD_BIT = True
 ITERATOR_SLOTS = 1
 DROPPED_FLAGS = 0x4000000  # CO_HAS_DOCSTRING: the first constant is the docstring
+
+SUM_COMPENSATES = True
+CLOSE_RETURNS = True
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
 WRITTEN_AS: dict[str, str] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dynamo_lite.bytecode.py311 import Sequence
 from dynamo_lite.bytecode.py312 import directed
-from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, DROPPED_FLAGS, call, jump_if_false, make_function
+from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, DROPPED_FLAGS, call, jump_if_false, make_function, suggestion
 
-__all__ = ["COMPARE_TO_BOOL", "DROPPED_FLAGS", "call", "directed", "jump_if_false", "make_function"]
+__all__ = ["COMPARE_TO_BOOL", "DROPPED_FLAGS", "call", "directed", "jump_if_false", "make_function", "suggestion"]
 
 COMPARE_SHIFT = 5
 NULL_FIRST = False
@@ -15,6 +15,9 @@ LATE_RANGES = True
 FAST_CELLS = True
 METHOD_BIT = True
 ITERATOR_SLOTS = 1
+
+SUM_COMPENSATES = True
+CLOSE_RETURNS = True
 
 READ_AS: dict[str, str] = {
     "LOAD_FAST_CHECK": "LOAD_FAST",

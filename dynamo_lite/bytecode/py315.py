@@ -6,9 +6,10 @@ An iterator has two slots on the stack, of which the second may hold a bare numb
 from __future__ import annotations
 
 from dynamo_lite.bytecode.py312 import directed
-from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, DROPPED_FLAGS, call, jump_if_false, make_function
+from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, DROPPED_FLAGS, call, jump_if_false, make_function, suggestion
 from dynamo_lite.bytecode.py314 import (
     BINARY_READ_AS,
+    CLOSE_RETURNS,
     COMPARE_SHIFT,
     FAST_CELLS,
     LATE_RANGES,
@@ -20,14 +21,16 @@ from dynamo_lite.bytecode.py314 import (
     PARTS,
     READ_AS,
     SUBSCRIPT,
+    SUM_COMPENSATES,
     WRITTEN_AS,
     call_spread,
 )
 
 __all__ = [
-    "BINARY_READ_AS", "COMPARE_SHIFT", "COMPARE_TO_BOOL", "DROPPED_FLAGS", "FAST_CELLS", "LATE_RANGES", "LOAD_CELL",
-    "LOAD_LOCAL", "LOOP_LANDING", "METHOD_BIT", "NULL_FIRST", "PARTS", "READ_AS", "SUBSCRIPT", "WRITTEN_AS", "call",
-    "call_spread", "directed", "jump_if_false", "make_function",
+    "BINARY_READ_AS", "CLOSE_RETURNS", "COMPARE_SHIFT", "COMPARE_TO_BOOL", "DROPPED_FLAGS", "FAST_CELLS",
+    "LATE_RANGES", "LOAD_CELL", "LOAD_LOCAL", "LOOP_LANDING", "METHOD_BIT", "NULL_FIRST", "PARTS", "READ_AS",
+    "SUBSCRIPT", "SUM_COMPENSATES", "WRITTEN_AS", "call", "call_spread", "directed", "jump_if_false",
+    "make_function", "suggestion",
 ]  # fmt: skip
 
 ITERATOR_SLOTS = 2

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..bytecode.facts import facts
 from ..variables.base import IteratorVariable, ObservedException, VariableTracker, realized, type_name
 from ..variables.constant import ConstantVariable
 from ..variables.containers.iterators import ReversedObjectVariable
@@ -36,7 +37,7 @@ class Iteration(Part):
             raise
         if value is not None:
             self.tx.raise_error(RuntimeError, "generator ignored GeneratorExit")
-        return ConstantVariable(None)
+        return generator.returned if facts.CLOSE_RETURNS else ConstantVariable(None)
 
     def get_iter(self, value: VariableTracker) -> VariableTracker:
         """iter(value)."""

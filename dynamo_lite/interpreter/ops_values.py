@@ -163,6 +163,11 @@ def _dict_update(tx: Translator, i: Any) -> None:
     tx.call_method(tx.peek(i.arg), "update", [other])
 
 
+def _called(tx: Translator, i: Any) -> VariableTracker:
+    """What is called with the keywords that an instruction collects."""
+    return tx.peek(i.arg + (2 if facts.NULL_FIRST else 3))
+
+
 @opcode("DICT_MERGE")
 def _dict_merge(tx: Translator, i: Any) -> None:
     other = tx.pop()
@@ -170,12 +175,12 @@ def _dict_merge(tx: Translator, i: Any) -> None:
     assert isinstance(target, DictVariable)
     content = tx.operators.dict_content(other)
     if content is None and not tx.has_attribute(other, "keys"):
-        called = tx.texts.function_text(tx.peek(i.arg + 2))
+        called = tx.texts.function_text(_called(tx, i))
         tx.raise_error(TypeError, f"{called} argument after ** must be a mapping, not {type_name(other.python_type())}")
     pairs = given_pairs(tx, other) if content is None else list(zip(content.keys(), content.values(tx)))
     for key, value in pairs:
         if target.lookup(tx, key) is not None:
-            called = tx.texts.function_text(tx.peek(i.arg + 2))
+            called = tx.texts.function_text(_called(tx, i))
             tx.raise_error(TypeError, f"{called} got multiple values for keyword argument {key.constant()!r}")
         target.store(tx, key, value)
 

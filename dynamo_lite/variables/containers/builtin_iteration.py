@@ -10,6 +10,7 @@ import operator
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from ...bytecode.facts import facts
 from ...rules.table import handles
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
@@ -34,8 +35,33 @@ def _sum(tx: Tracer, items: VariableTracker, start: VariableTracker | None = Non
         if said == "bytearray":
             unsupported("unsupported_builtin", "sum() of bytearrays")
         tx.raise_error(TypeError, f"sum() can't sum {said} instead]")
+    numbers: list[VariableTracker] | None = []  # that are added as one, as long as no other kind of value comes
     for item in tx.iteration.steps(iterator):
+        if numbers is not None:
+            if _is_number(total) and _is_number(item):
+                numbers.append(item)
+                continue
+            total, numbers = _add_numbers(tx, total, numbers), None
         total = tx.operators.binary("+", total, item)
+    return total if not numbers else _add_numbers(tx, total, numbers)
+
+
+def _is_number(value: VariableTracker) -> bool:
+    cls = value.python_type()
+    own = cls not in (int, float, bool, complex) and isinstance(value, ConstantVariable)
+    return cls in (int, float, bool, complex) or own and issubclass(cls, int) and cls.__add__ is int.__add__
+
+
+def _add_numbers(tx: Tracer, total: VariableTracker, numbers: list[VariableTracker]) -> VariableTracker:
+    """sum() of numbers: what it keeps beside a float total while it adds (Python/bltinmodule.c) is its own affair."""
+    if all(isinstance(number, ConstantVariable) for number in (total, *numbers)):
+        for number in (total, *numbers):
+            number.fix(tx)
+        return ConstantVariable(tx.run_python(sum, [n.constant() for n in numbers], total.constant()))
+    if facts.SUM_COMPENSATES and any(issubclass(n.python_type(), (float, complex)) for n in (total, *numbers)):
+        unsupported("unsupported_builtin", "sum() of floats that are not known")
+    for number in numbers:
+        total = tx.operators.binary("+", total, number)
     return total
 
 

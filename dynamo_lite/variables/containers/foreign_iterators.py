@@ -78,14 +78,18 @@ class Inner:
         return inner_of(iterator)[self.place]
 
 
-def is_followed(iterator: Any) -> bool:
-    """Whether a trace can follow an iterator from outside."""
+def is_followed(iterator: Any, surely: bool = False) -> bool:
+    """Whether a trace can follow an iterator from outside.
+
+    Args:
+        surely: whether one that may be in the middle counts as such.
+    """
     cls = type(iterator)
     if cls in _IN_ORDER:
-        return position_of(iterator) in (0, None)
+        return position_of(iterator) in ((0, None) if surely else (0, None, -1))
     if cls in _OVER_DICTS:
         return is_new(iterator) is not False
-    return cls in FOLLOWED and all(map(is_followed, inner_of(iterator)))
+    return cls in FOLLOWED and all(is_followed(inner, surely) for inner in inner_of(iterator))
 
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from ...bytecode.facts import facts
 from ..base import VariableTracker
 from ..constant import ConstantVariable
 
@@ -79,7 +80,10 @@ def _refuse_keyword(tx: Tracer, function: BaseFunctionVariable, kwargs: Bound, k
     if wrong:
         text = ", ".join(wrong)
         _fail(tx, function, f"got some positional-only arguments passed as keyword arguments: '{text}'")
-    _fail(tx, function, f"got an unexpected keyword argument '{key}'")
+    named = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+    meant = facts.suggestion(list(named), key)
+    proposal = f". Did you mean '{meant}'?" if meant is not None else ""
+    _fail(tx, function, f"got an unexpected keyword argument '{key}'{proposal}")
 
 
 def _too_many(tx: Tracer, function: BaseFunctionVariable, given: int, bound: Bound) -> NoReturn:

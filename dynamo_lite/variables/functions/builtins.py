@@ -433,6 +433,12 @@ def _object_delattr(tx: Tracer, owner: VariableTracker, name: VariableTracker) -
     return ConstantVariable(None)
 
 
+@handles(sys.exception)
+def _exception(tx: Tracer) -> VariableTracker:
+    current = tx.errors.current_exception()
+    return ConstantVariable(None) if current is None else current
+
+
 @handles(sys.exc_info)
 def _exc_info(tx: Tracer) -> VariableTracker:
     current = tx.errors.current_exception()

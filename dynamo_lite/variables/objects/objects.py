@@ -36,6 +36,7 @@ from ..containers.sequences import ListVariable, TupleVariable
 from ..containers.sets import SetVariable
 from ..containers.spaces import OwnDictVariable, dict_source, read_own, space_at, write_own
 from ..contents import content_of_value
+from . import words
 from .classes import (
     NO_ATTRIBUTE,
     ClassVariable,
@@ -157,6 +158,9 @@ class ObjectVariable(VariableTracker):
         value = self._fallback_getattr(tx, name)
         if value is not None:
             return value
+        slot = tx.classes.lookup(self.cls, name) if is_made_by_python(self.cls) else None
+        if isinstance(slot, types.MemberDescriptorType):
+            tx.raise_error(AttributeError, words.of_reading(self.cls, name))
         tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object has no attribute {name!r}")
 
     def may_name_another_class(self, tx: Tracer) -> bool:
@@ -264,10 +268,9 @@ class ObjectVariable(VariableTracker):
             tx.output.effects.store_attr(self, name, value)
             return
         if not has_instance_dict(self.cls):
-            text = f"{type_name(self.cls)!r} object has no attribute {name!r}"
             if attribute is not None or set_on_class:
-                text = f"{type_name(self.cls)!r} object attribute {name!r} is read-only"
-            tx.raise_error(AttributeError, text)
+                tx.raise_error(AttributeError, f"{type_name(self.cls)!r} object attribute {name!r} is read-only")
+            tx.raise_error(AttributeError, words.of_setting(self.cls, name))
         self.write_own(tx, name, value)
 
     def delattr(self, tx: Tracer, name: str) -> None:
@@ -546,4 +549,4 @@ def is_foreign_iterator(value: Any) -> bool:
     step = getattr(type(value), "__next__", None)
     if step is None or isinstance(step, types.FunctionType):
         return False
-    return not is_followed(value) if type(value) in FOLLOWED else wrapper_of(value) is wrap_object
+    return not is_followed(value, surely=True) if type(value) in FOLLOWED else wrapper_of(value) is wrap_object
