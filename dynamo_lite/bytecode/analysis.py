@@ -247,6 +247,8 @@ class Analysis:
             return False
         if not self._saves:
             return True
+        if self.instructions[index].opname == "MAKE_CELL" and stack:  # its slot is empty, there is no cell to pass on
+            return False
         if len({*self.names}) != len(self.names):
             return False
         return stack is None or SAVED not in stack or not self._hides_cells()

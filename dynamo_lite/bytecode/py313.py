@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from _suggestions import _generate_suggestions as suggestion
-
 from dynamo_lite.bytecode.py311 import Sequence
 from dynamo_lite.bytecode.py312 import directed
+
+try:
+    from _suggestions import _generate_suggestions as suggestion
+except ImportError:  # under another version, where tests look at what is written here
+    from dynamo_lite.bytecode.py311 import suggestion
 
 __all__ = ["directed", "suggestion"]
 
