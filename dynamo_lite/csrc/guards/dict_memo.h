@@ -73,9 +73,10 @@ typedef struct {
 } DictState;
 
 typedef struct {
-    DictState state;
-    uint16_t misses; /* states remembered since the last one that lasted */
-    uint16_t wait;   /* looks to let pass before the next one is remembered */
+    DictWatch *watch;
+    uint64_t stamp : 48; /* 0: none */
+    uint64_t misses : 4; /* states remembered since the last one that lasted */
+    uint64_t wait : 12;  /* looks to let pass before the next one is remembered */
 } DictMemo;
 
 DictState dict_state(DictMemo *memo, PyObject *dict);
@@ -83,8 +84,7 @@ DictState dict_state(DictMemo *memo, PyObject *dict);
 static inline int
 dict_unchanged(DictMemo *memo, PyObject *obj)
 {
-    const DictState *state = &memo->state;
-    if (state->stamp == 0 || state->watch->stamp != state->stamp || state->watch->dict != obj) {
+    if (memo->stamp == 0 || memo->watch->stamp != memo->stamp || memo->watch->dict != obj) {
         return 0;
     }
     if (memo->misses != 0) {
@@ -103,9 +103,12 @@ dict_remember(DictMemo *memo, DictState state)
     if (state.stamp == 0) {
         return 0;
     }
-    memo->state = state;
-    memo->wait = (uint16_t)((1 << memo->misses) - 1);
-    memo->misses += memo->misses < DICT_MOST_MISSES;
+    memo->watch = state.watch;
+    memo->stamp = state.stamp;
+    memo->wait = (UINT64_C(1) << memo->misses) - 1;
+    if (memo->misses < DICT_MOST_MISSES) {
+        memo->misses++;
+    }
     return 1;
 }
 
@@ -113,14 +116,14 @@ dict_remember(DictMemo *memo, DictState state)
 static inline int
 dict_memo_is_set(const DictMemo *memo)
 {
-    return memo->state.stamp != 0;
+    return memo->stamp != 0;
 }
 
 /* An address that `dict_unchanged` reads besides those of the memo and the dict; 0: none. */
 static inline uintptr_t
 dict_memo_line(const DictMemo *memo)
 {
-    return (uintptr_t)memo->state.watch;
+    return (uintptr_t)memo->watch;
 }
 
 #endif

@@ -83,7 +83,7 @@ PyObject *
 guard_find_dict_item(PyObject *dict, Step *step)
 {
     DictState state = dict_state(&step->memo, dict);
-    PyObject *value = dict_get(dict, step->obj, step->hash);
+    PyObject *value = dict_get(dict, step->obj);
     if (value != NULL && dict_remember(&step->memo, state)) {
         step->found = value;
     }
@@ -99,7 +99,7 @@ find_hooks(PyObject *dict, Step *step)
     DictState state = dict_state(&step->memo, dict);
     int ok = 1, remember = n <= GUARD_MOST_HOOKS;
     for (Py_ssize_t i = 0; ok == 1 && i < n; i++) {
-        PyObject *hooks = dict_get(dict, PyTuple_GET_ITEM(step->obj, i), -1);
+        PyObject *hooks = dict_get(dict, PyTuple_GET_ITEM(step->obj, i));
         if (hooks == NULL) {
             ok = PyErr_Occurred() ? -1 : 1;
         }

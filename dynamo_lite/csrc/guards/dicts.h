@@ -6,10 +6,9 @@
 
 /* The value at a key, by the dict's own table; a new reference. NULL without an exception: there is none. */
 static inline PyObject *
-dict_get(PyObject *dict, PyObject *key, Py_hash_t hash)
+dict_get(PyObject *dict, PyObject *key)
 {
-    PyObject *value = hash != -1 ? _PyDict_GetItem_KnownHash(dict, key, hash) : PyDict_GetItemWithError(dict, key);
-    return Py_XNewRef(value);
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
 }
 
 /* The same for the step's key, found again without a look into the table while the dict is as it was. */

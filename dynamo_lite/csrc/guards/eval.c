@@ -33,11 +33,12 @@ class_attributes_are(PyTypeObject *type, Step *step)
 static int
 call_and_compare(const Step *step)
 {
-    PyObject *result = PyObject_CallObject(step->obj, step->obj2);
+    PyObject *expected = PyTuple_GET_ITEM(step->obj, 2);
+    PyObject *result = PyObject_CallObject(PyTuple_GET_ITEM(step->obj, 0), PyTuple_GET_ITEM(step->obj, 1));
     if (result == NULL) {
         return -1;
     }
-    int ok = result == step->obj3 ? 1 : PyObject_RichCompareBool(result, step->obj3, Py_EQ);
+    int ok = result == expected ? 1 : PyObject_RichCompareBool(result, expected, Py_EQ);
     Py_DECREF(result);
     return ok;
 }
@@ -93,7 +94,7 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
     case OP_LOAD_CELL_OBJ:
         return Py_XNewRef(load_cell(frame, step->i1));
     case OP_LOAD_BUILTIN:
-        return PyDict_Check(frame->builtins) ? dict_get(frame->builtins, step->obj, step->hash) : NULL;
+        return PyDict_Check(frame->builtins) ? dict_get(frame->builtins, step->obj) : NULL;
     case OP_LOAD_GLOBALS_DICT:
         return Py_NewRef(frame->globals);
     case OP_LOAD_CONST:
@@ -132,7 +133,7 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
         return PyDict_Check(src) && step->i1 >= 0 ? guard_dict_key_at(src, step->i1) : NULL;
     case OP_LOAD_DICT_VALUE: {
         PyObject *key = PyDict_Check(src) && step->i1 >= 0 ? guard_dict_key_at(src, step->i1) : NULL;
-        PyObject *value = key == NULL ? NULL : dict_get(src, key, -1);
+        PyObject *value = key == NULL ? NULL : dict_get(src, key);
         Py_XDECREF(key);
         return value;
     }
@@ -178,7 +179,7 @@ run_check(Step *step, PyObject *const *reg)
         if (!PyDict_Check(src)) {
             return 0;
         }
-        PyObject *found = dict_get(src, step->obj, step->hash);
+        PyObject *found = dict_get(src, step->obj);
         if (found == NULL && PyErr_Occurred()) {
             return -1;
         }

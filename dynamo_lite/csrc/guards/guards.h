@@ -18,7 +18,7 @@
 #include "dict_memo.h"
 
 /* op, name in the Python tuple, operands. Operands: d register written, r register read, i integer, o object, s name,
- * t tuple, T type; * the operation has a parser of its own for what follows. Up to one each of d; two of r, i, o. */
+ * t tuple, T type; * the operation has a parser of its own for what follows. Up to one each of d and of o, s, t, T; two of r, i. */
 #define GUARD_OPS(X)                                     \
     X(LOAD_LOCAL, "load_local", "di")                    \
     X(LOAD_CELL_OBJ, "load_cell_obj", "di")              \
@@ -63,7 +63,7 @@
     X(DISJOINT, "disjoint", "*")                         \
     X(MEMORY_OFFSET, "memory_offset", "rri")             \
     X(INT_RANGE, "int_range", "rii")                     \
-    X(CALLABLE_EQ, "callable_eq", "oto")                 \
+    X(CALLABLE_EQ, "callable_eq", "*")                 \
     X(GLOBAL_STATE, "global_state", "*")                 \
     X(CLASS_VERSION, "class_version", "r*")              \
     X(COLLECT, "collect", "r*")
@@ -75,19 +75,26 @@ typedef enum {
         OP_COUNT
 } GuardOp;
 
+/* No larger than a line of the caches: a large model's program is read from end to end. */
 typedef struct {
     uint16_t op;
     int32_t dst;      /* register written */
     int32_t src;      /* register read */
     int32_t src2;
-    int64_t i1, i2;
-    PyObject *obj, *obj2, *obj3; /* owned */
-    Py_hash_t hash;   /* of obj, for dict lookups; -1 when obj is not an exact str */
+    int64_t i1;
+    union {
+        int64_t i2;
+        PyObject *found; /* by load_dict_item, in the state of `memo`: as long as the dict has it, the object is there */
+    };
+    PyObject *obj;    /* owned */
     void *data;       /* owned, from PyMem: TensorSpec, registers, state, what no_hooks found */
-    unsigned int type_tag; /* of class_version: the class's version tag when the full check last passed; 0: none */
-    DictMemo memo;    /* the dict's state when the full check last passed, or the item was found */
-    PyObject *found;  /* by load_dict_item, in that state: as long as the dict has it, the object is there */
+    union {
+        DictMemo memo;         /* the dict's state when the full check last passed, or the item was found */
+        unsigned int type_tag; /* of class_version: the class's version tag when the full check last passed; 0: none */
+    };
 } Step;
+
+_Static_assert(sizeof(Step) <= 64, "a step is larger than a line");
 
 #define GUARD_MOST_HOOKS 8 /* containers that a no_hooks step remembers, in its data */
 

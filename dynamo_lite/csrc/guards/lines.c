@@ -61,10 +61,10 @@ add_object(GuardLines *self, PyObject *obj)
 static int
 add_step(GuardLines *self, const Step *step)
 {
-    if (add(self, (uintptr_t)step, 2) < 0) {
+    if (add(self, (uintptr_t)step, 1) < 0 || add(self, (uintptr_t)(step + 1) - 1, 1) < 0) {
         return -1;
     }
-    uintptr_t state = dict_memo_line(&step->memo);
+    uintptr_t state = step->op == OP_CLASS_VERSION ? 0 : dict_memo_line(&step->memo);
     if (state != 0 && add(self, state, 1) < 0) {
         return -1;
     }

@@ -196,6 +196,9 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
         }
         step->obj = parse_expected_attributes(first);
         return step->obj == NULL ? -1 : 1;
+    case OP_CALLABLE_EQ:
+        step->obj = Py_NewRef(rest);
+        return n == 3 && PyTuple_Check(PyTuple_GET_ITEM(rest, 1));
     case OP_COLLECT: {
         if (n != 1) {
             return 0;
@@ -230,7 +233,7 @@ check_object_operands(const Step *step)
     case OP_CODE_IS:
         return PyCode_Check(step->obj) ? NULL : "expected a code object";
     case OP_CALLABLE_EQ:
-        return PyCallable_Check(step->obj) ? NULL : "expected a callable";
+        return PyCallable_Check(PyTuple_GET_ITEM(step->obj, 0)) ? NULL : "expected a callable";
     case OP_NO_HOOKS:
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(step->obj); i++) {
             if (!PyUnicode_Check(PyTuple_GET_ITEM(step->obj, i))) {
@@ -253,7 +256,7 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
     if (op < 0) {
         return bad_step(index, tuple, "unknown operation");
     }
-    *step = (Step){.op = (uint16_t)op, .dst = -1, .src = -1, .src2 = -1, .hash = -1};
+    *step = (Step){.op = (uint16_t)op, .dst = -1, .src = -1, .src2 = -1};
     const char *operands = op_table[op].operands;
     Py_ssize_t given = PyTuple_GET_SIZE(tuple) - 1;
     Py_ssize_t wanted = (Py_ssize_t)strlen(operands);
@@ -298,8 +301,7 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
             if (kind == 'T' && !PyType_Check(operand)) {
                 return bad_step(index, tuple, "expected a type");
             }
-            PyObject **field = step->obj == NULL ? &step->obj : step->obj2 == NULL ? &step->obj2 : &step->obj3;
-            *field = interned(operand);
+            step->obj = interned(operand);
         }
     }
     if (step->dst >= 0) {
@@ -316,9 +318,6 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
     const char *why = check_object_operands(step);
     if (why != NULL) {
         return bad_step(index, tuple, why);
-    }
-    if (step->obj != NULL && PyUnicode_CheckExact(step->obj)) {
-        step->hash = PyObject_Hash(step->obj);
     }
     return 0;
 }
@@ -403,8 +402,6 @@ guard_free_steps(GuardProgram *self)
     self->lines = NULL;
     for (Py_ssize_t i = 0; i < n; i++) {
         Py_XDECREF(code[i].obj);
-        Py_XDECREF(code[i].obj2);
-        Py_XDECREF(code[i].obj3);
         if (code[i].op == OP_TENSOR && code[i].data != NULL) {
             Py_DECREF(guard_tensor_class(code[i].data));
         }
@@ -419,8 +416,6 @@ guard_traverse_steps(GuardProgram *self, visitproc visit, void *arg)
     for (Py_ssize_t i = 0; self->code != NULL && i < self->n_steps; i++) {
         Step *step = &self->code[i];
         Py_VISIT(step->obj);
-        Py_VISIT(step->obj2);
-        Py_VISIT(step->obj3);
         if (step->op == OP_TENSOR && step->data != NULL) {
             Py_VISIT(guard_tensor_class(step->data));
         }
