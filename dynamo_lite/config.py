@@ -127,6 +127,19 @@ inline_depth_limit: int = _option(200, "nested calls to follow before a call bre
 extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline though they are skipped by default")
 extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functions are called, not captured")
 
+value_guard_elements: int = _option(
+    16384, "elements of a tensor of integers or truths that a guard may compare at each call (2.5 us for as many of "
+    "int64), where the program makes numbers or shapes of them", minimum=0)
+value_guard_computed_elements: int = _option(
+    128, "the same for a mask that the program computes from floats; the more elements, the rarer all of them come "
+    "again, and where they do not the frame is compiled once more", minimum=0)
+value_guard_reduction: int = _option(
+    16, "elements that each element of such a mask sums up, at least: one as large as its tensor changes with every "
+    "call. Of an argument that the program has computed for a function that it calls behind a break, nothing is known: "
+    "each element counts for so many", minimum=1)
+value_guard_operations: int = _option(
+    32, "operations that a guard may run at each call to compute a mask", minimum=0)
+
 # ---------------------------------------------------------------- the table: backend
 cpp_compiler: str = _option(os.environ.get("CXX") or "g++", "the C++ compiler's command; CXX is honoured too")
 cpp_simd: str = _option(

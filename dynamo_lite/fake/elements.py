@@ -1,9 +1,10 @@
 """Fake tensors whose elements are known, because they come from tensors that are guarded by value.
 
 A program gets the sizes of its images as a small tensor, ``[[1, 4, 4]]``, and makes Python numbers of it, or picks by a
-mask. Such tensors are guarded by their elements where the trace needs them (``variables.size_tables``), and what is
-computed from these and constants alone is computed here too, beside the fake result. Invariant: the known elements of a
-fake tensor are what the program's tensor has at that point; an operation that can't be followed makes them unknown.
+mask. Such tensors are guarded by their elements where the trace needs them (``variables.tensors.value_guards``), and
+what is computed from these and constants alone is computed here too, beside the fake result. Invariant: the known
+elements of a fake tensor are what the program's tensor has at that point; an operation that can't be followed makes
+them unknown.
 """
 from __future__ import annotations
 

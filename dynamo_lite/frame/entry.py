@@ -47,7 +47,7 @@ def make_entry(settings: Settings, end: Ending, plan: Plan, graph: Graph, emitte
         )
     _log_entry(frame, guards, guarded, program)
     artifact = Artifact(guards, texts, graph.module, log.current_frame(), request.changing,
-                        output.effects.changed_names(), {**request.readers, **output.learned})
+                        output.effects.changed_names(), {**request.readers, **output.value_guards.learned})
     if settings.on_entry is not None:
         settings.on_entry(artifact)
     on_elements = any(guard.kind == "tensor_data" for guard in guards)

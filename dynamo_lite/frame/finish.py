@@ -125,7 +125,7 @@ def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
     """An entry that says: the frame runs as it is; `hooked`: perhaps there is something to compile in what it calls."""
     trace.output.restore_state()
     request, output = trace.request, trace.output
-    readers = {**request.readers, **output.learned}
+    readers = {**request.readers, **output.value_guards.learned}
     return plain_entry(output.guards.all(), trace.state, hooked, request.changing, readers)
 
 

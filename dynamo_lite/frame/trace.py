@@ -31,7 +31,8 @@ from ..variables.base import ObservedException, VariableTracker, realized
 from ..variables.numbers.scalars import NumberNeeded
 from ..variables.objects.made_classes import forget_stand_ins
 from ..variables.tensors import arrays
-from ..variables.tensors.size_tables import ValuesNeeded, is_size_table
+from ..variables.tensors.learned_elements import ValuesNeeded
+from ..variables.tensors.value_guards import ValueGuards, is_worth_its_cost
 from ..variables.torch_api import autograd_function, checkpointing, transforms
 from . import changed_values
 from .decide import note_skipped
@@ -79,10 +80,8 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     trackers know each other, so until the next collection of garbage they would keep alive what the program lets go
     of."""
     frame = request.frame
-    output = OutputGraph(request.changing, request.fits_all)
-    output.fixed_tables, output.fullgraph = frozenset(request.readers), settings.fullgraph
-    output.may_rely_on = functools.partial(_may_rely_on, frame)
-    output.fake_mode.known.follows = bool(request.readers)
+    value_guards = ValueGuards(request.readers, functools.partial(_may_be_guarded, settings, request))
+    output = OutputGraph(request.changing, request.fits_all, settings.fullgraph, value_guards)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
     tx.budget = Budget(settings.fullgraph, request.barren)
@@ -207,11 +206,13 @@ def _forget_frames(error: exc.Unsupported) -> None:
 
 
 # ---------------------------------------------------------------- what a trace may do
-def _may_rely_on(frame: Frame, source: Source, value: torch.Tensor) -> bool:
-    """Whether the elements of a tensor may be guarded: not those that have changed, and only of sizes where the tensor
-    is likely to be computed by the program: left by a break, or an argument of a function that was called after one."""
-    original = frame.user_code
-    if changed_values.has_changed(original, source.name):
+def _may_be_guarded(settings: Settings, request: TraceRequest, source: Source, value: torch.Tensor) -> bool:
+    """Whether a tensor may be guarded by its elements: not where these have changed, unless there is to be no break;
+    nor what a break has left; and what the program gives to a function that it calls counts as computed by it."""
+    if request.fits_all or settings.fullgraph:
+        return not request.fits_all
+    frame, original = request.frame, request.frame.user_code
+    if source.key in request.changing or changed_values.has_changed(original, source.name):
         return False
     while source.parents():
         source = source.parents()[0]
@@ -220,7 +221,7 @@ def _may_rely_on(frame: Frame, source: Source, value: torch.Tensor) -> bool:
         parameters = original.co_varnames[: original.co_argcount + original.co_kwonlyargcount + flags]
         if source.local not in parameters:
             return False
-    return not frame.helper or is_size_table(value)
+    return not frame.helper or is_worth_its_cost(value.numel(), computed=True)
 
 
 def _is_wanted_break(wanted: Callable[[CodeType, int], bool], frame: Frame, index: int) -> bool:

@@ -13,7 +13,7 @@ import torch
 from ..exc import Unsupported
 from ..variables.base import VariableTracker
 from ..variables.constant import ConstantVariable
-from ..variables.tensors.size_tables import ValuesNeeded
+from ..variables.tensors.learned_elements import ValuesNeeded
 from ..variables.tensors.tensor import TensorVariable, record
 
 if TYPE_CHECKING:
@@ -40,18 +40,15 @@ def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: i
     if not isinstance(value, TensorVariable):
         return tx.truth(value)
     raising = _only_raises(tx, when_true), _only_raises(tx, when_false)
-    outer = tx.output.may_learn
-    # Rather in the graph than guarded by its elements.
-    tx.output.may_learn = outer and raising[0] == raising[1]
     try:
-        return tx.truth(value)
+        # Rather in the graph than guarded by its elements.
+        with tx.output.value_guards.none_learned(unless=raising[0] == raising[1]):
+            return tx.truth(value)
     except Unsupported as error:
         if type(error) not in (Unsupported, ValuesNeeded) or error.kind != "data_dependent_branch":
             raise
         if value.fake.numel() != 1 or raising[0] == raising[1]:
             raise
-    finally:
-        tx.output.may_learn = outer
     _assume(tx, value, raising[1])
     return raising[1]
 

@@ -16,7 +16,7 @@ from ..variables.containers.sets import SetVariable
 from ..variables.functions.functions import CallableVariable
 from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects.objects import ObjectVariable
-from ..variables.tensors.size_tables import known_tensor
+from ..variables.tensors.learned_elements import known_tensor
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.texts import TensorTextVariable
 from .operators import BUILTIN_CONTENT

@@ -13,7 +13,7 @@ import math
 import operator
 import threading
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,8 +35,9 @@ from ..variables.failures import describe_failure, raised_in_eager, refused_in_e
 from ..variables.numbers.choices import Choices
 from ..variables.numbers.dynamic_values import wrap_changing
 from ..variables.numbers.scalars import Scalars, ScalarVariable, new_number
-from ..variables.tensors import masks, size_tables
+from ..variables.tensors.learned_elements import learn, needed
 from ..variables.tensors.tensor import TensorVariable
+from ..variables.tensors.value_guards import ValueGuards, forget_alias, guard_elements, guard_mask
 from ..variables.torch_api.modes import device_of_scope
 from ..variables.torch_api.open_mode import OpenMode
 from ..variables.torch_api.overrides import Overrides
@@ -59,21 +60,22 @@ class OutputGraph:
     Args:
         changing: the paths of values that have been seen to change from call to call.
         fits_all: whether these may not be guarded by value any more.
+        fullgraph: whether there is to be no break.
+        value_guards: which tensors are guarded by their elements.
     """
 
-    def __init__(self, changing: Collection[Any] = (), fits_all: bool = False) -> None:
+    def __init__(
+        self, changing: Collection[Any] = (), fits_all: bool = False, fullgraph: bool = False,
+        value_guards: ValueGuards | None = None,
+    ) -> None:
         self.graph = fx.Graph()
         self.changing = changing
         self.fits_all = fits_all
-        self.fixed_tables: frozenset[Any] = frozenset()  # the paths of tensors to guard by their elements
-        self.fixed_inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # fake and real tensors that are
-        self.may_fix = True  # whether such guards may be asked for
-        self.may_learn = True  # whether they may be added in the middle of the trace
-        self.learned: dict[Any, frozenset[types.CodeType]] = {}  # the paths where they were, and for which functions
+        self.fullgraph = fullgraph
+        self.value_guards = value_guards if value_guards is not None else ValueGuards()
         self.written_storages: set[int] = set()  # of fake tensors that some node may have written to
-        self.fullgraph = False  # whether there is to be no break: tables are guarded though they have changed
-        self.may_rely_on: Callable[[Source, torch.Tensor], bool] = lambda source, value: True
         self.fake_mode = TraceFakeMode()
+        self.fake_mode.known.follows = bool(self.value_guards.paths)
         self.guards = GuardSet()
         self.effects = SideEffects()
         self.scalars = Scalars()
@@ -145,10 +147,10 @@ class OutputGraph:
         node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
         tensor = TensorVariable(node, fake, source, type(value))
         tensor.value = value
-        if source.key in self.fixed_tables:
-            size_tables.fix(self, source, fake, value)
-        elif self.fixed_inputs:
-            size_tables.forget_alias(self, fake, value)
+        if source.key in self.value_guards.paths:
+            guard_elements(self, source, fake, value)
+        elif self.value_guards.inputs:
+            forget_alias(self, fake, value)
         self.inputs.append(tensor)
         return self.register_tensor(tensor)
 
@@ -175,12 +177,6 @@ class OutputGraph:
         else:
             with self.graph.inserting_before(next(iter(self.graph.nodes), None)):
                 yield
-
-    def may_fix_table(self, source: Source, value: torch.Tensor) -> bool:
-        """Whether a tensor may be guarded by its elements."""
-        if self.fits_all:
-            return False
-        return self.fullgraph or (source.key not in self.changing and self.may_rely_on(source, value))
 
     def inputs_over(self, value: torch.Tensor) -> list[TensorVariable]:
         """The inputs met so far that lie in the memory of a tensor."""
@@ -217,7 +213,6 @@ class OutputGraph:
 
     def forget(self) -> None:
         """Lets go of the program's objects. To be called when the trace has ended."""
-        self.may_rely_on = lambda source, value: False
         self.effects.forget()
         self.choices.forget()
         self.rebound.clear()
@@ -226,7 +221,7 @@ class OutputGraph:
         self._tensors.clear()
         self._numbers.clear()
         self.inputs.clear()
-        self.fixed_inputs.clear()
+        self.value_guards.forget()
 
     # -- operations
     def run_fake(
@@ -251,11 +246,11 @@ class OutputGraph:
                     result = target(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             nodes = self._unknown_among(args, kwargs)
-            if nodes and not mode.effects_seen and size_tables.learn(tx, nodes):
+            if nodes and not mode.effects_seen and learn(tx, nodes):
                 return self.run_fake(tx, op, target, args, kwargs)
             kind = "tensor_to_python" if isinstance(error, DataDependentOutputException) else "dynamic_output_shape"
             unknown = exc.Unsupported(kind, f"{error.func} inside {_name(target)}")
-            raise size_tables.needed(tx, unknown, nodes) from error
+            raise needed(tx, unknown, nodes) from error
         except Exception as error:
             self.scalars.check(_name(target))
             known = any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
@@ -268,6 +263,15 @@ class OutputGraph:
             self.scalars.check(_name(target))
         return result, mode.effects_seen
 
+    @contextlib.contextmanager
+    def one_example(self) -> Iterator[None]:
+        """Inside, a transform shows one example in place of a batch."""
+        self.examples += 1
+        try:
+            yield
+        finally:
+            self.examples -= 1
+
     def _unknown_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[fx.Node]:
         """The operands whose elements an operation may need."""
         fakes = _tensors_in((args, kwargs))
@@ -276,9 +280,10 @@ class OutputGraph:
         return [t.node for t in unknown if not t.fake.dtype.is_floating_point] or [t.node for t in unknown]
 
     def create_node(
-        self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool
+        self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any, impure: bool,
+        counted: bool = True,
     ) -> fx.Node:
-        """Adds a node with its fake value, effects and the user's stack."""
+        """Adds a node with its fake value, effects and the user's stack; `counted`: as an operation on tensors."""
         if target is operator.pow and isinstance(args[0], (int, float)) and math.copysign(1, args[0]) < 0:
             target = torch.pow  # fx would write `-2 ** x`, which is -(2 ** x)
         node = self.graph.create_node(op, target, args, kwargs)
@@ -290,18 +295,16 @@ class OutputGraph:
         if impure:
             self.written_storages |= _storages_of(node.all_input_nodes)
         node.stack_trace = tx.stack_text()
-        self.operations += 1
+        self.operations += counted
         self.effects.epoch += 1
         node.meta["epoch"] = self.effects.epoch
-        if self.fixed_tables:
-            masks.fix(self, node)
+        if self.value_guards.paths:
+            guard_mask(self, node)
         return node
 
     def item_node(self, tx: Tracer, node: fx.Node, index: int, value: Any) -> fx.Node:
         """A node that takes one element of a node's result."""
-        item = self.create_node(tx, "call_function", operator.getitem, (node, index), {}, value, False)
-        self.operations -= 1
-        return item
+        return self.create_node(tx, "call_function", operator.getitem, (node, index), {}, value, False, counted=False)
 
     def line_text(self, code: types.CodeType, line: int) -> str:
         """One frame's place and source line, as tracebacks show it."""
@@ -315,8 +318,7 @@ class OutputGraph:
 
     def state_node(self, tx: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A node that sets torch's state where the program does."""
-        self.create_node(tx, "call_function", function, args, kwargs, None, True)
-        self.operations -= 1
+        self.create_node(tx, "call_function", function, args, kwargs, None, True, counted=False)
 
     def change_autocast_depth(self, tx: Tracer, change: int) -> None:
         """The program enters an autocast context, or leaves one."""
@@ -332,9 +334,7 @@ class OutputGraph:
 
     def mode_node(self, tx: Tracer, function: Any, args: tuple[Any, ...]) -> fx.Node:
         """A node that enters or leaves a mode of torch."""
-        node = self.create_node(tx, "call_function", function, args, {}, None, True)
-        self.operations -= 1
-        return node
+        return self.create_node(tx, "call_function", function, args, {}, None, True, counted=False)
 
     def restore_state(self) -> None:
         """Undoes what the trace did to torch's state in this thread."""

@@ -13,7 +13,7 @@ from ..rules.table import handles
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable
 from .numbers.scalars import ScalarVariable, scalar_of
-from .tensors.size_tables import known_tensor, learn_or_refuse
+from .tensors.learned_elements import known_tensor, learn_or_refuse
 from .tensors.tensor import TensorVariable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from ..base import VariableTracker, unsupported
-from ..tensors.size_tables import known_tensor
+from ..tensors.learned_elements import known_tensor
 from ..tensors.tensor import TensorVariable, call_in_graph
 
 if TYPE_CHECKING:

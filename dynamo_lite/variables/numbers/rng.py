@@ -107,9 +107,9 @@ def _node(
     fake = None if cls is type(None) else new_number(output, cls, None)
     node_args = tuple(a.as_argument(tx) for a in args)
     node_kwargs = {name: a.as_argument(tx) for name, a in kwargs.items()}
-    node = output.create_node(tx, "call_function", Draw(function, generator), node_args, node_kwargs, fake, True)
+    draw = Draw(function, generator)
+    node = output.create_node(tx, "call_function", draw, node_args, node_kwargs, fake, True, counted=False)
     node.meta["draws"] = True
-    output.operations -= 1  # none on tensors
     return ConstantVariable(None) if cls is type(None) else ScalarVariable(node, cls, fake, None)
 
 

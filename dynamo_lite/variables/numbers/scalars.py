@@ -317,17 +317,17 @@ def scalar_node(tx: Tracer, target: Any, args: list[VariableTracker], cls: type)
     for argument in args:
         if isinstance(argument, ScalarVariable):
             origins = None if origins is None or argument.origins is None else origins | argument.origins
-    number = scalar_of(tx, "call_function", target, tuple(a.as_argument(tx) for a in args), cls, origins)
-    tx.output.operations -= 1  # none on tensors
-    return number
+    arguments = tuple(a.as_argument(tx) for a in args)
+    return scalar_of(tx, "call_function", target, arguments, cls, origins, counted=False)
 
 
 def scalar_of(
-    tx: Tracer, op: str, target: Any, args: tuple[Any, ...], cls: type, origins: frozenset[Any] | None = None
+    tx: Tracer, op: str, target: Any, args: tuple[Any, ...], cls: type, origins: frozenset[Any] | None = None,
+    counted: bool = True,
 ) -> ScalarVariable:
-    """A node that computes a number of type `cls` from arguments of the graph."""
+    """A node that computes a number of type `cls` from arguments of the graph; `counted`: tensors are among them."""
     fake = new_number(tx.output, cls, origins)
-    node = tx.output.create_node(tx, op, target, args, {}, fake, False)
+    node = tx.output.create_node(tx, op, target, args, {}, fake, False, counted)
     node.meta["raises"] = target not in _TOTAL
     return ScalarVariable(node, cls, fake, origins)
 

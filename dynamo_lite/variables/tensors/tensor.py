@@ -31,6 +31,7 @@ from ..containers.spaces import dict_source, read_own, write_own
 from ..failures import target_name
 from ..numbers.scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
 from .class_arguments import in_graph
+from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .method_tables import (
     AUTOGRAD_CHANGES,
     DATA_METHODS,
@@ -42,7 +43,6 @@ from .method_tables import (
 )
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
-from .size_tables import known_elements, known_tensor, learn_or_refuse
 from .tensor_data import check_leaf_views, check_uses, set_data
 
 if TYPE_CHECKING:

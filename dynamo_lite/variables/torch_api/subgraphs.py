@@ -132,13 +132,11 @@ def own_guards(output: Any) -> Iterator[GuardSet]:
     """
     outer, output.guards = output.guards, GuardSet()
     changing, output.changing = output.changing, ()
-    may_fix, output.may_fix = output.may_fix, False
     trackers = output.effects.forget_trackers()
     try:
-        with output.fake_mode.known.unknown():
+        with output.value_guards.none_added(), output.fake_mode.known.unknown():
             yield output.guards
     finally:
-        output.may_fix = may_fix
         outer.merge(output.guards)
         output.guards = outer
         output.changing = changing

@@ -17,8 +17,8 @@ from ...rules.table import Decision, Level, Rule, breaks, decide, handles, is_to
 from ..base import VariableTracker, unsupported, wraps_if
 from ..constant import ConstantVariable
 from ..real_object import RealObjectVariable
+from ..tensors.learned_elements import known_tensor, learn_or_refuse
 from ..tensors.parameters import adds_only
-from ..tensors.size_tables import known_tensor, learn_or_refuse
 from ..tensors.tensor import TensorVariable, record
 from .torch_proxies import any_overrides, call_override
 

@@ -204,11 +204,8 @@ def _apply_vmap(
             with tx.output.fake_mode:
                 body.show(leaf, leaf.select(dim, 0) if leaf.shape[dim] else _example_of_none(leaf, dim))
             mapped.append((leaf, dim))
-    tx.output.examples += 1
-    try:
+    with tx.output.one_example():
         returned = body.run(function, tuple(pytree.tree_unflatten(flat_args, spec)), kwargs, None)
-    finally:
-        tx.output.examples -= 1
     leaves, out_spec = pytree.tree_flatten(returned)
     if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
         unsupported(_KIND, f"the function of {what} returns something that is no tensor")

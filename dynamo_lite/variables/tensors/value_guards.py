@@ -1,34 +1,149 @@
-"""Masks that a program computes from floats: which images of a batch are padding, which rows are empty.
+"""Value guards: tensors that are guarded by their elements, because numbers or shapes of the program come from these.
 
-``real = (pixels == 0).sum((1, 2, 3)) != n; pixels[real]``. Such a mask has far fewer elements than what it is computed
-from, and is mostly the same from call to call. Where a trace needs its elements, it starts again with the mask guarded
-by value: a guard computes it from the tensor as eager does, compares its elements, and they are known from the
-operation on that makes it (``fake.elements``). A mask as large as its tensor (``x[x > 0]``), and what comes out of a
-network's weights, is not: that changes with every call.
+``grid.tolist()``, ``x[mask]``, a branch on ``lengths[0]``. Two kinds of tensors can be: integers and truths from
+outside, and masks that the program computes from floats (``real = (pixels == 0).sum((1, 2, 3)) != n; pixels[real]``:
+which images of a batch are padding, which rows are empty). A guard computes such a mask from the tensor as eager does;
+its elements are known from the operation on that makes it (``fake.elements``).
 
-Invariant: only operations take part that are exact, so that the graph computes the mask that the guard has computed,
+One rule says which of them are (:func:`is_worth_its_cost`), by what a guard costs. While it holds, it reads the
+elements at each call and runs the operations that compute a mask. When it does not, the frame is compiled once more and
+breaks there from then on (``frame.changed_values``); that is likely for what the program has computed itself, and the
+likelier the more elements have to come again: a mask as large as its tensor (``x[x > 0]``) changes with every call.
+
+Invariant: the elements are those at that point of the program, whatever shares memory with them; and of the operations
+that make a mask only those take part that are exact, so that the graph computes the mask that the guard has computed,
 whatever compiles it and under whatever state of torch.
 """
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
+from ... import config
 from ...continuation.deoptimize import is_of_torch
+from ...guards.memory import overlap_on_device
 from ...guards.source import ComputedSource, PathKey, Source
 from .graph_nodes import computed_from, operation_name
 
 if TYPE_CHECKING:
     from ..protocols import OutputGraph, TensorVariable
 
-MOST_ELEMENTS = 256  # of a mask
-LEAST_RATIO = 16  # of the tensor's elements to the mask's
-MOST_STEPS = 32
+_DTYPES = frozenset({
+    torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32,
+    torch.uint64,
+})
+_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
+
+class ValueGuards:
+    """The value guards of one trace.
+
+    Args:
+        paths: of the tensors that are guarded from the beginning.
+        allowed: whether a tensor may be guarded, as far as the frame and earlier calls have a say in it.
+    """
+
+    def __init__(
+        self, paths: Collection[PathKey] = (), allowed: Callable[[Source, torch.Tensor], bool] = lambda s, v: True
+    ) -> None:
+        self.paths = frozenset(paths)
+        self.allowed = allowed
+        self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # the fake and real tensors that are guarded
+        self.learned: dict[PathKey, frozenset[CodeType]] = {}  # those added in the trace, and for which functions
+        self.may_ask = True  # whether a new trace may be asked for, with more of them
+        self.may_learn = True  # whether they may be added in the middle of the trace
+
+    @contextlib.contextmanager
+    def none_added(self) -> Iterator[None]:
+        """Inside, no tensor is guarded."""
+        before, self.may_ask = self.may_ask, False
+        try:
+            yield
+        finally:
+            self.may_ask = before
+
+    @contextlib.contextmanager
+    def none_learned(self, unless: bool = False) -> Iterator[None]:
+        """Inside, no tensor is guarded in the middle of the trace."""
+        before, self.may_learn = self.may_learn, self.may_learn and unless
+        try:
+            yield
+        finally:
+            self.may_learn = before
+
+    def forget(self) -> None:
+        """Lets go of the program's tensors."""
+        self.allowed = lambda source, value: False
+        self.inputs.clear()
+
+
+# ---------------------------------------------------------------- the rule
+def is_worth_its_cost(elements: int, *, of: int | None = None, operations: int = 0, computed: bool = False) -> bool:
+    """Whether a tensor of so many elements is worth a value guard.
+
+    Args:
+        of: from how many elements a mask is computed.
+        operations: that compute it.
+        computed: whether the program has computed the tensor before the frame, nobody knows from what.
+    """
+    if elements > config.value_guard_elements or operations > config.value_guard_operations:
+        return False
+    summed = config.value_guard_reduction * max(1, elements)
+    if computed:
+        return summed <= config.value_guard_computed_elements
+    return of is None or elements <= config.value_guard_computed_elements and summed <= of
+
+
+def may_be_guarded(value: torch.Tensor) -> bool:
+    """Whether a tensor from outside may be guarded by its elements: integers or truths in the CPU's memory, and not too
+    many."""
+    return (
+        type(value) in _TYPES and value.dtype in _DTYPES and value.device.type == "cpu" and not value.is_neg()
+        and value.layout is torch.strided and is_worth_its_cost(value.numel())
+    )
+
+
+# ---------------------------------------------------------------- tensors from outside
+def guard_elements(output: OutputGraph, source: Source, fake: torch.Tensor, value: torch.Tensor) -> bool:
+    """Guards a tensor by its elements, which are known from here on.
+
+    They stay unknown where the program may have changed them already, or may change them unseen: by another input that
+    lies in the same memory, but whose fake twin does not.
+    """
+    storage = fake.untyped_storage()._cdata
+    if storage in output.written_storages:
+        return False
+    if any(t.fake.untyped_storage()._cdata != storage for t in output.inputs_over(value)):
+        return False
+    with torch.no_grad():
+        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+        if copy.untyped_storage().nbytes() > 4 * config.value_guard_elements * value.itemsize:
+            copy = torch.empty(value.shape, dtype=value.dtype, device=value.device)  # few elements, far apart
+        if all(stride for size, stride in zip(value.shape, value.stride()) if size > 1):
+            copy.copy_(value)
+        else:
+            copy = value.clone()
+        packed = value.clone(memory_format=torch.contiguous_format).reshape(value.numel())
+    output.guards.add(source, "tensor_data", bytes(packed.view(torch.uint8).tolist()))
+    output.fake_mode.known.add(fake, copy)
+    output.value_guards.inputs.append((fake, value))
+    return True
+
+
+def forget_alias(output: OutputGraph, fake: torch.Tensor, value: torch.Tensor) -> None:
+    """A new input makes the elements of those unknown that lie in its memory without its fake twin's telling so."""
+    storage, guarded = fake.untyped_storage()._cdata, output.value_guards.inputs
+    output.fake_mode.known.forget([
+        f for f, v in guarded if f.untyped_storage()._cdata != storage and overlap_on_device(v, value)])
+
+
+# ---------------------------------------------------------------- masks from floats
 # Operations on tensors whose results are exact, by the name of the function or method.
 _EXACT = frozenset({
     "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor",
@@ -41,7 +156,7 @@ _EXACT = frozenset({
 _EXACT_ON_INTEGERS = frozenset({"sum", "add", "sub", "mul", "to", "long", "int"})
 
 
-class Chain:
+class _Chain:
     """How a mask is computed from one tensor: operations on the results of those before; 0 is the tensor."""
 
     def __init__(self) -> None:
@@ -80,8 +195,10 @@ def _map_refs(value: Any, values: list[Any]) -> Any:
 def source_of(output: OutputGraph, node: fx.Node) -> tuple[ComputedSource, TensorVariable] | None:
     """Where a guard finds a mask that `node` computes, and the tensor that it comes from; None: it is no such mask."""
     found = node.meta.get("example_value")
-    if not isinstance(found, torch.Tensor) or found.dtype is not torch.bool or found.numel() > MOST_ELEMENTS:
+    if not isinstance(found, torch.Tensor) or found.dtype is not torch.bool:
         return None
+    if found.numel() > config.value_guard_computed_elements:
+        return None  # asked of every node, so the cheapest part of the rule first
     if node.op == "placeholder" or found.device.type != "cpu":
         return None
     order = _chain(node)
@@ -91,9 +208,9 @@ def source_of(output: OutputGraph, node: fx.Node) -> tuple[ComputedSource, Tenso
     value, source = getattr(base, "value", None), getattr(base, "source", None)
     if base is None or source is None or value is None or not _may_be_base(order[0], value):
         return None
-    if value.numel() < LEAST_RATIO * max(1, found.numel()):
+    if not is_worth_its_cost(found.numel(), of=value.numel(), operations=len(order) - 1):
         return None
-    chain = Chain()
+    chain = _Chain()
     texts = {order[0]: source.name}
     places = {order[0]: _Ref(0)}
     for step in order[1:]:
@@ -125,9 +242,9 @@ def _may_be_base(node: fx.Node, value: torch.Tensor) -> bool:
 
 def _chain(node: fx.Node) -> list[fx.Node] | None:
     """One input and the exact operations that lead from it to a node, in order."""
-    order = computed_from([node], _exact_operands, limit=2 * MOST_STEPS)
+    order = computed_from([node], _exact_operands, limit=2 * config.value_guard_operations)
     inputs = [step for step in order or () if step.op == "placeholder"]
-    if order is None or len(inputs) != 1 or len(order) > MOST_STEPS:
+    if order is None or len(inputs) != 1:
         return None
     return inputs + [step for step in order if step is not inputs[0]]
 
@@ -158,7 +275,6 @@ def _is_exact(node: fx.Node) -> bool:
     return integers and name in _EXACT_ON_INTEGERS or name == "to" and value.dtype is operands[0].dtype
 
 
-# ---------------------------------------------------------------- asked for, and known
 def masks_behind(output: OutputGraph, node: fx.Node) -> dict[PathKey, tuple[Source, torch.Tensor]] | None:
     """The masks from floats that a node comes from, the first in the program; None if there are none."""
     found = source_of(output, node)
@@ -171,10 +287,10 @@ def masks_behind(output: OutputGraph, node: fx.Node) -> dict[PathKey, tuple[Sour
     return {found[0].key: (found[0], found[0].function(found[1].value))}
 
 
-def fix(output: OutputGraph, node: fx.Node) -> None:
+def guard_mask(output: OutputGraph, node: fx.Node) -> None:
     """Guards what a new node has computed, if that was asked for."""
-    found = source_of(output, node) if output.may_fix and not output.examples else None
-    if found is None or found[0].key not in output.fixed_tables:
+    found = source_of(output, node) if output.value_guards.may_ask and not output.examples else None
+    if found is None or found[0].key not in output.value_guards.paths:
         return
     source, base = found
     assert base.value is not None

@@ -4,7 +4,8 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
-from dynamo_lite import exc, log
+from dynamo_lite import config, exc, log
+from dynamo_lite.variables.tensors.value_guards import is_worth_its_cost
 
 
 def compiled(fn, backend="eager", **options):
@@ -202,3 +203,74 @@ def test_a_failing_assertion_raises():
         with pytest.raises(AssertionError, match="not positive"):
             fn(-x)
         assert log.counters()["graphs"] == 1
+
+
+# ---------------------------------------------------------------- what a guard may cost
+def test_the_rule_is_about_costs():
+    assert is_worth_its_cost(16384) and not is_worth_its_cost(16385)
+    assert is_worth_its_cost(128, of=9999) and not is_worth_its_cost(129, of=9999)
+    assert is_worth_its_cost(8, computed=True) and not is_worth_its_cost(9, computed=True)
+    assert is_worth_its_cost(3, of=48) and not is_worth_its_cost(3, of=47) and not is_worth_its_cost(0, of=15)
+    assert is_worth_its_cost(3, of=100, operations=32) and not is_worth_its_cost(3, of=100, operations=33)
+    with config.patch(value_guard_elements=8, value_guard_computed_elements=4, value_guard_reduction=1):
+        assert is_worth_its_cost(8) and not is_worth_its_cost(9)
+        assert is_worth_its_cost(4, of=4) and not is_worth_its_cost(5, of=500)
+
+
+@pytest.mark.parametrize("setting, graphs", [({}, 1), ({"value_guard_elements": 2}, 2)])
+def test_a_table_larger_than_the_setting_breaks(setting, graphs):
+    def f(x, lengths):
+        return (x + 1).split(lengths.tolist())[0] * 2
+
+    fn, x, lengths = compiled(f), torch.randn(6), torch.tensor([1, 2, 3])
+    with config.patch(**setting):
+        for _ in range(3):
+            torch.testing.assert_close(fn(x, lengths), f(x, lengths))
+    assert log.counters()["graphs"] == graphs and log.counters().get("graph_breaks", 0) == graphs - 1
+
+
+@pytest.mark.parametrize("setting, graphs", [
+    ({}, 1), ({"value_guard_computed_elements": 2}, 2), ({"value_guard_operations": 2}, 2),
+    ({"value_guard_reduction": 17}, 2),
+])
+def test_a_mask_dearer_than_the_settings_breaks(setting, graphs):
+    def f(x):
+        real = ~(x == 0).flatten(1).all(1)
+        return (x[real] + 1).sum()
+
+    fn, x = compiled(f), torch.randn(3, 4, 4)
+    x[1] = 0
+    with config.patch(**setting):
+        for _ in range(3):
+            torch.testing.assert_close(fn(x), f(x))
+    assert log.counters()["graphs"] == graphs and log.counters().get("graph_breaks", 0) == graphs - 1
+
+
+def helper(x, lengths):
+    total = (x + 1) * len(lengths.unique().tolist())
+    dynamo_lite.graph_break()
+    return total * 2
+
+
+def calls_a_helper(x, lengths):
+    return helper(x * 2, lengths + 0).sum()
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (2, 2), (8,), (2, 2, 2)])
+def test_what_is_given_to_a_function_behind_a_break_may_have_any_shape(shape):
+    fn, x = compiled(calls_a_helper), torch.randn(6)
+    lengths = torch.arange(torch.Size(shape).numel()).view(shape)
+    for _ in range(3):
+        torch.testing.assert_close(fn(x, lengths), calls_a_helper(x, lengths))
+    # In the caller at the call, and in the function at what asks for it.
+    assert "recompiles" not in log.counters() and log.counters()["graph_breaks"] == 2
+
+
+def test_what_changes_there_costs_one_compile():
+    fn, x = compiled(calls_a_helper), torch.randn(6)
+    graphs = []
+    for n in range(2 * 8):
+        lengths = torch.tensor([n % 8 // 4, n % 4 // 2, n % 2])
+        torch.testing.assert_close(fn(x, lengths), calls_a_helper(x, lengths))
+        graphs.append(log.counters()["graphs"])
+    assert graphs[7:] == graphs[-1:] * 9 and graphs[-1] <= 7 and "recompile_limit" not in log.counters()

@@ -1,12 +1,11 @@
-"""Tensors guarded by their elements: masks, ids and sizes from outside that numbers or shapes of the program come from.
+"""Elements that are made known in a trace, because the program wants a number or a shape out of a tensor.
 
-``grid.tolist()``, ``x[mask]``, a branch on ``lengths[0]``, ``repeat_interleave`` by lengths. Where a trace needs the
-elements of a tensor that was computed from integers and truths from outside and constants alone, these are guarded by
-value (``tensor_data``), and from then on their elements are known (``fake.elements``). What was computed from them
-before is computed again (:func:`learn`); where something was written to in between, the trace starts again instead,
-with the elements known from the beginning. What is seen to change between calls is not fixed a second time, here or
-where else it is read (``changed_values``), unless the user wants one graph: the graph breaks there, so that a mask that
-changes with every call costs one compile more.
+Where a trace needs the elements of a tensor that was computed from integers and truths from outside and constants
+alone, these are guarded by value (``value_guards``), and from then on their elements are known (``fake.elements``).
+What was computed from them before is computed again (:func:`learn`); where something was written to in between, the
+trace starts again instead, with the elements known from the beginning. What is seen to change between calls is not
+guarded a second time, here or where else it is read (``frame.changed_values``), unless the user wants one graph: the
+graph breaks there, so that a mask that changes with every call costs one compile more.
 
 Invariant: a number taken from a tensor is covered by a guard on the elements of every tensor that it was computed from,
 and these are the elements at that point of the program, whatever shares memory with them.
@@ -23,22 +22,14 @@ from torch import fx
 from ...continuation.deoptimize import is_of_torch
 from ...exc import Unsupported
 from ...fake.elements import FACTORIES, OF_METADATA
-from ...guards.memory import overlap_on_device
 from ...guards.source import Source
 from ..base import VariableTracker
-from . import masks
 from .graph_nodes import computed_from, operation_name
+from .value_guards import guard_elements, masks_behind, may_be_guarded
 
 if TYPE_CHECKING:
     from ..protocols import OutputGraph, Tracer
 
-# The guard compares all elements at every call.
-MOST_ELEMENTS = 16384
-_DTYPES = frozenset({
-    torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32,
-    torch.uint64,
-})
-_TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 # Functions whose results have elements that follow from their arguments without a tensor's elements.
 _FACTORIES = FACTORIES | {"tensor", "as_tensor", "asarray"}
 _UNSET = frozenset({"empty", "empty_like", "new_empty"})  # whose elements are what lay in the memory
@@ -59,52 +50,6 @@ class ValuesNeeded(Unsupported):
         self.readers = readers
 
 
-def may_be_guarded(value: torch.Tensor) -> bool:
-    """Whether a tensor may be guarded by its elements: integers or truths in the CPU's memory, and not too many."""
-    return (
-        type(value) in _TYPES and value.dtype in _DTYPES and value.device.type == "cpu" and not value.is_neg()
-        and value.layout is torch.strided and value.numel() <= MOST_ELEMENTS
-    )
-
-
-def is_size_table(value: torch.Tensor) -> bool:
-    """Whether a tensor is likely to hold sizes, which differ less than other elements."""
-    return value.dim() >= 2 and value.shape[-1] <= 4 and value.numel() <= 64
-
-
-def fix(output: OutputGraph, source: Source, fake: torch.Tensor, value: torch.Tensor) -> bool:
-    """Guards a tensor by its elements, which are known from here on.
-
-    They stay unknown where the program may have changed them already, or may change them unseen: by another input that
-    lies in the same memory, but whose fake twin does not.
-    """
-    storage = fake.untyped_storage()._cdata
-    if storage in output.written_storages:
-        return False
-    if any(t.fake.untyped_storage()._cdata != storage for t in output.inputs_over(value)):
-        return False
-    with torch.no_grad():
-        copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-        if copy.untyped_storage().nbytes() > 4 * MOST_ELEMENTS * value.itemsize:
-            copy = torch.empty(value.shape, dtype=value.dtype, device=value.device)  # few elements, far apart
-        if all(stride for size, stride in zip(value.shape, value.stride()) if size > 1):
-            copy.copy_(value)
-        else:
-            copy = value.clone()
-        packed = value.clone(memory_format=torch.contiguous_format).reshape(value.numel())
-    output.guards.add(source, "tensor_data", bytes(packed.view(torch.uint8).tolist()))
-    output.fake_mode.known.add(fake, copy)
-    output.fixed_inputs.append((fake, value))
-    return True
-
-
-def forget_alias(output: OutputGraph, fake: torch.Tensor, value: torch.Tensor) -> None:
-    """A new input makes the elements of those unknown that lie in its memory without its fake twin's telling so."""
-    storage = fake.untyped_storage()._cdata
-    output.fake_mode.known.forget([
-        f for f, v in output.fixed_inputs if f.untyped_storage()._cdata != storage and overlap_on_device(v, value)])
-
-
 def learn_or_refuse(tx: Tracer, kind: str, detail: str, tensors: Iterable[VariableTracker]) -> None:
     """Makes the elements of tensors known; or breaks the graph because they are needed, or starts again."""
     nodes = [t.node for t in tensors if hasattr(t, "node")]
@@ -121,9 +66,9 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
         the memory of what lies between.
     """
     output: OutputGraph = tx.output
-    if not nodes or not output.may_fix or not output.may_learn:
+    guards, known = output.value_guards, output.fake_mode.known
+    if not nodes or not guards.may_ask or not guards.may_learn:
         return False
-    known = output.fake_mode.known
     chain = computed_from(
         nodes, lambda node: _operands(output, node), lambda node: known.of(node.meta.get("example_value")) is not None)
     if chain is None:
@@ -133,10 +78,10 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
             continue
         tensor = output.tensor_of(node.meta["example_value"])
         assert tensor is not None and tensor.source is not None and tensor.value is not None
-        if not fix(output, tensor.source, tensor.fake, tensor.value):
+        if not guard_elements(output, tensor.source, tensor.fake, tensor.value):
             return False
         key = tensor.source.key
-        output.learned[key] = output.learned.get(key, frozenset()) | _readers(tx)
+        guards.learned[key] = guards.learned.get(key, frozenset()) | _readers(tx)
     known.follows = True
     flags = output.fake_mode.effects_seen, output.fake_mode.random_seen, known.needed
     try:
@@ -157,7 +102,7 @@ def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
         tensor = output.tensor_of(values[0])
         source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
         usable = source is not None and value is not None and may_be_guarded(value) and (
-            source.key not in output.fixed_tables and output.may_fix_table(source, value))
+            source.key not in output.value_guards.paths and output.value_guards.allowed(source, value))
         return [] if usable else None
     name = operation_name(node)
     if node.op == "call_function" and not is_of_torch(node.target) or node.op not in ("call_function", "call_method"):
@@ -208,16 +153,16 @@ def _readers(tx: Tracer) -> frozenset[CodeType]:
 
 def needed(tx: Tracer, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsupported:
     """The break, or in its place the wish to start again with the tensors guarded that these nodes come from."""
-    nodes = list(nodes)
+    nodes, guards = list(nodes), tx.output.value_guards
     origins = _inputs_behind(tx.output, nodes)
-    if not tx.output.may_fix:
+    if not guards.may_ask:
         return error
-    if not origins and tx.output.learned and _is_written(tx.output, nodes):
+    if not origins and guards.learned and _is_written(tx.output, nodes):
         # What was written may have come from elements that have become known too late for it.
-        return ValuesNeeded(error.kind, error.detail, frozenset(tx.output.learned), _readers(tx))
+        return ValuesNeeded(error.kind, error.detail, frozenset(guards.learned), _readers(tx))
     if not origins:
         return error
-    changing = sorted(s.name for s, value in origins.values() if not tx.output.may_fix_table(s, value))
+    changing = sorted(s.name for s, value in origins.values() if not guards.allowed(s, value))
     if changing:
         names = ", ".join(changing)
         detail = f"{error.detail}, for which the elements of {names} matter, and these change from call to call"
@@ -237,16 +182,16 @@ def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, t
             continue
         seen.add(node)
         name = operation_name(node)
-        computed = masks.masks_behind(output, node)
+        computed = masks_behind(output, node)
         if computed is not None:
-            found.update({key: pair for key, pair in computed.items() if key not in output.fixed_tables})
+            found.update({key: pair for key, pair in computed.items() if key not in output.value_guards.paths})
             continue
         if node.op == "placeholder":
             tensor = inputs.get(node)
             source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
             if source is None or value is None or not may_be_guarded(value):
                 return {}
-            if source.key not in output.fixed_tables:
+            if source.key not in output.value_guards.paths:
                 found[source.key] = source, value
         elif name in _OF_ANOTHERS_METADATA:
             pending += node.all_input_nodes[:1]
