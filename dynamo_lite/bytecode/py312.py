@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dynamo_lite.bytecode.py311 import Sequence, suggestion
+from dynamo_lite.bytecode.py311 import Sequence, call_spread, make_function, suggestion
 
-__all__ = ["suggestion"]
+__all__ = ["call_spread", "make_function", "suggestion"]
 
 COMPARE_SHIFT = 4
 COMPARE_TO_BOOL = 0
@@ -47,11 +47,3 @@ def call(npos: int, kwnames: tuple[str, ...]) -> Sequence:
     if kwnames:
         sequence.insert(0, ("KW_NAMES", kwnames))
     return sequence
-
-
-def call_spread(has_kwargs: bool) -> Sequence:
-    return [("CALL_FUNCTION_EX", int(has_kwargs))]
-
-
-def make_function(closure: bool) -> Sequence:
-    return [("MAKE_FUNCTION", 8 if closure else 0)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynamo_lite.bytecode.py311 import Sequence
+from dynamo_lite.bytecode.py311 import Sequence, call_spread
 from dynamo_lite.bytecode.py312 import directed
 
 try:
@@ -10,7 +10,7 @@ try:
 except ImportError:  # under another version, where tests look at what is written here
     from dynamo_lite.bytecode.py311 import suggestion
 
-__all__ = ["directed", "suggestion"]
+__all__ = ["call_spread", "directed", "suggestion"]
 
 COMPARE_SHIFT = 5
 COMPARE_TO_BOOL = 16
@@ -49,10 +49,6 @@ def call(npos: int, kwnames: tuple[str, ...]) -> Sequence:
     if kwnames:
         return [("LOAD_CONST", kwnames), ("CALL_KW", npos + len(kwnames))]
     return [("CALL", npos)]
-
-
-def call_spread(has_kwargs: bool) -> Sequence:
-    return [("CALL_FUNCTION_EX", int(has_kwargs))]
 
 
 def make_function(closure: bool) -> Sequence:

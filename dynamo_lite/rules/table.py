@@ -140,6 +140,13 @@ def describe(subject: Any) -> str:
     return name if module in (None, "builtins") else f"{module}.{name}"
 
 
+def _add(rows: dict[Any, Decision], key: Any, new: Decision) -> None:
+    """Adds a row to a table, which must not have one under the key."""
+    known = rows.setdefault(key, new)
+    if known is not new:
+        _refuse_second(known, new)
+
+
 def _refuse_second(known: Decision, new: Decision) -> NoReturn:
     same = (known.rule, known.kind, known.calls) == (new.rule, new.kind, new.calls)
     what = "is registered twice" if same else (
@@ -172,9 +179,7 @@ def row(rule: Rule, *subjects: Any, kind: str = "call_skipped", reason: str = ""
         if isinstance(subject, str):
             _wait(_waiting, subject, new)
         else:
-            known = _rows.setdefault(_key(subject), new)
-            if known is not new:
-                _refuse_second(known, new)
+            _add(_rows, _key(subject), new)
 
 
 def instances(rule: Rule, *classes: type, kind: str = "call_skipped", reason: str = "") -> None:
@@ -183,9 +188,7 @@ def instances(rule: Rule, *classes: type, kind: str = "call_skipped", reason: st
     for cls in classes:
         new = Decision(rule, kind, reason, level=Level.CLASS, subject=cls, place=place)
         _check(new)
-        known = _instances.setdefault(cls, new)
-        if known is not new:
-            _refuse_second(known, new)
+        _add(_instances, cls, new)
 
 
 def module(rule: Rule, *prefixes: str, kind: str = "call_skipped", reason: str = "") -> None:
@@ -199,9 +202,7 @@ def module(rule: Rule, *prefixes: str, kind: str = "call_skipped", reason: str =
     for prefix in prefixes:
         new = Decision(rule, kind, reason, level=Level.MODULE, subject=prefix, place=place)
         _check(new)
-        known = _modules.setdefault(prefix, new)
-        if known is not new:
-            _refuse_second(known, new)
+        _add(_modules, prefix, new)
     _by_module.clear()
 
 
@@ -249,9 +250,7 @@ def _wait(table: dict[str, dict[str, Decision]], name: str, new: Decision) -> No
     home, colon, path = name.partition(":")
     if not colon or not home or not path:
         raise RuleError(f"{name!r} names no callable: that is 'package.module:name', with a colon")
-    known = table.setdefault(home, {}).setdefault(path, new)
-    if known is not new:
-        _refuse_second(known, new)
+    _add(table.setdefault(home, {}), path, new)
 
 
 def _find_waiting() -> bool:
@@ -278,10 +277,7 @@ def _give(loaded: Any, path: str, decision: Decision) -> bool:
     if decision.level is Level.USER:
         _say(subject, decision)
     else:
-        new = dataclasses.replace(decision, subject=subject)
-        known = _rows.setdefault(_key(subject), new)
-        if known is not new:
-            _refuse_second(known, new)
+        _add(_rows, _key(subject), dataclasses.replace(decision, subject=subject))
     return True
 
 

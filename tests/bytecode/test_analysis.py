@@ -8,11 +8,11 @@ from types import CodeType
 from typing import Any
 
 import pytest
+from code_objects import check_stacks, functions_of
 
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.instructions import Instruction, decode
-from dynamo_lite.bytecode.roles import NEVER_RAISES, NO_FALL_THROUGH
-from dynamo_lite.bytecode.stack import FIXED, NULL, PREV_EXC, VALUE, after, at_handler
+from dynamo_lite.bytecode.stack import FIXED, NULL, VALUE
 
 CALLABLE = (NULL, VALUE) if sys.version_info < (3, 13) else (VALUE, NULL)
 ITERATOR = (VALUE,) if sys.version_info < (3, 15) else (VALUE, FIXED)
@@ -126,33 +126,7 @@ def test_stack_in_the_middle_of_expressions() -> None:
     assert len(analyse(code).stacks[find(code, "JUMP_BACKWARD").index]) == len(ITERATOR)
 
 
-def functions_of(path: str) -> list[CodeType]:
-    with open(path, encoding="utf8") as file:
-        pending = [compile(file.read(), path, "exec")]
-    found = []
-    while pending:
-        code = pending.pop()
-        pending.extend(c for c in code.co_consts if isinstance(c, CodeType))
-        if code.co_flags & 1 and not code.co_flags & 0x2A0:
-            found.append(code)
-    return found
-
-
 @pytest.mark.parametrize("name", ["contextlib", "dataclasses", "shutil", "tarfile", "subprocess", "runpy", "tempfile"])
 def test_kinds_agree_on_all_paths(name: str) -> None:
-    """What lies on the stack is a property of the place: all ways there say the same."""
     for code in functions_of(f"{STDLIB}/{name}.py"):
-        stacks = analyse(code).stacks
-        for i, stack in zip(decode(code).instructions, stacks):
-            if stack is None:
-                continue
-            assert len(stack) <= code.co_stacksize + 1  # an opcode that returns a constant is shown as two
-            if not i.roles & NO_FALL_THROUGH:
-                assert stacks[i.index + 1] == after(i, stack)
-            if i.target is not None:
-                assert stacks[i.target] == after(i, stack, jumps=True)
-            if i.handler is not None and not i.roles & NEVER_RAISES:
-                assert stacks[i.handler.target] == at_handler(i.handler, stack)
-                assert stack.count(PREV_EXC) == stack[: i.handler.depth].count(PREV_EXC)
-            if i.opname == "POP_EXCEPT":
-                assert stack[-1] is PREV_EXC
+        check_stacks(code)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dis
 import os
 import traceback
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import pytest
+from code_objects import functions_of, reassembled
 
-from dynamo_lite.bytecode.assembler import AssemblyError, HandlerRef, Label, prologue_length
+from dynamo_lite.bytecode.assembler import AssemblyError, Label, prologue_length
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import decode
 
@@ -21,40 +22,6 @@ def finish(e: Emitter, argnames: tuple[str, ...] = (), **more: Any) -> FunctionT
     closure = tuple(more.pop("closure", ()))
     code = e.assemble(name="made", filename="<made>", firstlineno=1, argnames=argnames, **more)
     return FunctionType(code, {"__builtins__": __builtins__}, "made", None, closure or None)
-
-
-def reassembled(code: CodeType) -> CodeType:
-    """The same code by way of the Emitter."""
-    decoded, e = decode(code), Emitter()
-    labels = [Label() for _ in decoded.instructions]
-    for i in decoded.instructions[decoded.first_index :]:
-        e.place(labels[i.index])
-        e.set_line(i.positions)
-        e.handler = None if i.handler is None else HandlerRef(labels[i.handler.target], *i.handler[1:])
-        e.raw(i, None if i.target is None else labels[i.target])
-    arguments = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    return e.assemble(
-        name=code.co_name,
-        qualname=code.co_qualname,
-        filename=code.co_filename,
-        firstlineno=code.co_firstlineno,
-        argnames=code.co_varnames[:arguments],
-        freevars=code.co_freevars,
-        cellvars=code.co_cellvars,
-        flags=code.co_flags & ~0xC,
-    )
-
-
-def functions_of(path: str) -> list[CodeType]:
-    with open(path, encoding="utf8") as file:
-        pending = [compile(file.read(), path, "exec")]
-    found = []
-    while pending:
-        code = pending.pop()
-        pending.extend(c for c in code.co_consts if isinstance(c, CodeType))
-        if code.co_flags & 1 and not code.co_flags & 0x2A0:  # no classes, modules, generators, coroutines
-            found.append(code)
-    return found
 
 
 @pytest.mark.parametrize("name", ["argparse", "contextlib", "dataclasses", "typing", "shutil", "inspect", "tarfile"])

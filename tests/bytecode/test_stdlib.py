@@ -16,13 +16,9 @@ from types import CodeType
 from typing import Any
 
 import pytest
+from code_objects import check_stacks, reassembled
 
-from dynamo_lite.bytecode.analysis import analyse
-from dynamo_lite.bytecode.assembler import HandlerRef, Label
-from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import Instruction, decode
-from dynamo_lite.bytecode.roles import NEVER_RAISES, NO_FALL_THROUGH
-from dynamo_lite.bytecode.stack import after, at_handler
 
 STDLIB = os.path.dirname(os.__file__)
 FILES = sorted(
@@ -59,36 +55,6 @@ def compiled(path: str) -> CodeType | None:
             return None  # a test of the parser
 
 
-def reassembled(code: CodeType, constant: Any = lambda value: value) -> CodeType:
-    decoded, e = decode(code), Emitter()
-    labels = [Label() for _ in decoded.instructions]
-    for i in decoded.instructions[decoded.first_index :]:
-        e.place(labels[i.index])
-        e.set_line(i.positions)
-        e.handler = None if i.handler is None else HandlerRef(labels[i.handler.target], *i.handler[1:])
-        if isinstance(i.argval, CodeType):
-            e.load_const(constant(i.argval))
-        else:
-            e.raw(i, None if i.target is None else labels[i.target])
-    arguments = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    made = e.assemble(
-        name=code.co_name,
-        qualname=code.co_qualname,
-        filename=code.co_filename,
-        firstlineno=code.co_firstlineno,
-        argnames=code.co_varnames[:arguments],
-        freevars=code.co_freevars,
-        cellvars=code.co_cellvars,
-        flags=code.co_flags & ~0xC,
-    )
-    return made.replace(
-        co_argcount=code.co_argcount,
-        co_posonlyargcount=code.co_posonlyargcount,
-        co_kwonlyargcount=code.co_kwonlyargcount,
-        co_flags=made.co_flags | code.co_flags & 0xC,
-    )
-
-
 # Arguments that are numbers of something in the code object.
 INDEXED = ("LOAD_CONST", "LOAD_FAST", "STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "LOAD_GLOBAL", "LOAD_CLOSURE")
 NAMED = ("_DEREF", "_ATTR", "_NAME", "_NAMES", "_GLOBAL", "_METHOD", "_CELL", "_FROM")
@@ -117,20 +83,6 @@ def check_same(code: CodeType, made: CodeType) -> None:
     lines: list[Any] = [[line for _, _, line in c.co_lines() if line is not None] for c in (code, made)]
     # The frame's set-up stands on the first line here, and whole runs of a line are one entry.
     assert set(lines[0]) <= set(lines[1]) | {code.co_firstlineno} and set(lines[1]) <= {*lines[0], code.co_firstlineno}
-
-
-def check_stacks(code: CodeType) -> None:
-    stacks = analyse(code).stacks
-    for i, stack in zip(decode(code).instructions, stacks):
-        if stack is None:
-            continue
-        assert len(stack) <= code.co_stacksize + 1
-        if not i.roles & NO_FALL_THROUGH:
-            assert stacks[i.index + 1] == after(i, stack)
-        if i.target is not None:
-            assert stacks[i.target] == after(i, stack, jumps=True)
-        if i.handler is not None and not i.roles & NEVER_RAISES:
-            assert stacks[i.handler.target] == at_handler(i.handler, stack)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: os.path.relpath(path, STDLIB))

@@ -14,7 +14,14 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 
 from native_breaks import break_points, capture_at, outcome, run_broken, with_code
-from zoo import CASES
+from zoo_breaks import (
+    BY_NAME,
+    FUNCTIONS,
+    OPTIONS,
+    check_a_break_at_each_instruction,
+    check_one_instruction_at_a_time,
+    some,
+)
 
 from dynamo_lite._eval_frame import (
     RUN_ORIGINAL,
@@ -32,17 +39,7 @@ from dynamo_lite.bytecode.instructions import decode
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE
 from dynamo_lite.continuation import resume
 
-FUNCTIONS = {fn.__qualname__: [args for f, args in CASES if f is fn] for fn, _ in CASES}
-BY_NAME = {fn.__qualname__: fn for fn, _ in CASES}
-
 every_function = pytest.mark.parametrize("name", FUNCTIONS)
-# As the compiler uses them, and the most literal: all locals carried, a resume function for every way out.
-OPTIONS: list[dict[str, Any]] = [{}, {"keep_dead": True, "inline_tail": False}]
-
-
-def some(points: list[int]) -> list[int]:
-    """All of them; of a very long function about twenty."""
-    return points if len(points) < 400 else points[:: len(points) // 20]
 
 
 def test_the_zoo_is_large_and_varied() -> None:
@@ -53,14 +50,7 @@ def test_the_zoo_is_large_and_varied() -> None:
 
 @every_function
 def test_a_break_at_each_instruction(name: str) -> None:
-    fn = BY_NAME[name]
-    for args in FUNCTIONS[name]:
-        expected = outcome(fn, args)
-        for index in some(break_points(fn.__code__)):
-            for options in OPTIONS:
-                code = capture_at(fn.__code__, index, **options)
-                got = outcome(lambda *a: run_broken(fn, code, a)[0], args)
-                assert got == expected, decode(fn.__code__).instructions[index]
+    check_a_break_at_each_instruction(name)
 
 
 @every_function
@@ -85,18 +75,7 @@ def test_a_break_whenever_an_instruction_is_reached(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "wide"])
 @pytest.mark.parametrize("options", OPTIONS, ids=["lean", "literal"])
 def test_one_instruction_at_a_time(name: str, options: dict[str, Any]) -> None:
-    """Every frame runs one instruction and breaks: each resume function is made from the one before."""
-    fn = BY_NAME[name]
-
-    def again(code: CodeType) -> CodeType:
-        info = resume.is_resume_code(code)
-        assert info is not None
-        return capture_at(code, info.origins.index(info.index), **options)
-
-    for args in FUNCTIONS[name]:
-        expected = outcome(fn, args)
-        code = capture_at(fn.__code__, break_points(fn.__code__)[0], **options)
-        assert outcome(lambda *a: run_broken(fn, code, a, again)[0], args) == expected
+    check_one_instruction_at_a_time(name, options)
 
 
 @pytest.mark.parametrize("name", [n for n in FUNCTIONS if "except" in n or "raise" in n or "try" in n or "with" in n])

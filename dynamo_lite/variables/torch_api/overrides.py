@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 _KIND = "unsupported_context_manager"
+# What torch's functions raise of arguments that they do not take, in C and in Python, or a warning that is an error.
+_REFUSALS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError, Warning,
+)
 
 
 class _Asked(Exception):
@@ -113,9 +117,8 @@ class Overrides:
             received = asked.received
         except DynamoLiteError:
             raise
-        except Exception:
-            # Arguments that the function does not take, of which it may say what it likes: no mode gets to see them.
-            # The caller records the call, fails as the probe did, and says so.
+        except _REFUSALS:
+            # No mode gets to see this call. The caller records it, fails as the probe did, and says so.
             return None
         else:
             return None
