@@ -183,22 +183,24 @@ class TraceFakeMode(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not self.random_seen:
-            self.random_seen = _draws_random(func)
-        if not self.raises_seen:
+        traits = _traits_of(func)
+        if traits.draws_random:
+            self.random_seen = True
+        if not self.raises_seen and traits.may_raise:
             self.raises_seen = raising.may_raise(func, args, kwargs or {})
-        if func in _UNDECLARED_MUTATION and args[_TRAINING_ARGUMENT]:
+        if traits.writes_statistics and args[_TRAINING_ARGUMENT]:
             self.effects_seen = True
             self.written |= {t.untyped_storage()._cdata for t in args[_STATISTICS] if t is not None}
-        elif not self.effects_seen and not _is_mutable(func):
-            self.effects_seen = _has_effects(func)
-        if _is_mutable(func):
+        if traits.is_mutable:
             return self._dispatch_write(func, types, args, kwargs or {})
-        func = _SAME_METADATA.get(func, func)
-        if func in _COPIES_NOTHING and not args[0].numel():
+        if traits.has_effects:
+            self.effects_seen = True
+        func = traits.same_metadata
+        if traits.copies_nothing and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
+            traits = _traits_of(func)
         key = None
-        if self.cache_enabled and self.static_shapes and fake_results.is_remembered(func) and not self.known:
+        if self.cache_enabled and self.static_shapes and traits.is_remembered and not self.known:
             key = fake_results.key_of(self, func, args, kwargs or {})
             made = fake_results.remembered(self, key) if key is not None else None
             if made is not None:
@@ -206,13 +208,16 @@ class TraceFakeMode(FakeTensorMode):
         raises = self.raises_seen
         inside = self._inside_rule
         if not inside:
+            if traits.is_lenient:
+                asked = key if key is not None else fake_results.key_of(self, func, args, kwargs or {})
+                fake_refusals.check_rule(func, args, kwargs or {}, asked)
             fake_refusals.check_types(func, args, kwargs or {})
-        self._inside_rule = inside or not _is_composite(func)
+        self._inside_rule = inside or not traits.is_composite
         try:
             result = self._dispatch_new(func, types, args, kwargs)
         finally:
             self._inside_rule = inside
-        if not _is_composite(func):
+        if not traits.is_composite:
             self.raises_seen = raises  # whatever its metadata rule has called
         if key is not None:
             fake_results.remember(key, result, args)
@@ -302,25 +307,27 @@ class TraceFakeMode(FakeTensorMode):
         return made(first)
 
 
-@functools.cache
-def _is_mutable(func: Any) -> bool:
-    return bool(func._schema.is_mutable)
+class _Traits:
+    """What the mode asks of an operator each time that it is dispatched, put together once."""
+
+    __slots__ = ("copies_nothing", "draws_random", "has_effects", "is_composite", "is_lenient", "is_mutable",
+                 "is_remembered", "may_raise", "same_metadata", "writes_statistics")
+
+    def __init__(self, func: Any) -> None:
+        self.is_mutable = bool(func._schema.is_mutable)
+        self.is_composite = func.namespace == "prim" or bool(
+            torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+        self.draws_random = torch.Tag.nondeterministic_seeded in func.tags
+        self.has_effects = self.is_mutable or self.draws_random or func in _CHECKS
+        self.may_raise = raising.may_ever_raise(func)
+        self.writes_statistics = func in _UNDECLARED_MUTATION
+        self.same_metadata = _SAME_METADATA.get(func, func)
+        self.copies_nothing = func in _COPIES_NOTHING
+        self.is_remembered = fake_results.is_remembered(self.same_metadata)
+        self.is_lenient = fake_refusals.is_lenient(self.same_metadata)
 
 
-@functools.cache
-def _is_composite(func: Any) -> bool:
-    return func.namespace == "prim" or bool(
-        torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
-
-
-@functools.cache
-def _has_effects(func: Any) -> bool:
-    return _is_mutable(func) or _draws_random(func) or func in _CHECKS
-
-
-@functools.cache
-def _draws_random(func: Any) -> bool:
-    return torch.Tag.nondeterministic_seeded in func.tags
+_traits_of = functools.cache(_Traits)
 
 
 # Operators without a metadata rule in torch, whose result is contiguous, with the shape and type of the argument at
@@ -389,15 +396,17 @@ def _unwrap_reference_functions() -> int:
     refs = torch._refs
     modules = (refs, refs.nn.functional, refs.special, refs.linalg, refs.fft, torch._decomp.decompositions)
     tables = (torch._decomp.decomposition_table, torch._decomp.meta_table)
-    candidates = [value for space in modules for value in vars(space).values()]
-    candidates += [value for table in tables for value in table.values()]
+    # Many stand in several of these.
+    candidates = {id(value): value for space in (*map(vars, modules), *tables) for value in space.values()}
     marked = 0
-    for function in candidates:
+    for function in candidates.values():
         while isinstance(function, types.FunctionType):
             # `__wrapped__` skips levels where wrappers copy each other's dictionaries; the closure tells the truth.
-            cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
-            inner = cells["fn"].cell_contents if "fn" in cells else None
-            if function.__code__.co_filename == torch._compile.__file__ and isinstance(inner, types.FunctionType):
+            code, cells = function.__code__, function.__closure__
+            if not cells or "fn" not in code.co_freevars:
+                break
+            inner = cells[code.co_freevars.index("fn")].cell_contents
+            if code.co_filename == torch._compile.__file__ and isinstance(inner, types.FunctionType):
                 if getattr(inner, "__dynamo_disable", None) is None:
                     inner.__dict__["__dynamo_disable"] = inner
                     marked += 1

@@ -62,6 +62,11 @@ def check(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> N
         return
     if func is aten.copy_.default and args[0].shape == args[1].shape:
         return
+    _raise_as_eager(func, args, kwargs, key)
+
+
+def _raise_as_eager(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
+    """Raises what eager does of such arguments; asks it once for each key."""
     if key is not None and key in _answers:
         raised = _answers[key]
     else:
@@ -112,19 +117,29 @@ def _check_part(func: Any, whole: torch.Tensor, src: torch.Tensor, *place: Any, 
                            f"src size = {list(src.shape)}, slice size = {list(part.shape)}")
 
 
-def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types, or if it is one
-    whose metadata rule lets more pass."""
-    if func in _SCATTERS and len(args) > 1 and not any(isinstance(n, _SYMBOLS) for n in args[0].shape):
-        _check_part(func, *args, **kwargs)
+def is_lenient(func: Any) -> bool:
+    """Whether the metadata rule of an operation that writes to nothing lets pass what :func:`check_rule` refuses."""
+    return func in _LENIENT or func in _SCATTERS or func is aten.as_strided.default
+
+
+def check_rule(func: Any, args: Sequence[Any], kwargs: dict[str, Any], key: Any) -> None:
+    """Of an operation whose metadata rule is lenient; raises what eager does.
+
+    Args:
+        key: tells this call from others; None if nothing does.
+    """
+    if func in _LENIENT:
+        _raise_as_eager(func, args, kwargs, key)
     elif func is aten.as_strided.default:
         _check_bounds(*args, **kwargs)
-    elif func in _LENIENT:
-        raised = _ask(func, args, kwargs)
-        if raised is not None:
-            raise type(raised)(*raised.args)
-    types = tuple(t.dtype for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
-    if func.namespace != "aten" or _COMMON.issuperset(types) and len(set(types)) <= 1:
+    elif len(args) > 1 and not any(isinstance(n, _SYMBOLS) for n in args[0].shape):
+        _check_part(func, *args, **kwargs)
+
+
+def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Of an operation that writes to nothing; raises what eager does if it has no kernel for the types."""
+    types = _types_of(args, kwargs)
+    if len(set(types)) <= 1 and _COMMON.issuperset(types) or func.namespace != "aten":
         return
     if (func, types) not in _without_kernel:
         raised = _ask(func, args, kwargs)
@@ -133,6 +148,17 @@ def check_types(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     raised = _without_kernel[func, types]
     if raised is not None:
         raise type(raised)(*raised.args)
+
+
+def _types_of(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.dtype, ...]:
+    """Of the tensors that an operator gets; its arguments are no deeper than lists of them."""
+    types = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, torch.Tensor):
+            types.append(value.dtype)
+        elif isinstance(value, (list, tuple)):
+            types += [part.dtype for part in value if isinstance(part, torch.Tensor)]
+    return tuple(types)
 
 
 def sizes_written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Sizes:

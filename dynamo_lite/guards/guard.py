@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -104,7 +105,7 @@ class GuardSet:
     def add(self, source: Source, kind: str, *expected: Any) -> None:
         """Requires `kind` of the value at `source`; a repetition changes nothing."""
         assert kind in KINDS, kind
-        key = (source.key, kind, tuple(_identity(e) for e in expected))
+        key = (source.key, kind, tuple([_identity(e) for e in expected]))
         if key not in self._guards:
             self._guards[key] = Guard(source, kind, expected)
 
@@ -149,10 +150,19 @@ class GuardSet:
         return len(self._guards) + len(self._class_names)
 
 
+# The classes of most expectations, whose values equal others of the class if they are the same, or are never equal.
+_BY_VALUE = frozenset({int, str, bytes, bool, type(None)})
+_BY_IDENTITY = frozenset({type, types.CodeType, types.FunctionType, types.BuiltinFunctionType, types.ModuleType})
+
+
 def _identity(value: Any) -> Any:
     # 1, True and 1.0 are equal but not the same expectation; classes and code objects compare by identity.
     # Not isinstance, which reads __class__ of other values: a class of the user's may define how.
     cls = type(value)
+    if cls in _BY_VALUE:
+        return (cls, value)
+    if cls in _BY_IDENTITY:
+        return id(value)
     if issubclass(cls, (int, float, complex, str, bytes, bool, type(None))):
         return (cls, repr(value))
     if issubclass(cls, (tuple, frozenset)):

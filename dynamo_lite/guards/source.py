@@ -8,7 +8,6 @@ Invariant: a path reads only what CPython itself would read without running user
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -33,11 +32,19 @@ class PathKey:
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Source:
-    """The base of all sources. Equality is structural, through :attr:`key`."""
+    """The base of all sources, which are not changed once made. Equality is structural, through :attr:`key`.
 
-    _key: PathKey | None = dataclasses.field(default=None, init=False, repr=False)
+    Attributes:
+        is_frozen: whether the value can't have changed, so that nothing of it needs a guard.
+    """
+
+    __slots__ = ("_key",)
+    # No dataclasses: to make one takes 0.5 ms of the import, and a trace asks for this at every step of every path.
+    is_frozen: bool = False
+
+    def __init__(self) -> None:
+        self._key: PathKey | None = None
 
     def parents(self) -> tuple[Source, ...]:
         """The sources that have to be loaded before this one."""
@@ -46,10 +53,10 @@ class Source:
     @property
     def key(self) -> PathKey:
         """A hashable identity of the path."""
-        if self._key is None:
-            object.__setattr__(self, "_key", PathKey(self.path()))
-        assert self._key is not None
-        return self._key
+        key = self._key
+        if key is None:
+            key = self._key = PathKey(self.path())
+        return key
 
     def path(self) -> tuple[Any, ...]:
         """What tells this path from others: the kind of step, its operands, the key of what it starts from."""
@@ -64,24 +71,25 @@ class Source:
         """The guard program's instruction that loads this value into register `dst`."""
         raise NotImplementedError
 
-    @property
-    def is_frozen(self) -> bool:
-        """Whether the value can't have changed, so that nothing of it needs a guard."""
-        return False
-
     def __hash__(self) -> int:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Source) and self.key == other.key
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+
 class LocalSource(Source):
     """An argument of the frame; `index` counts as the frame stores them."""
 
-    local: str
-    index: int
+    __slots__ = ("local", "index")
+
+    def __init__(self, local: str, index: int) -> None:
+        super().__init__()
+        self.local = local
+        self.index = index
 
     def path(self) -> tuple[Any, ...]:
         return ("local", self.index)
@@ -100,12 +108,15 @@ class LocalSource(Source):
         return ("load_local", dst, self.index)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class ClosureCellSource(Source):
     """A cell of the frame's closure, the cell itself."""
 
-    local: str
-    index: int
+    __slots__ = ("local", "index")
+
+    def __init__(self, local: str, index: int) -> None:
+        super().__init__()
+        self.local = local
+        self.index = index
 
     def path(self) -> tuple[Any, ...]:
         return ("cell", self.index)
@@ -118,9 +129,10 @@ class ClosureCellSource(Source):
         return ("load_cell_obj", dst, self.index)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class GlobalsSource(Source):
     """The dict of the frame's own globals."""
+
+    __slots__ = ()
 
     def path(self) -> tuple[Any, ...]:
         return ("globals",)
@@ -133,11 +145,14 @@ class GlobalsSource(Source):
         return ("load_globals_dict", dst)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class BuiltinSource(Source):
     """A name among the builtins."""
 
-    builtin: str
+    __slots__ = ("builtin",)
+
+    def __init__(self, builtin: str) -> None:
+        super().__init__()
+        self.builtin = builtin
 
     def path(self) -> tuple[Any, ...]:
         return ("builtin", self.builtin)
@@ -150,12 +165,15 @@ class BuiltinSource(Source):
         return ("load_builtin", dst, self.builtin)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class ConstSource(Source):
     """An object that outlives every cache entry: a class, a module's dict. The entry holds it."""
 
-    value: Any
-    words: str
+    __slots__ = ("value", "words")
+
+    def __init__(self, value: Any, words: str) -> None:
+        super().__init__()
+        self.value = value
+        self.words = words
 
     def path(self) -> tuple[Any, ...]:
         return ("const", id(self.value))
@@ -168,34 +186,35 @@ class ConstSource(Source):
         return ("load_const", dst, self.value)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class FrozenSource(ConstSource):
     """An object that was made while compiling and that the cache entry holds, such as a function's signature."""
 
-    @property
-    def is_frozen(self) -> bool:
-        return True
+    __slots__ = ()
+    is_frozen = True
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class ChildSource(Source):
     """A source reached from another one."""
 
-    base: Source
+    __slots__ = ("base", "is_frozen")
 
-    @property
-    def is_frozen(self) -> bool:
-        return self.base.is_frozen
+    def __init__(self, base: Source) -> None:
+        self._key = None
+        self.base = base
+        self.is_frozen = base.is_frozen
 
     def parents(self) -> tuple[Source, ...]:
         return (self.base,)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class AttrSource(ChildSource):
     """``base.attr`` by the generic protocol; only where reading it runs no user code."""
 
-    attr: str
+    __slots__ = ("attr",)
+
+    def __init__(self, base: Source, attr: str) -> None:
+        super().__init__(base)
+        self.attr = attr
 
     def path(self) -> tuple[Any, ...]:
         return ("attr", self.attr, self.base.key)
@@ -208,9 +227,10 @@ class AttrSource(ChildSource):
         return ("load_attr", dst, parents[0], self.attr)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class InstanceDictSource(ChildSource):
     """The object's own ``__dict__``."""
+
+    __slots__ = ()
 
     def path(self) -> tuple[Any, ...]:
         return ("dict", self.base.key)
@@ -223,11 +243,14 @@ class InstanceDictSource(ChildSource):
         return ("load_instance_dict", dst, parents[0])
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SlotSource(ChildSource):
     """The value of a ``__slots__`` member."""
 
-    descriptor: Any
+    __slots__ = ("descriptor",)
+
+    def __init__(self, base: Source, descriptor: Any) -> None:
+        super().__init__(base)
+        self.descriptor = descriptor
 
     def path(self) -> tuple[Any, ...]:
         return ("slot", id(self.descriptor), self.base.key)
@@ -252,11 +275,14 @@ def _key_words(key: Any) -> str:
     return f"<{type(key).__name__}{shape}>"
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class DictItemSource(ChildSource):
     """``base[item]`` of a dict; `item` is a constant that compares by value."""
 
-    item: Any
+    __slots__ = ("item",)
+
+    def __init__(self, base: Source, item: Any) -> None:
+        super().__init__(base)
+        self.item = item
 
     def path(self) -> tuple[Any, ...]:
         return ("item", type(self.item), self.item, self.base.key)
@@ -280,12 +306,15 @@ class DictItemSource(ChildSource):
         return ("load_dict_item", dst, parents[0], self.item)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SequenceItemSource(ChildSource):
     """``base[index]`` of a list or tuple, read from its storage."""
 
-    index: int
-    is_list: bool
+    __slots__ = ("index", "is_list")
+
+    def __init__(self, base: Source, index: int, is_list: bool) -> None:
+        super().__init__(base)
+        self.index = index
+        self.is_list = is_list
 
     def path(self) -> tuple[Any, ...]:
         return ("seq", self.index, self.is_list, self.base.key)
@@ -298,11 +327,14 @@ class SequenceItemSource(ChildSource):
         return ("load_list_item" if self.is_list else "load_tuple_item", dst, parents[0], self.index)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class ItemSource(ChildSource):
     """``base[index]`` of a builtin container that is neither list, tuple nor dict."""
 
-    index: Any
+    __slots__ = ("index",)
+
+    def __init__(self, base: Source, index: Any) -> None:
+        super().__init__(base)
+        self.index = index
 
     def path(self) -> tuple[Any, ...]:
         return ("getitem", type(self.index), self.index, self.base.key)
@@ -315,11 +347,14 @@ class ItemSource(ChildSource):
         return ("load_item", dst, parents[0], self.index)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class DictKeySource(ChildSource):
     """The `index`-th key of a dict, in insertion order."""
 
-    index: int
+    __slots__ = ("index",)
+
+    def __init__(self, base: Source, index: int) -> None:
+        super().__init__(base)
+        self.index = index
 
     def path(self) -> tuple[Any, ...]:
         return ("dictkey", self.index, self.base.key)
@@ -332,11 +367,14 @@ class DictKeySource(ChildSource):
         return ("load_dict_key", dst, parents[0], self.index)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class DictValueSource(ChildSource):
     """What a dict maps its `index`-th key to, whatever the key."""
 
-    index: int
+    __slots__ = ("index",)
+
+    def __init__(self, base: Source, index: int) -> None:
+        super().__init__(base)
+        self.index = index
 
     def path(self) -> tuple[Any, ...]:
         return ("dictvalue", self.index, self.base.key)
@@ -349,11 +387,14 @@ class DictValueSource(ChildSource):
         return ("load_dict_value", dst, parents[0], self.index)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class TypeAttrSource(ChildSource):
     """What a class or its bases define under a name, unbound; `base` is the class."""
 
-    attr: str
+    __slots__ = ("attr",)
+
+    def __init__(self, base: Source, attr: str) -> None:
+        super().__init__(base)
+        self.attr = attr
 
     def path(self) -> tuple[Any, ...]:
         return ("typeattr", self.attr, self.base.key)
@@ -366,12 +407,15 @@ class TypeAttrSource(ChildSource):
         return ("load_type_attr", dst, parents[0], self.attr)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class FunctionPartSource(ChildSource):
     """``__defaults__``, ``__kwdefaults__``, ``__closure__``, ``__code__``, ``__globals__`` or ``__dict__`` of a
     function."""
 
-    part: str
+    __slots__ = ("part",)
+
+    def __init__(self, base: Source, part: str) -> None:
+        super().__init__(base)
+        self.part = part
 
     def path(self) -> tuple[Any, ...]:
         return ("func", self.part, self.base.key)
@@ -384,11 +428,14 @@ class FunctionPartSource(ChildSource):
         return ("load_func_part", dst, parents[0], self.part)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class CellContentsSource(ChildSource):
     """What a cell holds; `local` is the variable's name."""
 
-    local: str
+    __slots__ = ("local",)
+
+    def __init__(self, base: Source, local: str) -> None:
+        super().__init__(base)
+        self.local = local
 
     def path(self) -> tuple[Any, ...]:
         return ("contents", self.base.key)
@@ -401,11 +448,14 @@ class CellContentsSource(ChildSource):
         return ("load_cell_contents", dst, parents[0])
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class MethodPartSource(ChildSource):
     """``__self__`` or ``__func__`` of a bound method."""
 
-    part: str
+    __slots__ = ("part",)
+
+    def __init__(self, base: Source, part: str) -> None:
+        super().__init__(base)
+        self.part = part
 
     def path(self) -> tuple[Any, ...]:
         return ("method", self.part, self.base.key)
@@ -418,12 +468,15 @@ class MethodPartSource(ChildSource):
         return ("load_method_part", dst, parents[0], self.part)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class ComputedSource(ChildSource):
     """What a function of ours makes of a value; `words` tell the function from others, and are its text."""
 
-    function: Callable[[Any], Any]
-    words: str
+    __slots__ = ("function", "words")
+
+    def __init__(self, base: Source, function: Callable[[Any], Any], words: str) -> None:
+        super().__init__(base)
+        self.function = function
+        self.words = words
 
     def path(self) -> tuple[Any, ...]:
         return ("computed", self.words, self.base.key)
@@ -436,9 +489,10 @@ class ComputedSource(ChildSource):
         return ("load_call", dst, parents[0], self.function)
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class WeakrefSource(ChildSource):
     """What a weak reference points to."""
+
+    __slots__ = ()
 
     def path(self) -> tuple[Any, ...]:
         return ("weakref", self.base.key)

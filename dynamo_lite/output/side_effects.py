@@ -223,8 +223,10 @@ class SideEffects:
         if real is None:
             return getattr(keeper, "own_dict", None)
         assert source is not None
-        self._spaces.setdefault(id(real), (real, source))
-        if id(real) not in self._trackers and self._keepers.get(id(real), (real, keeper))[1] is keeper:
+        key = id(real)
+        if key not in self._spaces:
+            self._spaces[key] = (real, source)
+        if key not in self._trackers and (key not in self._keepers or self._keepers[key][1] is keeper):
             return None
         return space_at(tx, real, source)
 

@@ -113,7 +113,7 @@ _by_module: dict[str, Decision] = {}
 _BREAKING = (Rule.SKIP, Rule.ELEMENTS)
 _CALLING = (Rule.HANDLED, Rule.DRAWN, Rule.REPLACED, Rule.STAND_IN, Rule.SUBSTITUTED, Rule.LOOKED_AT)
 _NATIVE = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-           types.ClassMethodDescriptorType)
+           types.ClassMethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 # ---------------------------------------------------------------- registering
@@ -386,8 +386,9 @@ def decide(function: Any) -> Decision:
         if said is not None and not (said.rule is Rule.GRAPH and is_torch_builtin(function)):
             return said  # that a function of torch's written in C is allowed in the graph says nothing new
     cls = type(function)  # and not isinstance, which may run the program's code
-    native = issubclass(cls, (*_NATIVE, *_TORCH_CALLABLES))
-    if native or cls is types.FunctionType:
+    python = cls is types.FunctionType
+    native = not python and issubclass(cls, _NATIVE)
+    if native or python and torch_marks.is_marked(function):
         traced = torch_marks.substitute(function)
         if traced is not None:
             return Decision(Rule.SUBSTITUTED, reason="torch.compiler.substitute_in_graph", calls=traced,
@@ -401,7 +402,7 @@ def decide(function: Any) -> Decision:
         return found
     if _waiting and _find_waiting():
         return decide(function)
-    if cls is types.FunctionType:
+    if python:
         return _decide_python(function)
     if issubclass(cls, type):
         return _CONSTRUCTED
@@ -417,6 +418,8 @@ def _decide_python(function: types.FunctionType) -> Decision:
     found = _rows.get(id(function.__code__))
     if found is not None:
         return found
+    if not torch_marks.is_marked(function):
+        return decide_module(home(function))
     inner = torch_marks.below_own_patch(function)
     if inner is not None:
         return Decision(Rule.BELOW, reason="a wrapper that torch.compile puts around parts of torch", calls=inner)
@@ -486,12 +489,9 @@ def _decide_native(function: Any) -> Decision:
     return _RECEIVER
 
 
-_TORCH_CALLABLES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-
-
 def is_torch_builtin(value: Any) -> bool:
     """Whether a function written in C is torch's."""
-    if isinstance(value, _TORCH_CALLABLES):
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
     if not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
         return False

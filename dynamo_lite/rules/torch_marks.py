@@ -60,7 +60,7 @@ def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
     nothing about this one; nor does what torch puts around its own functions before. Such a wrapper stands where its
     function stood; a wrapper that the user made of a function of torch's, as for a class of modules, stands elsewhere.
     """
-    if function.__code__ in _KEEPS_OUT:
+    if id(function.__code__) in _KEEPS_OUT:
         return _torchs_inside(function, "fn")
     if function.__module__ == "torch._dynamo.mutation_guard":
         # Module.__init__, which it patches to count modules that were made.
@@ -76,7 +76,7 @@ def below_own_patch(function: types.FunctionType) -> types.FunctionType | None:
 # The code of the wrapper that `torch._disable_dynamo` puts around functions of torch's, when torch is imported or, as
 # for `torch.manual_seed`, `torch._dynamo`: all of its wrappers share it.
 _KEEPS_OUT = frozenset(
-    code for code in _disable_dynamo.__code__.co_consts if isinstance(code, types.CodeType))
+    id(code) for code in _disable_dynamo.__code__.co_consts if isinstance(code, types.CodeType))
 
 
 def _torchs_inside(wrapper: types.FunctionType, name: str) -> types.FunctionType | None:
@@ -127,9 +127,15 @@ def _at_home(function: types.FunctionType) -> Any:
     return place
 
 
+def is_marked(function: types.FunctionType) -> bool:
+    """Whether torch's names may have said anything of a Python function, or torch's compiler has wrapped it."""
+    return bool(function.__dict__) or "torch._dynamo" in sys.modules or id(function.__code__) in _KEEPS_OUT
+
+
 # ---------------------------------------------------------------- tables of torch._dynamo
 def _table(module: str, name: str) -> Any:
-    return getattr(sys.modules.get(module), name, None)
+    loaded = sys.modules.get(module)
+    return None if loaded is None else getattr(loaded, name, None)
 
 
 def is_allowed(function: Any) -> bool:

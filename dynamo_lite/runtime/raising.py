@@ -59,6 +59,11 @@ def may_raise(func: Any, args: Any, kwargs: Any, value_of: Callable[[Any], Any] 
     return True
 
 
+def may_ever_raise(func: Any) -> bool:
+    """Whether :func:`may_raise` holds of an operator for some operands."""
+    return func in _COMPOSITES if not isinstance(func, torch._ops.OpOverload) else _rule_of(func) != "never"
+
+
 @functools.cache
 def _rule_of(func: Any) -> str:
     if func.namespace not in ("aten", "prims", "prim"):

@@ -81,6 +81,8 @@ class VariableTracker:
     content: VariableTracker | None = None
     # The epoch of the last change of an attribute.
     changed_at = 0
+    # Where its own dict is found, once that has been asked; `containers.spaces.dict_source` gives it.
+    dict_source: Source | None = None
 
     def __init__(self, source: Source | None = None) -> None:
         self.source = source

@@ -105,6 +105,8 @@ def own_dict(value: Any) -> Any:
     return object.__getattribute__(value, "__dict__")
 
 
-def dict_source(source: Source | None) -> Source | None:
-    """Where the own dict of an object is found."""
-    return None if source is None else InstanceDictSource(source)
+def dict_source(keeper: VariableTracker) -> Source | None:
+    """Where the own dict of an object is found; None if the object was made in the trace."""
+    if keeper.dict_source is None and keeper.source is not None:
+        keeper.dict_source = InstanceDictSource(keeper.source)
+    return keeper.dict_source

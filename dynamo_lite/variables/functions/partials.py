@@ -88,7 +88,7 @@ class PartialVariable(VariableTracker):
 
     def own_attribute(self, tx: Tracer, name: str) -> VariableTracker | None:
         """The value in the object's own dict, None if there is none."""
-        return read_own(tx, self, self._real_dict(), dict_source(self.source), name)
+        return read_own(tx, self, self._real_dict(), dict_source(self), name)
 
     def has_attributes(self, tx: Tracer) -> bool:
         """Whether it has attributes of its own, for the sake of which a partial of it keeps it as it is."""
@@ -111,14 +111,14 @@ class PartialVariable(VariableTracker):
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name in _OF_THE_CLASS:
             super().setattr(tx, name, value)
-        write_own(tx, self, self._real_dict(), dict_source(self.source), name, value)
+        write_own(tx, self, self._real_dict(), dict_source(self), name, value)
 
     def delattr(self, tx: Tracer, name: str) -> None:
         if name in _OF_THE_CLASS:
             super().delattr(tx, name)
         if self.own_attribute(tx, name) is None:
             tx.raise_error(AttributeError, f"'functools.partial' object has no attribute {name!r}")
-        write_own(tx, self, self._real_dict(), dict_source(self.source), name, MISSING)
+        write_own(tx, self, self._real_dict(), dict_source(self), name, MISSING)
 
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:

@@ -128,12 +128,12 @@ class ObjectVariable(VariableTracker):
             self._looks_up_plainly = all(issubclass(type(key), str) for key in own or ())
         if not self._looks_up_plainly:
             unsupported("unsupported_value", f"{self.describe()}, in whose __dict__ is a key that is no text")
-        return read_own(tx, self, own, dict_source(self.source), name)
+        return read_own(tx, self, own, dict_source(self), name)
 
     def write_own(self, tx: Tracer, name: str, value: Any) -> None:
         """Sets the value in the object's own dict; with MISSING, deletes it."""
         own = instance_dict(self.value) if self.value is not None else None
-        write_own(tx, self, own, dict_source(self.source), name, value)
+        write_own(tx, self, own, dict_source(self), name, value)
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         custom = tx.classes.lookup(self.cls, "__getattribute__")

@@ -157,7 +157,7 @@ class TensorVariable(VariableTracker):
         written = name in tx.output.effects.attributes_of(self) or tx.output.effects.tracker_of(own) is not None
         descriptor = tx.classes.lookup(self.cls, name)
         if descriptor is None or written or own is not None and name in own:
-            found = read_own(tx, self, own, dict_source(self.source), name)
+            found = read_own(tx, self, own, dict_source(self), name)
             if found is not None:
                 return found
         if descriptor is None:
@@ -187,7 +187,7 @@ class TensorVariable(VariableTracker):
         ):
             unsupported("input_mutation", f"setting Tensor.{name}")
         own = instance_dict(self.value) if self.value is not None else None
-        write_own(tx, self, own, dict_source(self.source), name, value)
+        write_own(tx, self, own, dict_source(self), name, value)
 
     def _may_have_grad(self, value: VariableTracker) -> bool:
         """Whether torch surely takes the value as this tensor's gradient, after the graph."""

@@ -74,20 +74,21 @@ class NNModuleVariable(ObjectVariable):
     def member(self, tx: Tracer, name: str) -> VariableTracker | None:
         """A parameter, buffer or submodule, as nn.Module.__getattr__ finds it."""
         own = instance_dict(self.value) or {}
+        if self._has_written(tx, *_MEMBER_TABLES):
+            return super()._fallback_getattr(tx, name)
+        source = dict_source(self)
         for table in _MEMBER_TABLES:
-            if self._has_written(tx, table):
-                return super()._fallback_getattr(tx, name)
             members = own.get(table)
             if members is None:
                 continue
-            assert self.source is not None
+            assert source is not None
             if tx.output.effects.is_tracked(members):
-                found = realized(tx, tx.values.wrap_at(members, DictItemSource(InstanceDictSource(self.source), table)))
+                found = realized(tx, tx.values.wrap_at(members, DictItemSource(source, table)))
                 key = ConstantVariable(name)
                 if found.contains(tx, key):
                     return found.getitem(tx, key)
                 continue
-            where = DictItemSource(InstanceDictSource(self.source), table)
+            where = DictItemSource(source, table)
             tx.output.effects.note_read(members, where)
             if name in members:
                 return realized(tx, tx.values.wrap_at(members[name], DictItemSource(where, name)))
@@ -97,7 +98,7 @@ class NNModuleVariable(ObjectVariable):
     def _has_written(self, tx: Tracer, *names: str) -> bool:
         """Whether the trace has changed any of these in the module's own dict."""
         own = instance_dict(self.value) or {}
-        space = tx.output.effects.space_of(tx, self, own, dict_source(self.source))
+        space = tx.output.effects.space_of(tx, self, own, dict_source(self))
         if space is not None:
             return not all(map(space.is_as_before, names))
         return not tx.output.effects.attributes_of(self).keys().isdisjoint(names)
