@@ -27,7 +27,7 @@ from .._eval_frame import Continuation, skip
 from ..bytecode.assembler import Label
 from ..bytecode.emit import Emitter
 from ..runtime import autocast
-from .node_lines import give_lines
+from .node_lines import NodeLines, give_lines
 
 # Raised by a hook of torch's on what autograd saves, once a checkpoint has all that its backward pass needs.
 _ENDS_A_COMPUTATION = (torch.utils.checkpoint._StopRecomputationError,)
@@ -123,7 +123,9 @@ class Rerun:
         emit.store_fast(_ERROR)
         emit.pop_except()
         place = f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
-        emit.load_function(functools.partial(_prepare, place, self.restore, self.graph, self.again))
+        goes_on = self.counted or not self.again  # the exception, instead of another run
+        lines = NodeLines(self.graph) if self.graph is not None and goes_on else None
+        emit.load_function(functools.partial(_prepare, place, self.restore, lines, self.again))
         emit.load_fast(_ERROR)
         emit.delete_fast(_ERROR)
         for known, name in ((self.counted, _VERSIONS), (self.changed, _SAVED), (self.random, _RANDOM),
@@ -155,11 +157,11 @@ class Rerun:
 
 
 def _prepare(
-    place: str, restore: Callable[[], None], graph: torch.fx.GraphModule | None, again: bool, error: BaseException,
+    place: str, restore: Callable[[], None], lines: NodeLines | None, again: bool, error: BaseException,
     counted: Any, saved: Any, random: Any, depth: Any,
 ) -> BaseException | None:
     """What comes before the plain run, or the exception that goes on instead. Held by guarded code, so it holds neither
-    the frame's code nor the emitter."""
+    the frame's code nor the emitter nor the graph, whose nodes have fake tensors."""
     if not isinstance(error, Exception) or isinstance(error, exc.DynamoLiteError):
         return error
     restore()
@@ -168,7 +170,7 @@ def _prepare(
     if isinstance(error, _ENDS_A_COMPUTATION):
         return error
     if not again or counted is not None and _is_written(counted):
-        give_lines(error, graph)
+        give_lines(error, lines)
         return error
     if saved is not None:
         put_back(saved)

@@ -4,60 +4,86 @@ Invariant: they are read from the text that a node carries, so they outlive the 
 """
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
 import types
+import weakref
 from pathlib import Path
 
 from torch import fx
 
-_OWN_FOLDER = str(Path(__file__).parent)
+_PACKAGE = __name__.partition(".")[0]
+_OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 _PLACE = re.compile(r'^  File "(.*)", line (\d+), in (.*)$', re.MULTILINE)
+
+
+class NodeLines:
+    """What guarded code keeps of a graph to find the lines of an operation that has raised: no module, no node, no
+    tensor.
+
+    Args:
+        module: the graph.
+    """
+
+    __slots__ = ("_by_line", "_code", "_raising")
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        code = module.forward.__code__  # type: ignore[attr-defined]
+        nodes = list(module.graph.nodes)
+        places = module._lineno_map or {}
+        # torch.fx keeps the source of a graph's code as long as the code itself.
+        self._code = weakref.ref(code)
+        self._by_line = {line + module._prologue_start: nodes[place].stack_trace
+                         for line, place in places.items() if place is not None}
+        raising = [node.stack_trace for node in nodes if node.meta.get("raises")]
+        # A backend's code: there is no choice where one operation may raise.
+        self._raising = raising[0] if len(raising) == 1 else None
+
+    def origin(
+        self, entry: types.TracebackType | None
+    ) -> tuple[list[traceback.FrameSummary], types.TracebackType | None]:
+        """Where the program was at the operation that has raised, and what comes behind it in the traceback; without a
+        backend's own functions."""
+        code = self._code()
+        rest = entry
+        while entry is not None:
+            if entry.tb_frame.f_code is code:
+                return stack_in(self._by_line.get(entry.tb_lineno)), entry.tb_next
+            if entry.tb_frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+                rest = entry.tb_next
+            entry = entry.tb_next
+        return stack_in(self._raising), rest
 
 
 def stack_of(node: fx.Node) -> list[traceback.FrameSummary]:
     """Where the program was, outermost call first, without functions of ours that stand in for others."""
-    found = [(file, int(line), name) for file, line, name in _PLACE.findall(node.stack_trace or "")]
+    return stack_in(node.stack_trace)
+
+
+def stack_in(text: str | None) -> list[traceback.FrameSummary]:
+    """:func:`stack_of` of a node with this text."""
+    found = [(file, int(line), name) for file, line, name in _PLACE.findall(text or "")]
     return [traceback.FrameSummary(file, line, name, lookup_line=False) for i, (file, line, name) in enumerate(found)
             if not i or not file.startswith(_OWN_FOLDER)]
 
 
-def give_lines(error: BaseException, module: fx.GraphModule | None) -> None:
+def give_lines(error: BaseException, lines: NodeLines | None) -> None:
     """Gives an exception that a graph has raised the user's lines, if it is known which node has raised it.
 
     Args:
         error: its traceback begins at the code that called the graph.
-        module: the graph.
+        lines: of the graph.
     """
     caller = error.__traceback__
-    if module is None or caller is None:
+    if lines is None or caller is None:
         return
-    node, rest = _origin(module, caller.tb_next)
-    stack = stack_of(node) if node is not None else []
+    stack, rest = lines.origin(caller.tb_next)
     for place in stack[:0:-1]:
         rest = types.TracebackType(rest, _frame_at(place), -1, place.lineno or 0)
     if stack:
         error.__traceback__ = types.TracebackType(rest, caller.tb_frame, -1, stack[0].lineno or 0)
-
-
-def _origin(
-    module: fx.GraphModule, entry: types.TracebackType | None
-) -> tuple[fx.Node | None, types.TracebackType | None]:
-    """The node that has raised, and what comes behind it in the traceback; without a backend's own functions."""
-    code = module.forward.__code__  # type: ignore[attr-defined]
-    nodes = list(module.graph.nodes)
-    rest = entry
-    while entry is not None:
-        if entry.tb_frame.f_code is code:
-            place = (module._lineno_map or {}).get(entry.tb_lineno - module._prologue_start)
-            return (nodes[place] if place is not None else None), entry.tb_next
-        if entry.tb_frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
-            rest = entry.tb_next
-        entry = entry.tb_next
-    # A backend's code: there is no choice where one operation may raise.
-    raising = [node for node in nodes if node.meta.get("raises")]
-    return (raising[0] if len(raising) == 1 else None), rest
 
 
 def _frame_at(place: traceback.FrameSummary) -> types.FrameType:

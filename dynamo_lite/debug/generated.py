@@ -30,8 +30,7 @@ def generated_code(compiled: Any) -> str:
     code = code_of(entry.fn)
     parts: list[str] = []
     for artifact in _artifacts(code, entry.hook, set()) if code is not None else ():
-        if artifact.graph is not None:
-            parts.extend(artifact.graph.meta.get("generated_code", ()))
+        parts.extend(artifact.sources or ())
     return "\n\n".join(parts)
 
 

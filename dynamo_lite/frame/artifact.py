@@ -5,27 +5,26 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
 from .. import log
 from .._eval_frame import GuardedCode
 from ..guards import Guard, build_program
 
 
 class Artifact:
-    """What a cache entry remembers: its guards, the words for each step of its program, its graph, what it changes
-    outside of the function, and for the next compile the paths of values that have changed, and for tensors guarded by
-    their elements the functions that read them.
+    """What a cache entry remembers: its guards, the words for each step of its program, what the backend wrote for its
+    graph (None: it has no graph), what it changes outside of the function, and for the next compile the paths of values
+    that have changed, and for tensors guarded by their elements the functions that read them. Not the graph itself,
+    whose nodes hold tensors without data and the mode of the whole trace.
     """
 
     def __init__(
-        self, guards: list[Guard], texts: Sequence[str], graph: torch.fx.GraphModule | None, frame_id: str,
+        self, guards: list[Guard], texts: Sequence[str], sources: Sequence[str] | None, frame_id: str,
         changing: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
         readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
     ) -> None:
         self.guards = guards
         self.texts = texts
-        self.graph = graph
+        self.sources = sources
         self.frame_id = frame_id
         self.changing = changing
         self.changed = changed

@@ -46,7 +46,8 @@ def make_entry(settings: Settings, end: Ending, plan: Plan, graph: Graph, emitte
             cellvars=frame.code.co_cellvars,
         )
     _log_entry(frame, guards, guarded, program)
-    artifact = Artifact(guards, texts, graph.module, log.current_frame(), request.changing,
+    written = graph.module.meta.get("generated_code", ()) if graph.module is not None else None
+    artifact = Artifact(guards, texts, written, log.current_frame(), request.changing,
                         output.effects.changed_names(), {**request.readers, **output.value_guards.learned})
     if settings.on_entry is not None:
         settings.on_entry(artifact)

@@ -38,7 +38,7 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
         kept = measured
     return TraceRequest(
         frame, changing | measured, kept, fits_all=len(known) == limit - 1 and not settings.fullgraph,
-        barren=len(known) if all(entry.extra.graph is None for entry in known) else 0,
+        barren=len(known) if all(entry.extra.sources is None for entry in known) else 0,
     )
 
 

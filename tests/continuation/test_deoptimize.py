@@ -1,7 +1,9 @@
 """Graphs that raise on some data: exceptions, handlers, effects and results as in plain Python."""
 from __future__ import annotations
 
+import gc
 import traceback
+import weakref
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 import dynamo_lite
 from dynamo_lite import log
+from dynamo_lite.backends.registry import lookup_backend
 
 
 def between_writes(x: torch.Tensor, w: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> torch.Tensor:
@@ -324,3 +327,35 @@ def test_a_view_of_a_leaf_is_not_written(fn: Any, backend: str) -> None:
         assert str(want) == str(got)
     report = dynamo_lite.explain(fn)(torch.zeros(3), torch.ones(3, 4, requires_grad=True) * 1, [])
     assert report.graph_break_count == 0
+
+
+def test_tracebacks_leave_out_a_backends_frames() -> None:
+    """Where one node alone may raise, the lines are known without the backend's own frames, which the program never
+    called."""
+    def take(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return (x * 2)[i] + 1
+
+    for backend in ("aot_eager", "inductor_lite"):
+        compiled = dynamo_lite.compile(take, backend=backend, fullgraph=True)
+        compiled(torch.ones(4), torch.tensor([1]))
+        with pytest.raises(IndexError) as info:
+            compiled(torch.ones(4), torch.tensor([9]))
+        names = [frame.filename for frame in traceback.extract_tb(info.value.__traceback__)]
+        assert names.count(__file__) == 2 and not any("backends" in name for name in names), names
+
+
+def test_guarded_code_keeps_no_graph() -> None:
+    """For the lines of an operation that raises it keeps their text, not the nodes, whose tensors without data are kept
+    with a whole trace's mode."""
+    graphs: list[Any] = []
+
+    def keeping(gm: Any, inputs: Any) -> Any:
+        graphs.append(weakref.ref(gm))
+        return lookup_backend("inductor_lite")(gm, inputs)
+
+    compiled = dynamo_lite.compile(lambda x, i: (x * 2)[i] + 1, backend=keeping, fullgraph=True)
+    compiled(torch.ones(4), torch.tensor([1]))
+    gc.collect()
+    assert len(graphs) == 1 and graphs[0]() is None
+    with pytest.raises(IndexError):
+        compiled(torch.ones(4), torch.tensor([9]))
