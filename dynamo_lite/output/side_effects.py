@@ -22,7 +22,7 @@ from ..variables.containers.mappings import DictVariable
 from ..variables.containers.resumed_loops import LoopIteratorVariable
 from ..variables.containers.sequences import ListVariable
 from ..variables.containers.sets import SetVariable
-from ..variables.containers.spaces import dict_in, space_at
+from ..variables.containers.spaces import dict_in, set_anew, space_at
 from ..variables.deferred_calls import LaterCall
 from ..variables.finalization import Watch, endings_in, parts_of
 from ..variables.functions.generators import GeneratorVariable
@@ -351,6 +351,9 @@ class SideEffects:
     def store_global(self, tx: Tracer, space: dict[str, Any], source: Source, name: str, value: Any) -> None:
         """Announces that a global is set, or deleted with MISSING."""
         known = self.space_of(tx, None, space, source)
+        if known is None and value is not MISSING and id(space) in self._globals:
+            if self._globals[id(space)][2].get(name) is MISSING:
+                known = set_anew(tx, space, source, name)
         if known is not None:
             if value is MISSING:
                 known.delitem(tx, ConstantVariable(name))
@@ -363,6 +366,8 @@ class SideEffects:
         written = self._globals.setdefault(id(space), (space, source, {}))[2]
         if name not in written:
             self.watch.add(space.get(name))
+        if written.get(name) is MISSING:
+            written.pop(name, None)  # as in store_attr
         written[name] = value
 
     # -- what is held

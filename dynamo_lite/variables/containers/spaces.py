@@ -65,15 +65,25 @@ def write_own(
     """Sets what a keeper's dict has under a name, or deletes it with MISSING, which is there then."""
     effects = tx.output.effects
     space = effects.space_of(tx, keeper, real, source)
-    if space is None and real is not None and value is not MISSING and name in real:
+    if space is None and real is not None and value is not MISSING:
         if effects.attributes_of(keeper).get(name) is MISSING:
-            space = space_at(tx, real, source)  # type: ignore[arg-type]  # set anew after its end, it comes last
+            assert source is not None
+            space = set_anew(tx, real, source, name)
     if space is None:
         effects.store_attr(keeper, name, value)
     elif value is MISSING:
         space.delitem(tx, ConstantVariable(name))
     else:
         space.store(tx, ConstantVariable(name), value)
+
+
+def set_anew(tx: Tracer, real: dict[Any, Any], source: Source, name: str) -> DictVariable | None:
+    """To be asked before a name is set that the trace has deleted, which then comes last: the tracker to do that with;
+    None where the dict does not have the name from before the trace, so that setting it puts it there."""
+    if name in real:
+        return space_at(tx, real, source)
+    tx.guard(source, "dict_lacks", name)
+    return None
 
 
 class OwnDictVariable(DictVariable):

@@ -1014,3 +1014,99 @@ def test_a_key_that_is_deleted_and_stored_again_moves_behind_keys_that_came_late
         compiled(torch.ones(1), d)
         function(torch.ones(1), mine)
         assert list(d.items()) == list(mine.items())
+
+
+def delete_and_set(x, o):
+    del o.a
+    y = x + 1
+    o.a = 7
+    return y
+
+
+def set_late(x, o):
+    o.z = 1
+    o.a = 2
+    del o.z
+    o.z = 3
+    return x + 1
+
+
+def through_both_names(x, o):
+    del o.a
+    vars(o)["a"] = 4
+    vars(o).pop("b")
+    o.b = 5
+    return x + 1
+
+
+def in_handlers(x, o):
+    for name in ("b", "a"):
+        try:
+            delattr(o, name)
+            raise KeyError
+        except KeyError:
+            setattr(o, name, x)
+    return [name for name in vars(o) if len(name) == 1], x + 1
+
+
+def some_keepers():
+    class Plain:
+        pass
+
+    class Mapping(dict):
+        pass
+
+    found = [Plain(), Mapping(), types.ModuleType("some"), types.SimpleNamespace(), lambda: 0, functools.partial(int),
+             torch.nn.Identity(), Exception(), torch.ones(2), type("Made", (), {})]
+    for keeper in found:
+        keeper.a = keeper.b = keeper.c = 1
+    return found
+
+
+@pytest.mark.parametrize("at", range(10))
+@pytest.mark.parametrize("fn", [delete_and_set, set_late, through_both_names, in_handlers])
+def test_a_name_that_is_deleted_and_set_comes_last(fn, at):
+    """Whether or not the dict had it before the trace, which other entries can't tell."""
+    def outcome(call, late):
+        keeper = some_keepers()[at]
+        if late:
+            keeper.z = 0
+            del keeper.a
+            keeper.a = 1
+        try:
+            result = call(torch.ones(2), keeper)
+        except Exception as error:
+            result = type(error), str(error)
+        return str(result), [name for name in vars(keeper) if len(name) == 1]
+
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for late in (False, True, False, True):
+        assert outcome(compiled, late) == outcome(fn, late), late
+
+
+def test_a_global_that_is_deleted_and_set_comes_last():
+    source = """
+def again(x):
+    global G
+    del G
+    y = x + 1
+    G = 5
+    return y
+def late(x):
+    global K, L
+    K = 1
+    del K
+    L = 2
+    K = 3
+    return x + 1
+"""
+    for name in ("again", "late"):
+        def outcome(compiled, had):
+            space = {"G": 1, "K": 2, "H": 3} if had else {"G": 1, "H": 3}
+            exec(source, space)
+            call = dynamo_lite.compile(space[name], backend="eager") if compiled else space[name]
+            call(torch.ones(2))
+            call(torch.ones(2))
+            return [key for key in space if len(key) == 1]
+
+        assert [outcome(True, had) for had in (False, True)] == [outcome(False, had) for had in (False, True)]
