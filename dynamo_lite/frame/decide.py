@@ -218,17 +218,28 @@ def _names_torch(
             value = cell.cell_contents
         except ValueError:
             continue
-        harmless = _is_plain(value) or isinstance(value, (type, types.FunctionType, types.ModuleType))
+        harmless = _is_plain(value) or issubclass(type(value), (type, types.FunctionType, types.ModuleType))
         if not harmless or _is_torch(value):
             return True
     return any(isinstance(c, types.CodeType) and _names_torch(c, None, globals) for c in code.co_consts)
 
 
+# Whose values have a ``__module__`` of their own.
+_NAMING_THEIR_MODULE = (type, types.FunctionType, types.BuiltinFunctionType)
+
+
 def _is_torch(value: Any) -> bool:
-    if isinstance(value, (torch.Tensor, torch.nn.Module, list, tuple, dict)):
-        return bool(isinstance(value, (torch.Tensor, torch.nn.Module))) or bool(value)
-    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    return isinstance(home, str) and (home == "torch" or home.startswith("torch."))
+    cls = type(value)  # not isinstance and getattr, which run code of objects of the user's
+    if issubclass(cls, (torch.Tensor, torch.nn.Module)):
+        return True
+    for kind in (list, tuple, dict):
+        if issubclass(cls, kind):
+            return kind.__len__(value) > 0
+    if issubclass(cls, types.ModuleType):
+        home = object.__getattribute__(value, "__dict__").get("__name__")
+    else:
+        home = value.__module__ if cls in _NAMING_THEIR_MODULE else cls.__module__
+    return type(home) is str and (home == "torch" or home.startswith("torch."))
 
 
 def _entry_by_types(frame: Frame) -> Any:

@@ -57,5 +57,5 @@ def _collects(code: types.CodeType, globals: dict[str, Any]) -> bool:
     if _reaches(code, globals, _COLLECT):
         return True
     helpers = (globals.get(name) for name in code.co_names)
-    return any(isinstance(helper, types.FunctionType) and _reaches(helper.__code__, helper.__globals__, _COLLECT)
+    return any(type(helper) is types.FunctionType and _reaches(helper.__code__, helper.__globals__, _COLLECT)
                for helper in helpers)

@@ -491,9 +491,10 @@ def _decide_native(function: Any) -> Decision:
 
 def is_torch_builtin(value: Any) -> bool:
     """Whether a function written in C is torch's."""
-    if isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    cls = type(value)  # and not isinstance, which may run the program's code
+    if issubclass(cls, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return True
-    if not isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+    if not issubclass(cls, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
         return False
     module = getattr(value, "__module__", None) or ""
     if module == "torch" or module.startswith("torch."):

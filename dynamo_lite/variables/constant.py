@@ -182,7 +182,7 @@ def _wrap_constant(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     return ConstantVariable(value, source)
 
 
-@wraps_if(lambda value: isinstance(value, enum.Enum), rank=10)
+@wraps_if(lambda value: issubclass(type(value), enum.Enum), rank=10)
 def _wrap_enum(tx: Tracer, value: enum.Enum, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return EnumVariable(value, source)

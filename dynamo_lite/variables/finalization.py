@@ -112,8 +112,8 @@ class Way:
 
     def __init__(self, effects: Any, steps: list[Any]) -> None:
         self.root = steps[-1]
-        self._trackers = {id(step): step for step in steps if isinstance(step, VariableTracker)}
-        self._reals = [step for step in steps if not isinstance(step, VariableTracker)]
+        self._trackers = {id(step): step for step in steps if issubclass(type(step), VariableTracker)}
+        self._reals = [step for step in steps if not issubclass(type(step), VariableTracker)]
         # Generators, and iterators over others, go on without being announced as changed.
         moving = (GeneratorVariable, IteratorAdapterVariable)
         self._fixed = not any(isinstance(tracker, moving) for tracker in self._trackers.values())
@@ -249,7 +249,7 @@ class Watch:
         met: list[tuple[Any, int]] = []
         while pending:
             found, holder = pending.pop()
-            if not isinstance(found, VariableTracker):
+            if not issubclass(type(found), VariableTracker):  # isinstance would read __class__ of the user's objects
                 known = effects.tracker_of(found)
                 if known is None and found is not ending.value:
                     if id(found) in ending.holders and id(found) not in seen:

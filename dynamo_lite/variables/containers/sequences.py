@@ -509,7 +509,7 @@ def _wrap_size(tx: Tracer, value: torch.Size, source: Source) -> VariableTracker
     return wrapped
 
 
-@wraps_if(lambda value: isinstance(value, tuple) and is_named_tuple(type(value)), rank=5)
+@wraps_if(lambda value: issubclass(type(value), tuple) and is_named_tuple(type(value)), rank=5)
 def _wrap_named_tuple(tx: Tracer, value: tuple[Any, ...], source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     tx.guard(source, "len", len(value))

@@ -118,8 +118,11 @@ class BuiltinVariable(RealObjectVariable):
         unsupported("call_skipped", f"{self.describe()}()")
 
 
-@wraps_if(lambda v: isinstance(v, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
-                                   types.MethodWrapperType, types.ClassMethodDescriptorType)), rank=3)
+_WRITTEN_IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+                 types.MethodWrapperType, types.ClassMethodDescriptorType)
+
+
+@wraps_if(lambda value: issubclass(type(value), _WRITTEN_IN_C), rank=3)
 def _wrap_builtin(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return BuiltinVariable(value, source)

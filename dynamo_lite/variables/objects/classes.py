@@ -278,7 +278,7 @@ def is_exception_class(cls: type) -> bool:
     return issubclass(cls, BaseException)
 
 
-@wraps_if(lambda value: isinstance(value, type), rank=20)
+@wraps_if(lambda value: issubclass(type(value), type), rank=20)
 def _wrap_class(tx: Tracer, value: type, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return tx.values.from_result(value, "class", source)

@@ -217,7 +217,7 @@ breaks("call_skipped", *(f"numpy:{name}" for name in (
     reason="it writes to an argument or a file, or its arguments do not decide its result")
 
 
-@wraps_if(lambda value: isinstance(value, _FUNCTIONS), rank=1)
+@wraps_if(lambda value: issubclass(type(value), _FUNCTIONS), rank=1)
 def _wrap_numpy_function(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     decision = decide(value)

@@ -79,7 +79,7 @@ def _why_not_plain(value: torch.Tensor) -> tuple[str, str] | None:
     return None
 
 
-@wraps_if(lambda value: isinstance(value, torch.Tensor), rank=0)
+@wraps_if(lambda value: issubclass(type(value), torch.Tensor), rank=0)
 def _wrap_tensor_subclass(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTracker:
     if adds_only(type(value)):
         tx.classes.guard_mro(type(value))

@@ -438,7 +438,7 @@ _FunctionBase: Any = torch._C._FunctionBase
 _KEPT_IN_C = ("to_save", "dirty_tensors", "non_differentiable", "materialize_grads")
 
 
-@wraps_if(lambda value: isinstance(value, torch.autograd.function.BackwardCFunction), rank=60)
+@wraps_if(lambda value: issubclass(type(value), torch.autograd.function.BackwardCFunction), rank=60)
 def _wrap_context(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     return OuterContextVariable(type(value), value, source)

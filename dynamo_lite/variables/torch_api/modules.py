@@ -175,7 +175,7 @@ class NNModuleVariable(ObjectVariable):
         return True
 
 
-@wraps_if(lambda value: isinstance(value, torch.nn.Module), rank=6)
+@wraps_if(lambda value: issubclass(type(value), torch.nn.Module), rank=6)
 def _wrap_module(tx: Tracer, value: torch.nn.Module, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     if isinstance(value, torch.jit.ScriptModule):
@@ -226,6 +226,12 @@ class PythonModuleVariable(RealObjectVariable):
         if is_switch(switch):
             # What the trace has set may differ from what is set at entry, as a guard would see it.
             return tx.call(tx.values.wrap_at(switch, ConstSource(switch, f"{self.name}.{name}")), [], {})
+        changed, effects = self._changed(tx), tx.output.effects
+        if "__getattr__" in effects.attributes_of(changed) or effects.is_tracked(space):
+            found = read_own(tx, changed, space, where, "__getattr__")
+            if found is not None:
+                return tx.call(found, [ConstantVariable(name)], {})
+            self._raise_missing(tx, space, where, name)
         hook = space.get("__getattr__", MISSING)
         if hook is MISSING:
             tx.guard(where, "dict_lacks", "__getattr__")
@@ -245,11 +251,17 @@ class PythonModuleVariable(RealObjectVariable):
         tx.raise_error(AttributeError, f"module{named} has no attribute {name!r}")
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
+        cls = type(self.value)
+        if is_made_by_python(cls) or not is_library(self.name):
+            tx.guard(ConstSource(self.value, self.name), "type_is", cls)
+        by_class = hasattr(type(inspect.getattr_static(cls, name, None)), "__set__")  # __class__, properties
+        if by_class or cls.__setattr__ is not types.ModuleType.__setattr__:
+            unsupported("unsupported_attribute", f"setting {self.describe()}.{name}, which its class decides about")
         space = vars(self.value)
         write_own(tx, self._changed(tx), space, ConstSource(space, self.name), name, value)
 
 
-@wraps_if(lambda value: isinstance(value, types.ModuleType), rank=1)
+@wraps_if(lambda value: issubclass(type(value), types.ModuleType), rank=1)
 def _wrap_python_module(tx: Tracer, value: types.ModuleType, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return PythonModuleVariable(value, source)
@@ -326,7 +338,7 @@ def _wrap_opaque_constant(tx: Tracer, value: Any, source: Source) -> VariableTra
 
 
 # Not of classes, whose metaclass may be typing's: protocols and typed dicts are made like others.
-@wraps_if(lambda value: type(value).__module__ == "typing" and not isinstance(value, type), rank=7)
+@wraps_if(lambda value: type(value).__module__ == "typing" and not issubclass(type(value), type), rank=7)
 def _wrap_typing(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)
     return OpaqueVariable(value, source)
