@@ -397,7 +397,8 @@ def _unwrap_reference_functions() -> int:
     modules = (refs, refs.nn.functional, refs.special, refs.linalg, refs.fft, torch._decomp.decompositions)
     tables = (torch._decomp.decomposition_table, torch._decomp.meta_table)
     # Many stand in several of these.
-    candidates = {id(value): value for space in (*map(vars, modules), *tables) for value in space.values()}
+    spaces: list[dict[Any, Any]] = [*map(vars, modules), *tables]
+    candidates = {id(value): value for space in spaces for value in space.values()}
     marked = 0
     for function in candidates.values():
         while isinstance(function, types.FunctionType):
