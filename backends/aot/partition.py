@@ -204,10 +204,10 @@ def _choose(joint: JointGraph, needed: set[Node]) -> list[Node]:
     for node in candidates:
         enter[node], leave[node] = network.vertex(), network.vertex()
     for node in candidates:
-        network.edge(enter[node], leave[node], _price(node, joint, exposed, owned_by_eager))
+        network.edge(enter[node], leave[node], _price(node, exposed, owned_by_eager))
         if node.op == "get_attr":
             continue  # both graphs have it
-        if node.op == "placeholder" or not _may_repeat(node, joint, read_by_eager):
+        if node.op == "placeholder" or not _may_repeat(node, joint):
             network.edge(source, enter[node], INFINITE)
         for user in node.users:
             if user in leave:
@@ -222,7 +222,7 @@ def _choose(joint: JointGraph, needed: set[Node]) -> list[Node]:
     return [n for n in candidates if enter[n] in reached and leave[n] not in reached]
 
 
-def _price(node: Node, joint: JointGraph, exposed: set[Node], owned_by_eager: set[Node]) -> float:
+def _price(node: Node, exposed: set[Node], owned_by_eager: set[Node]) -> float:
     """Bytes, and a little for each tensor."""
     value = node.meta["val"]
     if node.op == "get_attr":
@@ -249,7 +249,7 @@ def _is_view_node(node: Node) -> bool:
     return passes.is_view(node.target)
 
 
-def _may_repeat(node: Node, joint: JointGraph, read_by_eager: set[Node]) -> bool:
+def _may_repeat(node: Node, joint: JointGraph) -> bool:
     """Whether a forward node may be computed again in the backward pass."""
     if _is_view_node(node):
         return True

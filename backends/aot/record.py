@@ -345,7 +345,7 @@ class Recorder(TorchDispatchMode):
 
     def _record_mutation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func in _FILLS:
-            return self._record_fill(func, args[0], args[1] if len(args) > 1 else 0)
+            return self._record_fill(args[0], args[1] if len(args) > 1 else 0)
         if func is aten.copy_.default and not (args[0].is_conj() or args[1].is_conj()):
             return self._record_copy(*args[:2])
         if func in _RANDOM_FILLS:
@@ -389,7 +389,7 @@ class Recorder(TorchDispatchMode):
             return
         self.memory.write(self._track(target), self._node(value))
 
-    def _record_fill(self, func: Any, target: torch.Tensor, value: Any) -> torch.Tensor:
+    def _record_fill(self, target: torch.Tensor, value: Any) -> torch.Tensor:
         with self:
             if isinstance(value, torch.Tensor):
                 filled = value.to(target.device, target.dtype).expand(target.shape)

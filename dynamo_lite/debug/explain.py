@@ -91,7 +91,7 @@ def explain(fn: Callable[..., Any]) -> Callable[..., ExplainOutput]:
             lambda graph, inputs: graph.forward,
             on_graph=graphs.append,
             on_break=breaks.append,
-            on_entry=lambda artifact: guards.extend(g.text for g in artifact.guards),
+            on_entry=lambda record: guards.extend(g.text for g in record.guards),
             roots=CodeMap(),
         )
         code = code_of(fn)

@@ -18,7 +18,7 @@ from .. import _eval_frame, exc
 from ..backends import lookup_backend
 from ..continuation.deoptimize import copies, put_back, random_state, set_random_state
 from ..frame import stance
-from ..frame.artifact import Artifact
+from ..frame.entry_record import EntryRecord
 from ..frame.eval_frame import innermost, make_hook
 from ..frame.request import Settings
 from ..runtime.graph_calls import Draw
@@ -77,10 +77,10 @@ def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[...,
 
             return call
 
-        def note(artifact: Artifact) -> None:
-            guards.extend(guard.text for guard in artifact.guards)
-            if artifact.changed:
-                names = ", ".join(artifact.changed)
+        def note(record: EntryRecord) -> None:
+            guards.extend(guard.text for guard in record.guards)
+            if record.changed:
+                names = ", ".join(record.changed)
                 raise exc.Unsupported("side_effect_unsupported", f"export of a function that changes {names}")
 
         settings = Settings(backend, fullgraph=True, on_entry=note)

@@ -29,12 +29,12 @@ def generated_code(compiled: Any) -> str:
         raise TypeError(f"generated_code takes what compile() returned, not a {type(compiled).__name__}")
     code = code_of(entry.fn)
     parts: list[str] = []
-    for artifact in _artifacts(code, entry.hook, set()) if code is not None else ():
-        parts.extend(artifact.sources or ())
+    for record in _records(code, entry.hook, set()) if code is not None else ():
+        parts.extend(record.sources or ())
     return "\n\n".join(parts)
 
 
-def _artifacts(code: types.CodeType, hook: Any, seen: set[types.CodeType]) -> Iterator[Any]:
+def _records(code: types.CodeType, hook: Any, seen: set[types.CodeType]) -> Iterator[Any]:
     """What is remembered of a frame's entries, and of those of its resume functions."""
     if code in seen:
         return
@@ -43,4 +43,4 @@ def _artifacts(code: types.CodeType, hook: Any, seen: set[types.CodeType]) -> It
         yield entry.extra
         for constant in entry.code.co_consts if entry.code is not None else ():
             if isinstance(constant, types.CodeType):
-                yield from _artifacts(constant, hook, seen)
+                yield from _records(constant, hook, seen)

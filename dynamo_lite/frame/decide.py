@@ -24,7 +24,7 @@ from ..rules import torch_marks, trace_rules
 from ..rules.torch_marks import setting
 from ..runtime import in_flight
 from . import introspection, recompiles, stance
-from .artifact import plain_entry
+from .entry_record import plain_entry
 from .places import place
 from .request import Frame, Settings, frame_id
 

@@ -22,7 +22,7 @@ from ..guards.tree import guard_tree
 from ..output.codegen import INPUTS, Plan
 from ..output.output_graph import OutputGraph
 from ..variables.numbers.scalars import ScalarVariable
-from .artifact import Artifact
+from .entry_record import EntryRecord
 from .finish import Ending, Graph
 from .places import place
 from .request import Frame, Settings
@@ -47,13 +47,13 @@ def make_entry(settings: Settings, end: Ending, plan: Plan, graph: Graph, emitte
         )
     _log_entry(frame, guards, guarded, program)
     written = graph.module.meta.get("generated_code", ()) if graph.module is not None else None
-    artifact = Artifact(guards, texts, written, log.current_frame(), request.changing,
-                        output.effects.changed_names(), {**request.readers, **output.value_guards.learned})
+    record = EntryRecord(guards, texts, written, log.current_frame(), request.changing,
+                         output.effects.changed_names(), {**request.readers, **output.value_guards.learned})
     if settings.on_entry is not None:
-        settings.on_entry(artifact)
+        settings.on_entry(record)
     on_elements = any(guard.kind == "tensor_data" for guard in guards)
     breadth = 0 if on_elements else 2 if request.fits_all else 1
-    return GuardedCode(program, guarded, end.returned is None, extra=artifact, breadth=breadth)
+    return GuardedCode(program, guarded, end.returned is None, extra=record, breadth=breadth)
 
 
 def _guard_aliases(output: OutputGraph) -> None:

@@ -21,7 +21,7 @@ from ..output.output_graph import OutputGraph
 from ..variables.base import MISSING, LazyVariable, VariableTracker
 from ..variables.finalization import endings_in, held_by, may_be_finalized
 from ..variables.objects.classes import MadeClassVariable
-from .artifact import plain_entry
+from .entry_record import plain_entry
 from .places import place
 from .request import Frame, Settings
 from .trace import Trace, Traced

@@ -33,7 +33,7 @@ class Settings:
         roots: the functions that were asked to be compiled; others are helpers, see ``decide``. None: all were.
         on_graph: told of every graph, for reports.
         on_break: told of every break.
-        on_entry: told of every cache entry, as an Artifact.
+        on_entry: told of every cache entry, by its EntryRecord.
         break_at: whether to break before an instruction of the user's code, besides where it is necessary. To find a
             fault by halves, and for tests.
     """

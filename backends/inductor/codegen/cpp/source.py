@@ -21,7 +21,7 @@ from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 _SYMBOL = "KERNEL_NAME"
 
 
-def write_source(kernels: Sequence[Kernel], simd: str, size_args: tuple[str, ...] = ()) -> tuple[str, list[str]]:
+def write_source(kernels: Sequence[Kernel], simd: str) -> tuple[str, list[str]]:
     """``(source, symbols)``: the file, and the function's name of each kernel."""
     names: dict[str, str] = {}
     comments: dict[str, dict[str, None]] = {}

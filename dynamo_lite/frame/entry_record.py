@@ -10,7 +10,7 @@ from .._eval_frame import GuardedCode
 from ..guards import Guard, build_program
 
 
-class Artifact:
+class EntryRecord:
     """What a cache entry remembers: its guards, the words for each step of its program, what the backend wrote for its
     graph (None: it has no graph), what it changes outside of the function, and for the next compile the paths of values
     that have changed, and for tensors guarded by their elements the functions that read them. Not the graph itself,
@@ -42,5 +42,5 @@ def plain_entry(
         hooked: whether there may be something to compile in what it calls.
     """
     program, texts = build_program(guards, state, [])
-    artifact = Artifact(guards, texts, None, log.current_frame(), changing, readers=readers)
-    return GuardedCode(program, None, hooked, extra=artifact)
+    record = EntryRecord(guards, texts, None, log.current_frame(), changing, readers=readers)
+    return GuardedCode(program, None, hooked, extra=record)
