@@ -1,6 +1,7 @@
 """The layers, read from the imports: a layer imports only what stands above it, and nothing is hidden in a function."""
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -194,6 +195,38 @@ def _upward(m: Module):
 
 def test_no_upward_import():
     check([problem for m in MODULES for problem in _upward(m)])
+
+
+def _allowed(text: str, layers: list[str], mine: str, top: set[str]) -> set[str]:
+    """What a package's docstring lets it import: the layers that it names, with "above" those above them."""
+    claim = re.search(r"May import ([^.;]*)", text)
+    assert claim, f"{mine} does not say what it may import"
+    named = set(re.findall(r"`(\w+)`", claim[1]))
+    if "everything" in claim[1] or "all of" in claim[1]:
+        return set(layers[:layers.index(mine)])
+    if "above" in claim[1]:
+        return set(layers[:1 + max(layers.index(name) for name in named)])
+    return named | (top if "at the top" in claim[1] else set())
+
+
+@pytest.mark.parametrize("room", [entry for entry in LAYERS if (ROOT / "dynamo_lite" / entry / "__init__.py").exists()])
+def test_rooms_import_what_their_docstrings_say(room):
+    text = (ROOT / "dynamo_lite" / room / "__init__.py").read_text()
+    allowed = _allowed(text, LAYERS, room, {"break_kinds", "exc", "config", "log"}) | {room}
+    check([f"{at}: {name}" for m in MODULES if m.name.startswith(f"dynamo_lite.{room}")
+           for at, name, _ in own_imports(m) if name not in EXTENSIONS and name not in FOR_FRONT_END
+           and layer(name, LAYERS, "dynamo_lite") not in allowed])
+
+
+@pytest.mark.parametrize("part", ["ir", "lowering", "scheduler", "codegen"])
+def test_parts_of_the_back_end_import_what_their_docstrings_say(part):
+    prefix = "dynamo_lite.backends."
+    text = (ROOT / "backends" / "inductor" / part / "__init__.py").read_text()
+    named = _allowed(text, BACKEND_LAYERS, part, set()) | {part}
+    allowed = {"aot" if name == "aot" else f"inductor.{name}" for name in named}
+    check([f"{at}: {name}" for m in MODULES if m.name.startswith(f"{prefix}inductor.{part}")
+           for at, name, _ in own_imports(m) if name.startswith(prefix) and name not in EXTENSIONS
+           and not layer(name, BACKEND_LAYERS, prefix.rstrip(".")).startswith(tuple(allowed))])
 
 
 def test_no_own_import_hidden_in_a_function():

@@ -1,6 +1,11 @@
 """The default backend: fused C++ kernels on a CPU, library operations for the rest.
 
-``register_lowering`` and ``register_decomposition`` teach it operators: docs/custom_operators.md.
+`compile` is the backend, `pipeline` its passes in order: `lowering` makes the loop IR (`ir`), `scheduler` kernels,
+`codegen` their source and the wrapper; `program` is what lowering and scheduling hand over. `codecache` keeps
+libraries, `graph_cache` whole compiled graphs. ``register_lowering`` and ``register_decomposition`` teach it
+operators: docs/custom_operators.md.
+
+May import `aot`; nothing but `aot_eager` and the registry imports it.
 """
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """How a frame goes on: left before an instruction and entered again by a resume function, or started again in plain
 Python when its graph raises; and the texts of code and graphs for logs.
 
-May import `bytecode`, `guards.source` and `runtime`; knows nothing of tensors and trackers.
+`places` says where a frame can be left, `resume` and `unbound` how it is entered again, `deoptimize` how it starts
+again; `node_lines` and `listings` are what readers get to see.
+
+May import `bytecode`, `runtime` and the modules at the top of dynamo_lite; knows nothing of trackers.
 """

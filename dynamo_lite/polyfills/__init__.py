@@ -1,7 +1,9 @@
-"""Python equivalents of C functions, traced in their place.
+"""Python equivalents of C functions, traced in their place; one module by topic.
 
 The standard library documents most of these as equivalent Python (docs of itertools and functools). Invariant: a
 replacement gives what the C function gives for every argument that it takes, exceptions included.
+
+May import `rules`, where each is registered; knows nothing of trackers.
 """
 from __future__ import annotations
 

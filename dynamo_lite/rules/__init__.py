@@ -1,6 +1,7 @@
-"""What becomes of a call: the table of rules, the rules of users, the marks that torch's own compiler knows, and the
-rows of modules and functions that need no implementation here.
+"""What becomes of a call: the table of rules (`table`), the rules of users (`user`), the marks that torch's own
+compiler knows (`torch_marks`), and the rows of modules and functions that need no implementation here
+(`trace_rules`).
 
-May import `log`, `config` and `break_kinds`. A rule with an implementation is registered beside it, in `polyfills` or
-in `variables`.
+May import `log`, `config` and `break_kinds`. A rule with an implementation is registered beside it, in `polyfills`,
+`variables` or `interpreter`.
 """

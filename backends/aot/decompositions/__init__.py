@@ -2,8 +2,10 @@
 
 A decomposition runs under the recorder, so it may call any operator, in-place ones included; it computes what eager
 computes, in eager's order of rounding, and returns ``NotImplemented`` for a case that it leaves to the library.
-``REQUIRED`` ones say what a schema leaves out and are always applied; ``FOR_KERNELS`` adds those that pay if what comes
-out is fused into kernels, and would cost if it ran by library calls.
+``REQUIRED`` ones say what a schema leaves out and are always applied; ``FOR_KERNELS`` adds those that pay if what
+comes out is fused into kernels, and would cost if it ran by library calls.
+
+A part of `aot`: what may be imported is said there.
 """
 from __future__ import annotations
 

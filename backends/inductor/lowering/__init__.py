@@ -1,6 +1,8 @@
 """Lowerings: from aten operators to the loop IR, one module by family of operators.
 
 ``lower`` is the door; ``register_lowering`` adds an operator. Importing the package registers all families.
+
+May import `lowering_registry`, `ir`, `program` and `aot`; knows nothing of kernels.
 """
 
 from __future__ import annotations

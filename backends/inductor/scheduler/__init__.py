@@ -2,6 +2,8 @@
 
 ``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, ``loop_transforms`` puts its
 loops in form.
+
+May import `lowering`, `ir`, `program` and `aot`; knows no target.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Trackers of lists, tuples, dicts, sets, deques and iterators, and of the spaces in which names live.
+"""Trackers of lists, tuples, dicts, sets, deques and their iterators, and of the dicts in which names live
+(`spaces`).
 
 A part of `variables`: what may be imported is said there.
 """

@@ -1,4 +1,5 @@
-"""Trackers of callables: functions of the user's, builtins, partials, caches.
+"""Trackers of callables: functions of the user's, builtins, partials, generators, functions under caches; what a
+program asks of functions and classes (`introspected`).
 
 A part of `variables`: what may be imported is said there.
 """

@@ -1,4 +1,5 @@
-"""Trackers of what torch defines: modules, modes, autograd functions, transforms, optimizers, higher-order operators.
+"""Trackers of what torch defines: its functions, modules, modes, autograd functions, checkpoints, transforms,
+optimizers, control flow.
 
 A part of `variables`: what may be imported is said there.
 """

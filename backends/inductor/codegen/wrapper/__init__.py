@@ -1,5 +1,7 @@
 """The wrapper of a graph: Python source that allocates, calls kernels and library operations, and builds the
 results.
+
+A part of `codegen`: what may be imported is said there.
 """
 from dynamo_lite.backends.inductor.codegen.wrapper.library import library_program
 from dynamo_lite.backends.inductor.codegen.wrapper.python import EntrySpec, WrapperSource, write_wrapper
