@@ -5,6 +5,7 @@ look at what has been done with those before.
 """
 from __future__ import annotations
 
+import builtins
 import itertools
 import operator
 from collections.abc import Collection
@@ -87,7 +88,7 @@ def _extreme(symbol: str, name: str) -> Handler:
             return best
         if default is not None:
             return default
-        tx.raise_error(ValueError, f"{name}() arg is an empty sequence")
+        tx.run_python(getattr(builtins, name), ())
 
     return handler
 
