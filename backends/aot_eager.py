@@ -29,10 +29,11 @@ from dynamo_lite.backends.aot.graph import (
     OutputRecipe,
     ValueOutput,
 )
-from dynamo_lite.backends.aot.joint import Result
+from dynamo_lite.backends.aot.interface import Result
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import Results
-from dynamo_lite.backends.inductor.compile import Target, compile_graph, run_otherwise
+from dynamo_lite.backends.inductor.compile import compile_graph, run_otherwise
+from dynamo_lite.backends.inductor.target import Target
 
 
 def aot_eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

@@ -44,6 +44,8 @@ BACKEND_LAYERS = [
     "inductor.graph_key",
     "inductor.graph_cache",
     "inductor.scalar_split",
+    "inductor.target",
+    "inductor.training",
     "inductor.compile",
     "aot_eager",
     "inductor.__init__",
@@ -57,6 +59,7 @@ FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo
 LAZY: set[tuple[str, str]] = {
     ("dynamo_lite.backends.inductor", "dynamo_lite.backends.inductor.lowering"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.pipeline"),
+    ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.training"),
 }
 
 FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.compilers",

@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
 from dynamo_lite.backends.aot.graph import OutputAlias, ValueOutput
-from dynamo_lite.backends.aot.joint import Interface
-from dynamo_lite.backends.aot.partition import Saved
+from dynamo_lite.backends.aot.interface import Interface, Saved
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 KeptInputs = list[Any]

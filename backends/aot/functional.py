@@ -26,6 +26,10 @@ aten = torch.ops.aten
 Emit = Callable[..., Node]
 
 
+class CannotCut(Exception):
+    """Why a graph can't be cut into parts."""
+
+
 class CannotFunctionalize(Exception):
     """The program does something to memory that has no functional form here; the message says what."""
 

@@ -26,6 +26,7 @@ from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import at_entry
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
+from dynamo_lite.backends.aot.interface import Interface, Result, Written
 from dynamo_lite.backends.aot.output_aliasing import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.record import (
     Decompositions,
@@ -38,58 +39,6 @@ from dynamo_lite.backends.aot.record import (
 aten = torch.ops.aten
 
 _Edges = list["GradientEdge | None"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Result:
-    """How one result of the captured graph is made.
-
-    Attributes:
-        recipe: as in ``AtenGraph.outputs``, of the forward graph's values and the inputs.
-        detached: whether it is no part of the autograd graph though what it is a view of is.
-    """
-
-    recipe: OutputRecipe
-    detached: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
-    """An input that is written after the forward pass, by a copy that autograd sees.
-
-    Attributes:
-        input: its index.
-        value: the index of the forward graph's value that is copied to it.
-        differentiable: whether the program has written to it with grad mode on, so that the copy is, too.
-        writes: how often the program has written to it.
-    """
-
-    input: int
-    value: int
-    differentiable: bool
-    writes: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Interface:
-    """What it takes to run the forward and the backward graph of a captured graph, beside what they are compiled to.
-
-    Attributes:
-        inputs: how many inputs the captured graph has.
-        layouts: strides and dtype of each value of the forward graph.
-        differentiable, results, mutated, written: as in ``JointGraph``.
-        random: whether the forward pass draws random numbers.
-        unreached: the inputs that require grad, but to which no result's gradient flows.
-    """
-
-    inputs: int
-    layouts: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    differentiable: tuple[bool, ...]
-    results: tuple[Result, ...]
-    mutated: tuple[int, ...]
-    written: tuple[Written, ...]
-    random: bool
-    unreached: tuple[int, ...]
 
 
 @dataclasses.dataclass(slots=True)

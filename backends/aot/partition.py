@@ -22,6 +22,7 @@ from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput
 from dynamo_lite.backends.aot.independence import readers_of
+from dynamo_lite.backends.aot.interface import Saved
 from dynamo_lite.backends.aot.joint import JointGraph
 from dynamo_lite.backends.aot.mincut import INFINITE, FlowNetwork
 
@@ -33,25 +34,6 @@ _CHEAP = frozenset({
     aten.new_zeros.default, aten.new_ones.default, aten.new_full.default, aten._to_copy.default, aten.clone.default,
     aten.constant_pad_nd.default, aten.native_dropout_backward.default, ops.copy_strided,
 })
-
-
-@dataclasses.dataclass(slots=True)
-class Saved:
-    """What goes from the forward to the backward pass.
-
-    Attributes:
-        names: names of the nodes of the joint graph.
-        inputs: for each the index of the input that it is, or None.
-        values: for each its index among the forward graph's values, or None if it is no input.
-        readers: for each the results whose gradients read it.
-        together: for each result those whose gradients go with its own (``independence``).
-    """
-
-    names: tuple[str, ...]
-    inputs: tuple[int | None, ...]
-    values: tuple[int | None, ...]
-    readers: tuple[tuple[int, ...], ...]
-    together: tuple[tuple[int, ...], ...]
 
 
 def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:

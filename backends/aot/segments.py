@@ -19,6 +19,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.backends.aot import passes
+from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import has_new_history, twin
 from dynamo_lite.backends.aot.joint import JointGraph
 
@@ -27,10 +28,6 @@ _CHANGE_LAYOUT = frozenset({
     "resize_as_", "set_", "rename_", "requires_grad_",
 })
 """Methods after which a fake tensor does not show what it was before."""
-
-
-class CannotCut(Exception):
-    """Why a graph can't be cut into parts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.double_backward import DoubleBackward
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
-from dynamo_lite.backends.aot.joint import Interface, Result, Written
-from dynamo_lite.backends.aot.partition import Saved
+from dynamo_lite.backends.aot.interface import Interface, Result, Saved, Written
 
 Call = Callable[..., tuple[Any, ...]]
 NO_DOUBLE_BACKWARD = (

@@ -25,8 +25,7 @@ import torch
 from dynamo_lite import log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.graph import AtenGraph
-from dynamo_lite.backends.aot.joint import Interface
-from dynamo_lite.backends.aot.partition import Saved
+from dynamo_lite.backends.aot.interface import Interface, Saved
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp.text import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper

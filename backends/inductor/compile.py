@@ -11,9 +11,7 @@ recorder can't serve runs in eager, and the log ``fallbacks`` says which and why
 """
 from __future__ import annotations
 
-import dataclasses
 import functools
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -24,25 +22,15 @@ from torch.fx import GraphModule
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
-from dynamo_lite.backends.aot.double_backward import double_backward_of
-from dynamo_lite.backends.aot.functional import CannotFunctionalize
+from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
-from dynamo_lite.backends.aot.joint import record_joint
-from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.aot.segments import (
-    CannotCut,
-    SegmentedGraph,
-    compile_checkpoint,
-    is_one_pointwise_call,
-    segments_of,
-)
-from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import codecache, graph_cache
-from dynamo_lite.backends.inductor.artifact import Artifact, Call, Pair, start, write
+from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers
+from dynamo_lite.backends.inductor.target import Target, run_eager, start_kept
 
 OPTIONS = {"lowering": ("native", "library")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
@@ -77,20 +65,6 @@ def inductor_lite(
 inductor_lite.check_options = lambda options: _checked(options)  # type: ignore[attr-defined]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
-    """What graphs are compiled to.
-
-    Attributes:
-        decompositions: see ``record``.
-        build: from an aten graph, and the scopes in which it runs (``write_wrapper`` says which), to a function as
-            ``inductor_lite`` describes it, and the artifact to keep, if there is one.
-    """
-
-    decompositions: dict[Any, Callable[..., Any]]
-    build: Callable[[AtenGraph, dict[str, bool]], tuple[Call, Artifact | None]]
-
-
 def run_otherwise(
     gm: GraphModule, example_inputs: list[Any], backend: Callable[..., Any]
 ) -> Callable[..., Any] | None:
@@ -102,24 +76,17 @@ def run_otherwise(
     """
     if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
         # Only some of the results are inference tensors then.
-        return _run_eager(gm, "torch.inference_mode() is entered inside the graph")
+        return run_eager(gm, "torch.inference_mode() is entered inside the graph")
     if has_python_numbers(gm):
         try:
             return compile_scalar_split(gm, backend)
         except CannotCut as e:
-            return _run_eager(gm, f"a number comes out of a tensor, and {e}")
+            return run_eager(gm, f"a number comes out of a tensor, and {e}")
     if needs_gradients(gm, example_inputs):
-        checkpoint = compile_checkpoint(gm, backend)
-        if checkpoint is not None:
-            return checkpoint
-        try:
-            segments = segments_of(gm, example_inputs)
-        except CannotCut as e:
-            return _run_eager(gm, f"an intermediate that requires grad leaves it and is used on in it, and {e}")
-        if any(getattr(node.target, "runs_twice", False) for node in gm.graph.nodes) and not segments:
-            return _run_eager(gm, "a checkpoint that writes to tensors is entered in another state of torch's")
-        if segments:
-            return SegmentedGraph(gm, segments, [backend(segment.module, segment.examples) for segment in segments])
+        # Imported when first needed, here and below: a program without gradients does without, 0.05 s.
+        from dynamo_lite.backends.inductor.training import run_in_parts
+
+        return run_in_parts(gm, example_inputs, backend)
     return None
 
 
@@ -130,18 +97,20 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], target: Target, ke
         key: under which it is kept; None: it is not.
     """
     if needs_gradients(gm, example_inputs):
-        return _compile_training(gm, example_inputs, target, key)
-    kept = _start_kept(graph_cache.find(key))
+        from dynamo_lite.backends.inductor.training import compile_training
+
+        return compile_training(gm, example_inputs, target, key)
+    kept = start_kept(graph_cache.find(key))
     if kept is not None:
         return kept
     try:
         with log.phase("aot"):
             aten = record(gm, example_inputs, target.decompositions)
     except CannotFunctionalize as e:
-        return _run_eager(gm, str(e))
+        return run_eager(gm, str(e))
     except Exception as e:
         what = "it can't be recorded (a fault of dynamo_lite, please report it)"
-        return _run_eager(gm, f"{what}: {type(e).__name__}: {e}", fault=True)
+        return run_eager(gm, f"{what}: {type(e).__name__}: {e}", fault=True)
     if log.enabled("aot_graphs"):
         log.artifact("aot_graphs").info("%s", aten.describe())
     scopes = {
@@ -153,17 +122,6 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], target: Target, ke
     if artifact is not None:
         graph_cache.keep(key, artifact)
     return call
-
-
-def _start_kept(artifact: Artifact | None) -> Call | None:
-    """The function of an artifact that was kept; None if there is none, or its library can't be had again."""
-    if artifact is None:
-        return None
-    try:
-        return start(artifact)
-    except (exc.CompilerMissing, exc.CacheError) as e:
-        log.artifact("cache").info("a kept graph is of no use: %s", e)
-        return None
 
 
 def _build(aten: AtenGraph, scopes: dict[str, bool], native: bool) -> tuple[Call, Artifact | None]:
@@ -186,91 +144,11 @@ def _build(aten: AtenGraph, scopes: dict[str, bool], native: bool) -> tuple[Call
     return start(write(aten, library_program(aten), scopes)), None
 
 
-def _compile_training(gm: GraphModule, example_inputs: list[Any], target: Target, key: str | None) -> Call:
-    """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
-    record_again = functools.partial(record_joint, gm, example_inputs, target.decompositions)
-    pair: Pair | None = graph_cache.find(key)
-    call = _start_kept(pair.forward) if pair is not None else None
-    backward: AtenGraph | None = None
-    if pair is not None and call is not None:
-        interface, saved, names = pair.interface, pair.saved, pair.names
-    else:
-        try:
-            with log.phase("aot"):
-                joint = record_again()
-                if is_one_pointwise_call(gm, joint):
-                    log.artifact("fallbacks").debug("a segment is one pointwise operation and runs as torch's call")
-                    return gm.forward
-                forward, saved = partition(joint)
-                backward = backward_graph(joint, saved)
-        except CannotFunctionalize as e:
-            return _run_eager(gm, str(e))
-        except Exception as e:
-            # Whatever it is, eager has it too, or is right where tracing is wrong.
-            return _run_eager(gm, f"its gradients can't be traced: {type(e).__name__}: {e}")
-        if log.enabled("aot_graphs"):
-            text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
-            log.artifact("aot_graphs").info("%s", text)
-        interface, names = joint.interface(), joint.forward_names()
-        call, artifact = target.build(forward, {"no_autocast": torch.is_autocast_enabled("cpu")})
-        pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
-        if pair is not None:
-            graph_cache.keep(key, pair)
-    grad = torch.is_grad_enabled()
-    autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-
-    def compile_backward(given: tuple[bool, ...]) -> Call:
-        everything = given == interface.differentiable
-        kept = _start_kept(pair.backward) if pair is not None and everything else None
-        if kept is not None:
-            return kept
-        graph = backward if everything else None
-        if graph is None:
-            # The engine runs this without the state that the forward pass was traced in.
-            casts = torch.autocast("cpu", autocast_dtype, enabled=autocast)
-            with log.phase("aot"), torch.set_grad_enabled(grad), casts:
-                joint = record_again(given)
-                if joint.forward_names() != names:
-                    raise exc.InternalError("a second recording of a graph differs from the first")
-                graph = backward_graph(joint, saved)
-        made, artifact = target.build(graph, {"boxed": True})
-        if everything and artifact is not None and pair is not None:
-            graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
-        return made
-
-    double_backward = double_backward_of(gm, interface, saved)
-    run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
-    return _Trained(run, call, interface.mutated, bool(interface.written))
-
-
-class _Trained:
-    """What ``inductor_lite`` returns of a graph that takes part in autograd."""
-
-    def __init__(
-        self, run: Callable[..., tuple[Any, ...]], forward: Any, mutated: tuple[int, ...], written: bool
-    ) -> None:
-        self._run = run
-        self.generated_code = forward.generated_code
-        self.mutated_inputs = mutated
-        self.raises_before_writes = forward.raises_before_writes
-        self.counts_writes = written  # by copies that autograd sees, behind the kernels
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        return self._run(*inputs)
-
-
 def _report_library_run(what: str, kind: str, error: Exception) -> None:
     """Says, once for each cause, that a graph runs by library calls instead of kernels."""
     metrics.count_fallback(kind)
     if log.first_time("fallbacks", (kind, getattr(error, "reason", str(error)))):
         log.artifact("fallbacks").warning("%s, so it runs by library calls: %s: %s", what, type(error).__name__, error)
-
-
-def _run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[..., Any]:
-    if log.first_time("fallbacks", reason):
-        log.artifact("fallbacks").log(logging.WARNING if fault else logging.INFO, "a graph runs in eager: %s", reason)
-    metrics.count_fallback(reason)
-    return gm.forward
 
 
 def _on_cpu(value: Any) -> bool:

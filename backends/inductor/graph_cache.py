@@ -17,7 +17,7 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite import config, exc, log
-from dynamo_lite.backends.aot import graph, joint, ops, partition
+from dynamo_lite.backends.aot import graph, interface, ops
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.artifact import Artifact, Pair
 from dynamo_lite.backends.inductor.codegen.wrapper import EntrySpec, WrapperSource
@@ -80,7 +80,8 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
 
 
 # ---------------------------------------------------------------- what a file may hold
-_RECORDS = (Artifact, Pair, WrapperSource, EntrySpec, joint.Interface, joint.Result, joint.Written, partition.Saved,
+_RECORDS = (Artifact, Pair, WrapperSource, EntrySpec, interface.Interface, interface.Result, interface.Written,
+            interface.Saved,
             graph.ValueOutput, graph.InputOutput, graph.LiteralOutput, graph.OutputAlias)
 _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are no dataclasses
 # What wrappers name beside operators.

@@ -23,8 +23,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite import exc, log
 from dynamo_lite.backends import metrics
+from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import twin
-from dynamo_lite.backends.aot.segments import CannotCut
 
 CompileSubgraph = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
 

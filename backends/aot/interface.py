@@ -1,0 +1,83 @@
+"""What is kept of a joint graph beside its compiled passes: what it takes to run them.
+
+A process that finds a kept graph needs these records and none of the modules that make them: those are imported by
+whoever records gradients. Invariant: a record holds no graph and no tensor, so that it can be written to a file.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from dynamo_lite.backends.aot.graph import OutputRecipe
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """How one result of the captured graph is made.
+
+    Attributes:
+        recipe: as in ``AtenGraph.outputs``, of the forward graph's values and the inputs.
+        detached: whether it is no part of the autograd graph though what it is a view of is.
+    """
+
+    recipe: OutputRecipe
+    detached: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Written:
+    """An input that is written after the forward pass, by a copy that autograd sees.
+
+    Attributes:
+        input: its index.
+        value: the index of the forward graph's value that is copied to it.
+        differentiable: whether the program has written to it with grad mode on, so that the copy is, too.
+        writes: how often the program has written to it.
+    """
+
+    input: int
+    value: int
+    differentiable: bool
+    writes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interface:
+    """What it takes to run the forward and the backward graph of a captured graph, beside what they are compiled to.
+
+    Attributes:
+        inputs: how many inputs the captured graph has.
+        layouts: strides and dtype of each value of the forward graph.
+        differentiable, results, mutated, written: as in ``JointGraph``.
+        random: whether the forward pass draws random numbers.
+        unreached: the inputs that require grad, but to which no result's gradient flows.
+    """
+
+    inputs: int
+    layouts: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    differentiable: tuple[bool, ...]
+    results: tuple[Result, ...]
+    mutated: tuple[int, ...]
+    written: tuple[Written, ...]
+    random: bool
+    unreached: tuple[int, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Saved:
+    """What goes from the forward to the backward pass.
+
+    Attributes:
+        names: names of the nodes of the joint graph.
+        inputs: for each the index of the input that it is, or None.
+        values: for each its index among the forward graph's values, or None if it is no input.
+        readers: for each the results whose gradients read it.
+        together: for each result those whose gradients go with its own (``independence``).
+    """
+
+    names: tuple[str, ...]
+    inputs: tuple[int | None, ...]
+    values: tuple[int | None, ...]
+    readers: tuple[tuple[int, ...], ...]
+    together: tuple[tuple[int, ...], ...]
