@@ -3,7 +3,8 @@
 ``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, ``loop_transforms`` puts its
 loops in form.
 
-May import `lowering`, `ir`, `program` and `aot`; knows no target.
+May import `lowering`, `ir`, `program` and `aot`; arranges for a CPU (a vector loop, threads), and knows
+no C++.
 """
 
 from __future__ import annotations
