@@ -61,7 +61,7 @@ def is_of_torch(target: Any) -> bool:
     return module in ("_operator", "builtins") or module.split(".")[0] == "torch"
 
 
-class Rerun:
+class Deoptimizer:
     """The handler around the call of a graph.
 
     Args:

@@ -103,8 +103,8 @@ def _as_aten(graph: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphMo
 @contextlib.contextmanager
 def _unchanged(graph: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Iterator[None]:
     """Runs a graph to see what it gives, and takes back what it did to its inputs and to random number generators."""
-    drawn_from = [node.target.generator for node in graph.graph.nodes if isinstance(node.target, Draw)]
-    random = random_state(generators=drawn_from)
+    random_from = [node.target.generator for node in graph.graph.nodes if isinstance(node.target, Draw)]
+    random = random_state(generators=random_from)
     writes = any(node.meta.get("impure") and node.all_input_nodes for node in graph.graph.nodes)
     saved = copies(tensors, [i for i, t in enumerate(tensors) if isinstance(t, torch.Tensor)] if writes else [])
     try:

@@ -14,7 +14,7 @@ from .._eval_frame import CompiledGraph, Continuation, mark_own
 from ..bytecode.emit import Emitter
 from ..bytecode.stack import NULL as NULL_KIND
 from ..bytecode.stack import PREV_EXC, VALUE, StackKind
-from ..continuation.deoptimize import Rerun
+from ..continuation.deoptimize import Deoptimizer
 from ..continuation.resume import emit_break, note_numbers
 from ..exc import Unsupported
 from ..guards.source import LocalSource
@@ -53,11 +53,11 @@ def emit_code(end: Ending, plan: Plan, graph: Graph, compiled: Compiled | None) 
     """The code that stands for the frame, not yet assembled."""
     cg = _codegen(end, plan, len(graph.inputs))
     emitter = cg.emit
-    rerun = None
+    deoptimizer = None
     if compiled is not None:
-        rerun = _rerun(cg, end, graph, compiled)
+        deoptimizer = _deoptimizer(cg, end, graph, compiled)
         run = compiled.run if end.returned is not None else CompiledGraph(compiled.run)
-        _emit_graph_call(cg, run, rerun)
+        _emit_graph_call(cg, run, deoptimizer)
     for function, args in graph.state_changes:
         emitter.load_function(function)
         for value in args:
@@ -70,8 +70,8 @@ def emit_code(end: Ending, plan: Plan, graph: Graph, compiled: Compiled | None) 
         emitter.ret()
     else:
         _emit_break(cg, end)
-    if rerun is not None:
-        rerun.finish()
+    if deoptimizer is not None:
+        deoptimizer.finish()
     return emitter
 
 
@@ -110,19 +110,30 @@ def _own_cells(end: Ending) -> list[CellVariable]:
 
 
 # ---------------------------------------------------------------- the graph
-def _rerun(cg: Codegen, end: Ending, graph: Graph, compiled: Compiled) -> Rerun:
+def _deoptimizer(cg: Codegen, end: Ending, graph: Graph, compiled: Compiled) -> Deoptimizer:
     """The handler around the call of the graph."""
     output, frame = end.trace.output, end.frame
     restore = functools.partial(set_state, output.state_at_entry)
     changed, counted = compiled.put_back or ([], [])
-    return Rerun(cg.emit, frame.code, frame.parameters, restore, output.fake_mode.random_seen, output.changes_autocast,
-                 changed, counted, tuple(output.generators.values()), graph.module, compiled.put_back is not None)
+    return Deoptimizer(
+        cg.emit,
+        frame.code,
+        frame.parameters,
+        restore,
+        output.fake_mode.random_seen,
+        output.changes_autocast,
+        changed,
+        counted,
+        tuple(output.generators.values()),
+        graph.module,
+        compiled.put_back is not None,
+    )
 
 
-def _emit_graph_call(cg: Codegen, run: Callable[..., Any], rerun: Rerun) -> None:
+def _emit_graph_call(cg: Codegen, run: Callable[..., Any], deoptimizer: Deoptimizer) -> None:
     emitter = cg.emit
-    rerun.begin(INPUTS)
-    with emitter.covered(rerun.label, 0):
+    deoptimizer.begin(INPUTS)
+    with emitter.covered(deoptimizer.label, 0):
         emitter.load_function(run)
         emitter.load_fast(INPUTS)
         if cg.plan.extra_list:

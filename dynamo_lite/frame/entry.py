@@ -47,7 +47,7 @@ def make_entry(settings: Settings, end: Ending, plan: Plan, graph: Graph, emitte
         )
     _log_entry(frame, guards, guarded, program)
     written = graph.module.meta.get("generated_code", ()) if graph.module is not None else None
-    record = EntryRecord(guards, texts, written, log.current_frame(), request.changing,
+    record = EntryRecord(guards, texts, written, log.current_frame(), request.dynamic,
                          output.effects.changed_names(), {**request.readers, **output.value_guards.learned})
     if settings.on_entry is not None:
         settings.on_entry(record)

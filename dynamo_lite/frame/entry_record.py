@@ -19,20 +19,20 @@ class EntryRecord:
 
     def __init__(
         self, guards: list[Guard], texts: Sequence[str], sources: Sequence[str] | None, frame_id: str,
-        changing: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
+        dynamic: frozenset[Any] = frozenset(), changed: Sequence[str] = (),
         readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
     ) -> None:
         self.guards = guards
         self.texts = texts
         self.sources = sources
         self.frame_id = frame_id
-        self.changing = changing
+        self.dynamic = dynamic
         self.changed = changed
         self.readers = readers or {}
 
 
 def plain_entry(
-    guards: list[Guard], state: tuple[Any, ...] | None, hooked: bool = True, changing: frozenset[Any] = frozenset(),
+    guards: list[Guard], state: tuple[Any, ...] | None, hooked: bool = True, dynamic: frozenset[Any] = frozenset(),
     readers: Mapping[Any, frozenset[types.CodeType]] | None = None,
 ) -> GuardedCode:
     """An entry that says: where these guards hold, the frame runs as it is.
@@ -42,5 +42,5 @@ def plain_entry(
         hooked: whether there may be something to compile in what it calls.
     """
     program, texts = build_program(guards, state, [])
-    record = EntryRecord(guards, texts, None, log.current_frame(), changing, readers=readers)
+    record = EntryRecord(guards, texts, None, log.current_frame(), dynamic, readers=readers)
     return GuardedCode(program, None, hooked, extra=record)

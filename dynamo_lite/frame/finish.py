@@ -19,7 +19,7 @@ from ..interpreter.translator import StackMark, Translator
 from ..output.codegen import Plan
 from ..output.output_graph import OutputGraph
 from ..variables.base import MISSING, LazyVariable, VariableTracker
-from ..variables.finalization import endings_in, held_by, may_be_finalized
+from ..variables.finalization import finalizables_in, held_by, may_be_finalized
 from ..variables.objects.classes import MadeClassVariable
 from .entry_record import plain_entry
 from .places import place
@@ -126,7 +126,7 @@ def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
     trace.output.restore_state()
     request, output = trace.request, trace.output
     readers = {**request.readers, **output.value_guards.learned}
-    return plain_entry(output.guards.all(), trace.state, hooked, request.changing, readers)
+    return plain_entry(output.guards.all(), trace.state, hooked, request.dynamic, readers)
 
 
 def report_break(settings: Settings, end: Ending) -> None:
@@ -196,7 +196,7 @@ def _felt_locals(frame: Frame, tx: Translator, live: frozenset[str]) -> frozense
                 kept.add(name)  # an argument of which no guard says what kind of value it is
                 continue
         parts = held_by(effects, [value])
-        if any(t.source is not None and endings_in(t.value) for t in parts.values()):
+        if any(t.source is not None and finalizables_in(t.value) for t in parts.values()):
             kept.add(name)
             continue
         made = [key for key, part in parts.items() if may_be_finalized(part)]

@@ -12,7 +12,7 @@ from .. import exc, log
 from .._eval_frame import GuardedCode
 from .._guards import GuardProgram
 from ..guards import Guard
-from ..guards.failures import Miss, explain_miss
+from ..guards.failures import GuardFailure, explain_failure
 from ..guards.source import LocalSource, TypeAttrSource
 from ..rules.torch_marks import setting
 from . import changed_values, stance
@@ -25,30 +25,30 @@ _STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that 
 def first_request(settings: Settings, frame: Frame) -> TraceRequest:
     """What a frame is traced for, with what its entries have taught."""
     known, limit = frame.known, setting("recompile_limit")
-    measured = changing = frozenset[Any]()
+    measured = dynamic = frozenset[Any]()
     if known:
-        changing = changing_values(frame)
+        dynamic = dynamic_paths(frame)
     if frame.resumed is not None and frame.resumed.numbers:
         names = enumerate(frame.parameters)
         measured = frozenset(LocalSource(name, i).key for i, name in names if name in frame.resumed.numbers)
     kept = frozenset[Any]()
     if not settings.fullgraph and len(known) >= limit // 2:
-        kept = changing | measured
+        kept = dynamic | measured
     elif not settings.fullgraph and (known or setting("capture_scalar_outputs")):
         kept = measured
     return TraceRequest(
-        frame, changing | measured, kept, fits_all=len(known) == limit - 1 and not settings.fullgraph,
+        frame, dynamic | measured, kept, fits_all=len(known) == limit - 1 and not settings.fullgraph,
         barren=len(known) if all(entry.extra.sources is None for entry in known) else 0,
     )
 
 
 # ---------------------------------------------------------------- what has changed
-def changing_values(frame: Frame) -> frozenset[Any]:
+def dynamic_paths(frame: Frame) -> frozenset[Any]:
     """The paths of the numbers, lists, objects and tensors' elements whose change kept the entries of a function from
     fitting, now or before."""
     found: set[Any] = set()
     for entry in frame.known:
-        found |= entry.extra.changing
+        found |= entry.extra.dynamic
         found |= _changed_class_data(entry.extra.guards)
         changed = list(_changed_values(entry, frame))
         by_text = _by_text(entry.extra.guards) if changed else {}
@@ -98,13 +98,13 @@ def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
 
 
 # ---------------------------------------------------------------- why
-def misses(frame: Frame) -> list[Miss]:
+def guard_failures(frame: Frame) -> list[GuardFailure]:
     """Why each entry does not fit, each reason once, the broadest entry first, and the last used."""
-    found: dict[str, Miss] = {}
+    found: dict[str, GuardFailure] = {}
     for entry in sorted(frame.known, key=lambda entry: -entry.breadth):
-        miss = explain_miss(entry.program, entry.extra.texts, frame.values)
-        if miss is not None:
-            found.setdefault(miss.change, miss)
+        failure = explain_failure(entry.program, entry.extra.texts, frame.values)
+        if failure is not None:
+            found.setdefault(failure.change, failure)
     return list(found.values())
 
 
@@ -116,7 +116,7 @@ def note_limit(frame: Frame) -> None:
     """
     log.count("recompile_limit")
     if log.first_time("recompiles", frame.code) or setting("error_on_recompile"):
-        reasons = "; ".join(in_users_words(str(m), frame) for m in misses(frame)[:1])
+        reasons = "; ".join(in_users_words(str(m), frame) for m in guard_failures(frame)[:1])
         if setting("error_on_recompile"):
             raise exc.RecompileLimitExceeded(f"{where(frame)}: {reasons}")
         log.artifact("recompiles").warning(
@@ -132,7 +132,7 @@ def note_compile(frame: Frame) -> None:
         exc.RecompileLimitExceeded: with config.error_on_recompile, and under the stance fail_on_recompile.
     """
     if stance.current().name == "fail_on_recompile":
-        reasons = "".join(f"; {in_users_words(str(miss), frame)}" for miss in misses(frame)[:1])
+        reasons = "".join(f"; {in_users_words(str(failure), frame)}" for failure in guard_failures(frame)[:1])
         raise exc.RecompileLimitExceeded(
             f"{where(frame)} would be compiled, and the stance is fail_on_recompile{reasons}")
     if not frame.known:
@@ -140,9 +140,9 @@ def note_compile(frame: Frame) -> None:
     log.count("recompiles")
     if not log.enabled("recompiles") and not setting("error_on_recompile"):
         return
-    found = misses(frame)
+    found = guard_failures(frame)
     if setting("error_on_recompile"):
         raise exc.RecompileLimitExceeded(f"{where(frame)} would be compiled again: {'; '.join(map(str, found))}")
     shown = found if log.enabled("recompiles", 10) else found[:1]
-    reasons = "; ".join(in_users_words(str(miss), frame) for miss in shown)
+    reasons = "; ".join(in_users_words(str(failure), frame) for failure in shown)
     log.artifact("recompiles").info("%s is compiled again: %s", where(frame), reasons)

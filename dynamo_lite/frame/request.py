@@ -111,7 +111,7 @@ class TraceRequest(NamedTuple):
     """What a frame is traced for.
 
     Attributes:
-        changing: the paths of values that have been seen to change from call to call.
+        dynamic: the paths of values that have been seen to change from call to call.
         kept: of these, floats that are not to be guarded by value whatever is done with them.
         fits_all: whether none of them may be guarded by value any more.
         barren: the compiles of this code, if none has given a graph.
@@ -125,7 +125,7 @@ class TraceRequest(NamedTuple):
     """
 
     frame: Frame
-    changing: frozenset[Any] = frozenset()
+    dynamic: frozenset[Any] = frozenset()
     kept: frozenset[Any] = frozenset()
     fits_all: bool = False
     barren: int = 0

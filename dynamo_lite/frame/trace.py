@@ -81,7 +81,7 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     of."""
     frame = request.frame
     value_guards = ValueGuards(request.readers, functools.partial(_may_be_guarded, settings, request))
-    output = OutputGraph(request.changing, request.fits_all, settings.fullgraph, value_guards)
+    output = OutputGraph(request.dynamic, request.fits_all, settings.fullgraph, value_guards)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
     tx.budget = Budget(settings.fullgraph, request.barren)
@@ -183,12 +183,12 @@ def _with_values(request: TraceRequest, error: exc.Unsupported) -> TraceRequest 
         _forget_frames(error)
         readers = {path: request.readers.get(path, frozenset()) | error.readers for path in error.origins}
         return request._replace(readers={**request.readers, **readers})
-    if not isinstance(error, NumberNeeded) or request.fits_all or not error.origins & request.changing:
+    if not isinstance(error, NumberNeeded) or request.fits_all or not error.origins & request.dynamic:
         return None
     if error.cls is not int and error.origins & request.kept:
         return None
     _forget_frames(error)
-    return request._replace(changing=request.changing - error.origins)
+    return request._replace(dynamic=request.dynamic - error.origins)
 
 
 def _note(settings: Settings, tx: Translator, error: exc.Unsupported) -> None:
@@ -212,7 +212,7 @@ def _may_be_guarded(settings: Settings, request: TraceRequest, source: Source, v
     if request.fits_all or settings.fullgraph:
         return not request.fits_all
     frame, original = request.frame, request.frame.user_code
-    if source.key in request.changing or changed_values.has_changed(original, source.name):
+    if source.key in request.dynamic or changed_values.has_changed(original, source.name):
         return False
     while source.parents():
         source = source.parents()[0]

@@ -17,16 +17,16 @@ from .._guards import GLOBAL_STATE_FIELDS, MISSING, GuardProgram, current_global
 
 Frame = tuple[tuple[Any, ...], Any, dict[str, Any], dict[str, Any]]
 
-_CHANGING_NUMBER = ("a number that is only computed with costs no further compile; one that decides about sizes or "
+_DYNAMIC_NUMBER = ("a number that is only computed with costs no further compile; one that decides about sizes or "
                     "branches should take few values, or come as a tensor")
-_CHANGING_SHAPE = "call with sizes that repeat (pad, or bucket by length)"
-_CHANGING_STATE = "call it under the same modes of torch (no_grad, autocast, ...) each time"
+_DYNAMIC_SHAPE = "call with sizes that repeat (pad, or bucket by length)"
+_DYNAMIC_STATE = "call it under the same modes of torch (no_grad, autocast, ...) each time"
 _NEW_OBJECTS = "make it once, and pass that one each time"
 _KINDS_OF_DEVICES = {1: "cpu", 2: "cuda"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Miss:
+class GuardFailure:
     """`change` says what was and what is, in the user's names; `advice` what would avoid it, where that is known."""
 
     change: str
@@ -36,7 +36,7 @@ class Miss:
         return self.change + (f" (to avoid it: {self.advice})" if self.advice else "")
 
 
-def explain_miss(program: GuardProgram, texts: Sequence[str], frame: Frame) -> Miss | None:
+def explain_failure(program: GuardProgram, texts: Sequence[str], frame: Frame) -> GuardFailure | None:
     """What kept an entry from fitting a frame (args, closure, globals, builtins); None if it fits."""
     held, at = program.check(*frame)
     if held:
@@ -44,15 +44,15 @@ def explain_miss(program: GuardProgram, texts: Sequence[str], frame: Frame) -> M
     step = program.steps[at]
     name = texts[at].removesuffix(" exists")
     if step[0].startswith("load_") or step[0] == "collect":
-        return Miss(f"{name} is not there any more")
+        return GuardFailure(f"{name} is not there any more")
     if step[0] == "global_state":
-        return _state_miss(step[1:])
+        return _state_failure(step[1:])
     words = _WORDS.get(step[0])
     registers = _names(program.steps, texts)
     if step[0] in _PLAIN_WORDS:
-        return Miss(*_PLAIN_WORDS[step[0]](texts[at]))
+        return GuardFailure(*_PLAIN_WORDS[step[0]](texts[at]))
     if words is None or not isinstance(step[1], int) or step[1] not in registers:
-        return Miss(f"it no longer holds that {texts[at]}")
+        return GuardFailure(f"it no longer holds that {texts[at]}")
     return words(registers[step[1]], _value(program, at, step[1], frame), *step[2:])
 
 
@@ -105,13 +105,13 @@ def _function(code: types.CodeType) -> str:
     return f"the function {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"
 
 
-def _state_miss(before: tuple[Any, ...]) -> Miss:
+def _state_failure(before: tuple[Any, ...]) -> GuardFailure:
     now = current_global_state()
     changed = [
         f"{_FIELDS.get(field, field.replace('_', ' '))} was {_setting(field, old)}, is {_setting(field, new)}"
         for field, old, new in zip(GLOBAL_STATE_FIELDS, before, now) if old != new
     ]
-    return Miss("torch's " + ", ".join(changed), _CHANGING_STATE)
+    return GuardFailure("torch's " + ", ".join(changed), _DYNAMIC_STATE)
 
 
 _FIELDS = {"deterministic": "use_deterministic_algorithms", "autocast_cpu": "autocast on cpu",
@@ -128,31 +128,31 @@ def _setting(field: str, value: Any) -> str:
 _SCALAR_TYPES = {5: "torch.float16", 6: "torch.float32", 7: "torch.float64", 15: "torch.bfloat16"}
 
 
-def _tensor_miss(name: str, value: Any, cls: type, *spec: Any) -> Miss:
+def _tensor_failure(name: str, value: Any, cls: type, *spec: Any) -> GuardFailure:
     code, bits, device_type, device_index, shape, strides, requires_grad, _flags = spec
     if type(value) is not cls or not isinstance(value, torch.Tensor):
-        return _type_miss(name, value, cls)
+        return _type_failure(name, value, cls)
     if value.layout is not torch.strided:
-        return Miss(f"{name} was a strided tensor, is {value.layout}")
+        return GuardFailure(f"{name} was a strided tensor, is {value.layout}")
     device = _KINDS_OF_DEVICES.get(device_type, "another")
     if value.device.type != device or (device_index or 0) != (value.device.index or 0):
         before = f"{device}:{device_index}" if device_index else device
-        return Miss(f"{name}.device was {before}, is {value.device}", "keep the arguments on one device")
+        return GuardFailure(f"{name}.device was {before}, is {value.device}", "keep the arguments on one device")
     now = tensor_spec(value)
     if now[:2] != (code, bits):
         before = _dtype(code, bits)
-        return Miss(f"{name}.dtype was {before}, is {value.dtype}", f"convert it to {before} first")
+        return GuardFailure(f"{name}.dtype was {before}, is {value.dtype}", f"convert it to {before} first")
     if len(shape) != len(now[4]) or any(s is not None and s != n for s, n in zip(shape, now[4])):
-        return Miss(f"{name}.shape was {list(shape)}, is {list(now[4])}", _CHANGING_SHAPE)
+        return GuardFailure(f"{name}.shape was {list(shape)}, is {list(now[4])}", _DYNAMIC_SHAPE)
     if strides is not None and any(s is not None and s != n for s, n in zip(strides, now[5])):
-        return Miss(f"{name}.stride() was {tuple(strides)}, is {now[5]}", "call .contiguous() on it first")
+        return GuardFailure(f"{name}.stride() was {tuple(strides)}, is {now[5]}", "call .contiguous() on it first")
     if requires_grad is not None and value.requires_grad != requires_grad:
-        return Miss(f"{name}.requires_grad was {requires_grad}, is {value.requires_grad}",
+        return GuardFailure(f"{name}.requires_grad was {requires_grad}, is {value.requires_grad}",
                     "let all calls require gradients or none, with detach() or torch.no_grad()")
     kinds = {"a conjugate view": value.is_conj(), "a negative view": value.is_neg(),
              "an inference tensor": value.is_inference()}
     is_now = ", ".join(kind for kind, holds in kinds.items() if holds)
-    return Miss(f"{name} was a tensor of another kind, is {is_now or 'a plain tensor'}")
+    return GuardFailure(f"{name} was a tensor of another kind, is {is_now or 'a plain tensor'}")
 
 
 def _dtype(code: int, bits: int) -> str:
@@ -167,49 +167,49 @@ def _dtype(code: int, bits: int) -> str:
     return f"another dtype of {bits} bits"
 
 
-def _data_miss(name: str, value: Any, expected: bytes) -> Miss:
-    return Miss(f"{name} had other values than {_short(value.tolist())}",
+def _data_failure(name: str, value: Any, expected: bytes) -> GuardFailure:
+    return GuardFailure(f"{name} had other values than {_short(value.tolist())}",
                 "pass Python numbers, or the same elements each time; elements that change are not relied on again")
 
 
-def _const_miss(name: str, value: Any, expected: Any) -> Miss:
+def _const_failure(name: str, value: Any, expected: Any) -> GuardFailure:
     number = type(value) in (int, float) and type(expected) in (int, float)
-    return Miss(f"{name} was {_short(expected)}, is {_short(value)}", _CHANGING_NUMBER if number else "")
+    return GuardFailure(f"{name} was {_short(expected)}, is {_short(value)}", _DYNAMIC_NUMBER if number else "")
 
 
-def _type_miss(name: str, value: Any, expected: type) -> Miss:
-    return Miss(f"{name} was of type {_class(expected)}, is of type {_class(type(value))}")
+def _type_failure(name: str, value: Any, expected: type) -> GuardFailure:
+    return GuardFailure(f"{name} was of type {_class(expected)}, is of type {_class(type(value))}")
 
 
-def _is_miss(name: str, value: Any, expected: Any) -> Miss:
+def _is_failure(name: str, value: Any, expected: Any) -> GuardFailure:
     before, now = _short(expected), _short(value)
     if before == now:
-        return Miss(f"{name} was {before}, is another such object", _NEW_OBJECTS)
+        return GuardFailure(f"{name} was {before}, is another such object", _NEW_OBJECTS)
     again = type(value) is type(expected) and not isinstance(value, (*_SINGLE, types.BuiltinFunctionType))
-    return Miss(f"{name} was {before}, is {now}", _NEW_OBJECTS if again else "")
+    return GuardFailure(f"{name} was {before}, is {now}", _NEW_OBJECTS if again else "")
 
 
-def _code_miss(name: str, value: Any, expected: types.CodeType) -> Miss:
+def _code_failure(name: str, value: Any, expected: types.CodeType) -> GuardFailure:
     before, now = _function(expected), _short(value)
     if before == now:
-        return Miss(f"{name} was {before}, is another function made there", _NEW_OBJECTS)
-    return Miss(f"{name} was {before}, is {now}")
+        return GuardFailure(f"{name} was {before}, is another function made there", _NEW_OBJECTS)
+    return GuardFailure(f"{name} was {before}, is {now}")
 
 
-def _len_miss(name: str, value: Any, expected: int) -> Miss:
-    return Miss(f"{name} had {expected} element{'' if expected == 1 else 's'}, has {len(value)}")
+def _len_failure(name: str, value: Any, expected: int) -> GuardFailure:
+    return GuardFailure(f"{name} had {expected} element{'' if expected == 1 else 's'}, has {len(value)}")
 
 
-def _keys_miss(name: str, value: Any, expected: Any) -> Miss:
+def _keys_failure(name: str, value: Any, expected: Any) -> GuardFailure:
     before, now = list(expected), list(value)
     if max(len(before), len(now)) <= 4:
-        return Miss(f"{name} had the keys {_keys(before)}, has {_keys(now)}")
+        return GuardFailure(f"{name} had the keys {_keys(before)}, has {_keys(now)}")
     lost, gained = [k for k in before if k not in value], [k for k in now if k not in expected]
     if not lost and not gained:
-        return Miss(f"{name} had the same keys in another order", "fill it in the same order each time")
+        return GuardFailure(f"{name} had the same keys in another order", "fill it in the same order each time")
     changes = [f"{word} {', '.join(map(_key, keys[:3]))}{' and more' if len(keys) > 3 else ''}"
                for word, keys in (("lost", lost), ("gained", gained)) if keys]
-    return Miss(f"{name} had {len(before)} keys, has {len(now)}: it has {' and '.join(changes)}")
+    return GuardFailure(f"{name} had {len(before)} keys, has {len(now)}: it has {' and '.join(changes)}")
 
 
 def _key(key: Any) -> str:
@@ -221,44 +221,44 @@ def _keys(keys: list[Any]) -> str:
     return f"[{', '.join(map(_key, keys))}]"
 
 
-def _has_miss(name: str, value: Any, key: Any) -> Miss:
-    return Miss(f"{name} had the key {_key(key)}, has it no more")
+def _has_failure(name: str, value: Any, key: Any) -> GuardFailure:
+    return GuardFailure(f"{name} had the key {_key(key)}, has it no more")
 
 
-def _lacks_miss(name: str, value: Any, key: Any) -> Miss:
+def _lacks_failure(name: str, value: Any, key: Any) -> GuardFailure:
     now = _short(dict.get(value, key)) if isinstance(value, dict) else "one"
-    return Miss(f"{name} had no {_key(key)}, has {now}")
+    return GuardFailure(f"{name} had no {_key(key)}, has {now}")
 
 
-def _range_miss(name: str, value: Any, low: int, high: int) -> Miss:
+def _range_failure(name: str, value: Any, low: int, high: int) -> GuardFailure:
     if type(value) is not int:
-        return _type_miss(name, value, int)
+        return _type_failure(name, value, int)
     lowest, highest = -(1 << 63), (1 << 63) - 1
     wanted = f"was {low}" if low == high else f"was {high} or less" if low == lowest else (
         f"was {low} or more" if high == highest else f"was between {low} and {high}")
-    return Miss(f"{name} {wanted}, is {value}", "each outcome of a comparison with it is compiled once")
+    return GuardFailure(f"{name} {wanted}, is {value}", "each outcome of a comparison with it is compiled once")
 
 
-def _set_miss(name: str, value: Any, expected: Any) -> Miss:
-    return Miss(f"{name} was {set(expected)!r:.80}, is {set(value)!r:.80}")
+def _set_failure(name: str, value: Any, expected: Any) -> GuardFailure:
+    return GuardFailure(f"{name} was {set(expected)!r:.80}, is {set(value)!r:.80}")
 
 
-def _hooks_miss(name: str, value: Any, names: Any) -> Miss:
-    return Miss(f"{name} had no hooks, has some", "register hooks before the first call")
+def _hooks_failure(name: str, value: Any, names: Any) -> GuardFailure:
+    return GuardFailure(f"{name} had no hooks, has some", "register hooks before the first call")
 
 
-def _bound_miss(name: str, value: Any) -> Miss:
-    return Miss(f"{name} had no value yet, has one")
+def _bound_failure(name: str, value: Any) -> GuardFailure:
+    return GuardFailure(f"{name} had no value yet, has one")
 
 
-def _class_miss(name: str, value: Any, pairs: Sequence[tuple[str, Any]]) -> Miss:
+def _class_failure(name: str, value: Any, pairs: Sequence[tuple[str, Any]]) -> GuardFailure:
     cls = value if isinstance(value, type) else type(value)
     for attribute, before in pairs:
         now = next((base.__dict__[attribute] for base in cls.__mro__ if attribute in base.__dict__), MISSING)
         if now is not before:
             what = "is gone" if now is MISSING else "is new" if before is MISSING else "is another"
-            return Miss(f"{_class(cls)}.{attribute} {what}", "change classes before the first call")
-    return Miss(f"the class {_class(cls)} has changed", "change classes before the first call")
+            return GuardFailure(f"{_class(cls)}.{attribute} {what}", "change classes before the first call")
+    return GuardFailure(f"the class {_class(cls)} has changed", "change classes before the first call")
 
 
 # Guards on several values, or on what is no value of the program: worded from the guard's own text.
@@ -272,20 +272,20 @@ _PLAIN_WORDS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "tensor_same": lambda text: (f"two arguments are different objects now: it was that {text}",),
     "callable_eq": lambda text: (f"a setting has changed: it was {text}",),
 }
-_WORDS: dict[str, Callable[..., Miss]] = {
-    "tensor": _tensor_miss,
-    "const": _const_miss,
-    "tensor_data": _data_miss,
-    "class_version": _class_miss,
-    "type_is": _type_miss,
-    "is": _is_miss,
-    "code_is": _code_miss,
-    "len": _len_miss,
-    "dict_keys": _keys_miss,
-    "dict_has": _has_miss,
-    "dict_lacks": _lacks_miss,
-    "int_range": _range_miss,
-    "set_items": _set_miss,
-    "no_hooks": _hooks_miss,
-    "cell_empty": _bound_miss,
+_WORDS: dict[str, Callable[..., GuardFailure]] = {
+    "tensor": _tensor_failure,
+    "const": _const_failure,
+    "tensor_data": _data_failure,
+    "class_version": _class_failure,
+    "type_is": _type_failure,
+    "is": _is_failure,
+    "code_is": _code_failure,
+    "len": _len_failure,
+    "dict_keys": _keys_failure,
+    "dict_has": _has_failure,
+    "dict_lacks": _lacks_failure,
+    "int_range": _range_failure,
+    "set_items": _set_failure,
+    "no_hooks": _hooks_failure,
+    "cell_empty": _bound_failure,
 }

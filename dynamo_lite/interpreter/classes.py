@@ -26,8 +26,8 @@ from ..variables.objects.classes import (
     NewVariable,
     class_attribute_source,
     class_source,
-    is_changing_data,
     is_data_descriptor,
+    is_dynamic_data,
     is_made_by_python,
     is_stand_in,
 )
@@ -176,7 +176,7 @@ class Classes(Part):
         """What `cls` or a base of it defines under a name, guarded; `default` if none does.
 
         Args:
-            data: whether the caller guards a plain value by itself (``is_changing_data``) if it reads it, and has asked
+            data: whether the caller guards a plain value by itself (``is_dynamic_data``) if it reads it, and has asked
                 for what the trace has set.
         """
         if not data and self.tx.output.effects.class_attribute(cls, name) is not None:
@@ -185,7 +185,7 @@ class Classes(Part):
         for base in cls.__mro__:
             if name in base.__dict__:
                 value = base.__dict__[name]
-                if data and is_changing_data(self.tx, cls, name, value):
+                if data and is_dynamic_data(self.tx, cls, name, value):
                     self.tx.guard(class_attribute_source(cls, name), "type_is", type(value))
                 else:
                     self._guard_class(cls, name, value)

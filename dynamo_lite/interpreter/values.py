@@ -23,7 +23,7 @@ from ..variables.containers import outer_iterators as outer_iterators  # likewis
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, NamedTupleVariable, TupleVariable, is_named_tuple
 from ..variables.containers.sets import SetVariable
-from ..variables.deferred_calls import AskedFunctionVariable, LaterFunctionVariable
+from ..variables.deferred_calls import AskedFunctionVariable, DeferredFunctionVariable
 from ..variables.functions import compiled_functions as compiled_functions  # likewise
 from ..variables.functions import introspected as introspected  # likewise
 from ..variables.functions.builtins import BuiltinVariable
@@ -234,14 +234,14 @@ _BY_RULE: dict[Rule, Callable[[Values, Any, Decision, Source], VariableTracker]]
     Rule.GRAPH: lambda values, value, decision, source: TorchFunctionVariable(value, source),
     Rule.ELEMENTS: lambda values, value, decision, source: TorchFunctionVariable(value, source),
     Rule.HANDLED: _handled,
-    Rule.DRAWN: lambda values, value, decision, source: BuiltinVariable(value, source),
+    Rule.RANDOM: lambda values, value, decision, source: BuiltinVariable(value, source),
     Rule.STAND_IN: lambda values, value, decision, source: values.library_function(decision.calls),
     Rule.SUBSTITUTED: lambda values, value, decision, source: values.traced_as(value, decision.calls, source),
     Rule.BELOW: _below,
     Rule.COMPILED: _compiled,
     Rule.FOLD: lambda values, value, decision, source: FoldedFunctionVariable(
         value, decision.kind, decision.reason, source),
-    Rule.LATER: lambda values, value, decision, source: LaterFunctionVariable(
+    Rule.DEFERRED: lambda values, value, decision, source: DeferredFunctionVariable(
         value, decision.kind, decision.reason, source),
     Rule.ASKED: lambda values, value, decision, source: AskedFunctionVariable(
         value, decision.kind, decision.reason, source),

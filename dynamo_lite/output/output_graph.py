@@ -33,7 +33,7 @@ from ..runtime.graph_modules import graph_module
 from ..variables.base import VariableTracker, wrap_value
 from ..variables.failures import describe_failure, raised_in_eager, refused_in_eager, target_name
 from ..variables.numbers.choices import Choices
-from ..variables.numbers.dynamic_values import wrap_changing
+from ..variables.numbers.dynamic_values import wrap_dynamic
 from ..variables.numbers.scalars import Scalars, ScalarVariable, new_number
 from ..variables.tensors.learned_elements import learn, needed
 from ..variables.tensors.tensor import TensorVariable
@@ -58,18 +58,18 @@ class OutputGraph:
     """The graph under construction of one trace.
 
     Args:
-        changing: the paths of values that have been seen to change from call to call.
+        dynamic: the paths of values that have been seen to change from call to call.
         fits_all: whether these may not be guarded by value any more.
         fullgraph: whether there is to be no break.
         value_guards: which tensors are guarded by their elements.
     """
 
     def __init__(
-        self, changing: Collection[Any] = (), fits_all: bool = False, fullgraph: bool = False,
+        self, dynamic: Collection[Any] = (), fits_all: bool = False, fullgraph: bool = False,
         value_guards: ValueGuards | None = None,
     ) -> None:
         self.graph = fx.Graph()
-        self.changing = changing
+        self.dynamic = dynamic
         self.fits_all = fits_all
         self.fullgraph = fullgraph
         self.value_guards = value_guards if value_guards is not None else ValueGuards()
@@ -125,8 +125,8 @@ class OutputGraph:
         return tracker
 
     def _wrap_new(self, tx: Tracer, value: Any, source: Source) -> VariableTracker:
-        changing = wrap_changing(tx, value, source) if source.key in self.changing else None
-        return changing if changing is not None else wrap_value(tx, value, source)
+        dynamic = wrap_dynamic(tx, value, source) if source.key in self.dynamic else None
+        return dynamic if dynamic is not None else wrap_value(tx, value, source)
 
     def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
         """A tensor from outside as a graph input; its guards are the caller's business."""

@@ -23,8 +23,8 @@ from ..variables.containers.resumed_loops import LoopIteratorVariable
 from ..variables.containers.sequences import ListVariable
 from ..variables.containers.sets import SetVariable
 from ..variables.containers.spaces import dict_in, set_anew, space_at
-from ..variables.deferred_calls import LaterCall
-from ..variables.finalization import Watch, endings_in, parts_of
+from ..variables.deferred_calls import DeferredCall
+from ..variables.finalization import Watch, finalizables_in, parts_of
 from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.classes import class_dict, is_in_dict
 
@@ -49,7 +49,7 @@ class SideEffects:
         self._watched: set[int] = set()  # trackers of which all parts are
         self._raised: dict[int, tuple[VariableTracker, int]] = {}
         self._touched: list[VariableTracker | None] = []
-        self.calls: list[LaterCall] = []
+        self.calls: list[DeferredCall] = []
         self._generators: list[tuple[GeneratorVariable, int]] = []
         self._classes: dict[int, VariableTracker] = {}  # those with attributes that were set, by id
         self._class_names: set[str] = set()  # of these attributes
@@ -272,7 +272,7 @@ class SideEffects:
         if any(mapping is class_dict(cls) for mapping in self._proxied):
             raise Unsupported("side_effect_unsupported", f"setting {cls.__qualname__}.{name}, read through a proxy too")
         holder = self._classes.get(id(cls)) or self._classes.setdefault(id(cls), make())
-        if name not in self.attributes_of(holder) and endings_in(cls.__dict__.get(name)):
+        if name not in self.attributes_of(holder) and finalizables_in(cls.__dict__.get(name)):
             raise Unsupported("end_of_life", f"what {cls.__qualname__}.{name} has been")
         self._class_names.add(name)
         self.store_attr(holder, name, value)
@@ -293,7 +293,7 @@ class SideEffects:
         """Whether the trace has set an attribute of a class from outside."""
         return bool(self._class_names)
 
-    def add_call(self, call: LaterCall) -> None:
+    def add_call(self, call: DeferredCall) -> None:
         """Announces a call that generated code makes after the graph."""
         self.epoch += 1
         self._touched.append(None)

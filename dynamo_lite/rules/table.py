@@ -35,10 +35,10 @@ class Rule(enum.Enum):
     SKIP = "called in plain Python, which breaks the graph"
     CONSTANT = "called once, while compiling"
     FOLD = "computed while compiling, from constants"
-    LATER = "called after the graph, if its arguments are known"
+    DEFERRED = "called after the graph, if its arguments are known"
     ASKED = "asked while compiling, and by a guard at every call"
     HANDLED = "evaluated by a function of the compiler's"
-    DRAWN = "drawn by the graph each time it runs"
+    RANDOM = "drawn by the graph each time it runs"
     REPLACED = "traced as the Python equivalent of a function or class written in C"
     STAND_IN = "a call of another function, in plain Python behind a break, too"
     SUBSTITUTED = "traced as a call of another function"
@@ -111,7 +111,7 @@ _waiting_of_users: dict[str, dict[str, Decision]] = {}
 _by_module: dict[str, Decision] = {}
 
 _BREAKING = (Rule.SKIP, Rule.ELEMENTS)
-_CALLING = (Rule.HANDLED, Rule.DRAWN, Rule.REPLACED, Rule.STAND_IN, Rule.SUBSTITUTED, Rule.LOOKED_AT)
+_CALLING = (Rule.HANDLED, Rule.RANDOM, Rule.REPLACED, Rule.STAND_IN, Rule.SUBSTITUTED, Rule.LOOKED_AT)
 _NATIVE = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
            types.ClassMethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 

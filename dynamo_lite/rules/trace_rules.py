@@ -82,7 +82,7 @@ row(Rule.INLINE, type(os.environ).__getitem__, os.environ.encodekey, os.environ.
     reason="os.environ is a dict in disguise")
 row(Rule.INLINE, torch.jit.isinstance, torch.nn.parameter.is_lazy, torch.autograd.forward_ad.unpack_dual,
     reason="it asks about its arguments alone")
-row(Rule.LATER,
+row(Rule.DEFERRED,
     logging.Logger.debug, logging.Logger.info, logging.Logger.warning, logging.Logger.error, logging.Logger.critical,
     logging.Logger.log, logging.debug, logging.info, logging.warning, logging.error, logging.critical, logging.log,
     kind="print_or_log", reason="it logs")

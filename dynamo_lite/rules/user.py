@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # The names of rules that users can give.
 NAMES = {
     "graph": Rule.GRAPH, "inline": Rule.INLINE, "break": Rule.SKIP, "constant": Rule.CONSTANT, "fold": Rule.FOLD,
-    "later": Rule.LATER, "ask": Rule.ASKED, "replace": Rule.SUBSTITUTED,
+    "deferred": Rule.DEFERRED, "ask": Rule.ASKED, "replace": Rule.SUBSTITUTED,
 }
 _OF_MODULES = ("graph", "inline", "break", "fold")
 _OF_CLASSES = ("break", "replace")
@@ -32,7 +32,7 @@ def register_rule(
         subject: a function, method or class; ``"package.module:name"``, a callable by its name, whose module need not
             be imported yet; ``"package.module"``, all functions of the module and of those below it.
         how: "graph" (a node of the graph, as allow_in_graph), "inline" (followed), "break" (called in plain Python),
-            "constant" (called once, while compiling), "fold" (called while compiling, with constants), "later"
+            "constant" (called once, while compiling), "fold" (called while compiling, with constants), "deferred"
             (called after the graph, for its effect), "ask" (called while compiling, and by a guard at every call),
             "replace" (`calls` is traced in its place).
         kind: for "break", one of the kinds in docs/graph_breaks.md.

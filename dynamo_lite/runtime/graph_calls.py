@@ -17,7 +17,9 @@ import torch
 import torch.utils.checkpoint
 from torch import fx
 
-_TWICE = "a gradient of {}, whose backward pass is not differentiable itself (once_differentiable, no_grad), was used"
+_SECOND_DERIVATIVE = (
+    "a gradient of {}, whose backward pass is not differentiable itself (once_differentiable, no_grad), was used"
+)
 
 
 class GraphCall:
@@ -191,7 +193,7 @@ def _in_layout(grad: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 
 def _refusing(grad: torch.Tensor, name: str) -> torch.Tensor:
-    error = torch._C._functions.DelayedError(_TWICE.format(name).encode(), 1)
+    error = torch._C._functions.DelayedError(_SECOND_DERIVATIVE.format(name).encode(), 1)
     return error(grad.detach().requires_grad_())  # type: ignore[no-any-return]
 
 
@@ -216,7 +218,7 @@ class CheckpointCall(GraphCall):
         self.body = body
         self.options = options
         self.written = written
-        self.runs_twice = bool(written)  # says to a backend that records it: to be compiled apart, by :meth:`compiled`
+        self.recomputes = bool(written)  # says to a backend that records it: to be compiled apart, by :meth:`compiled`
         self._run = run or body.forward
 
     def compiled(self, backend: Callable[..., Callable[..., Any]]) -> CheckpointCall:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class LaterCall:
+class DeferredCall:
     """A call for its effect alone.
 
     Args:
@@ -49,13 +49,13 @@ class LaterCall:
         cg.emit.pop()
 
 
-class LaterFunctionVariable(SkippedFunctionVariable):
+class DeferredFunctionVariable(SkippedFunctionVariable):
     """A function that is called after the graph, if its arguments are known; its result is None."""
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if not all(_is_known(tx, a) for a in (*args, *kwargs.values())):
             unsupported(self.kind, f"{self.describe()}(): {self.reason} what is known only when the program runs")
-        call_later(tx, self.value, args, kwargs)
+        defer_call(tx, self.value, args, kwargs)
         return ConstantVariable(None)
 
 
@@ -81,7 +81,7 @@ def _is_known(tx: Tracer, value: VariableTracker) -> bool:
     return isinstance(items, list) and type(items) is list and all(_is_known(tx, item) for item in items)
 
 
-def call_later(
+def defer_call(
     tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> None:
     """Has generated code call the function where the program has called it."""
@@ -91,7 +91,7 @@ def call_later(
         frames.append(_frame_like(frame.code, frame.current.positions[0], frame.globals[0]))
         frame = frame.parent
     line = frame.current.positions[0]
-    tx.output.effects.add_call(LaterCall(function, args, kwargs, tuple(reversed(frames)), line))
+    tx.output.effects.add_call(DeferredCall(function, args, kwargs, tuple(reversed(frames)), line))
 
 
 def _frame_like(code: types.CodeType, line: int | None, globals: dict[str, Any]) -> types.FunctionType:
@@ -109,4 +109,4 @@ def _call_next(*args: Any, **kwargs: Any) -> Any:
 _LINES_BEFORE_CALL = max(line for *_, line in _call_next.__code__.co_lines() if line) - (
     _call_next.__code__.co_firstlineno)
 
-__all__ = ["AskedFunctionVariable", "LaterCall", "LaterFunctionVariable", "call_later"]
+__all__ = ["AskedFunctionVariable", "DeferredCall", "DeferredFunctionVariable", "defer_call"]

@@ -83,7 +83,7 @@ def _parts(value: Any) -> Iterable[Any]:
     return gc.get_referents(value)
 
 
-class Ending:
+class Finalizable:
     """An object that ends with an effect.
 
     Args:
@@ -136,12 +136,12 @@ class Way:
         return True
 
 
-def endings_in(root: Any) -> list[Ending]:
+def finalizables_in(root: Any) -> list[Finalizable]:
     """The objects that end with an effect, among those that an object holds, and itself."""
     return _search(root, _MOST_PASSED)[0]
 
 
-def _search(root: Any, left: int) -> tuple[list[Ending], int]:
+def _search(root: Any, left: int) -> tuple[list[Finalizable], int]:
     """The same, where so many objects may be passed; and how many are left of these."""
     if issubclass(type(root), _ATOMS):
         return [], left
@@ -163,7 +163,7 @@ def _search(root: Any, left: int) -> tuple[list[Ending], int]:
                 holders[id(part)] = set()
                 pending.append(part)
             holders[id(part)].add(id(value))
-    return [Ending(value, {i: known[i] for i in _ancestors(id(value), holders)}) for value in found], left
+    return [Finalizable(value, {i: known[i] for i in _ancestors(id(value), holders)}) for value in found], left
 
 
 def _ancestors(start: int, parents: dict[int, set[int]]) -> set[int]:
@@ -181,12 +181,12 @@ class Watch:
     """The endings that a captured frame may bring about."""
 
     def __init__(self) -> None:
-        self._endings: list[Ending] = []
+        self._finalizables: list[Finalizable] = []
         self._looked_at: dict[int, Any] = {}
         self._let_go: set[int] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._endings)
+        return bool(self._finalizables)
 
     def add(self, *values: Any) -> None:
         """Watches what would end if the frame let go of real objects. Each of them is looked at; of what they hold, no
@@ -198,7 +198,7 @@ class Watch:
                 continue  # real objects stay as they are while the trace goes on
             self._looked_at[id(value)] = value
             found, left = _search(value, left)
-            self._endings += [e for e in found if not any(e.value is known.value for known in self._endings)]
+            self._finalizables += [e for e in found if not any(e.value is known.value for known in self._finalizables)]
 
     def add_arguments(self, values: Iterable[Any]) -> None:
         """The same of what the frame was given, which nothing has let go of yet."""
@@ -219,31 +219,35 @@ class Watch:
         frame = frame_values(tx)
         held = set(map(id, frame))
         openly = {id(tracker.value) for tracker in frame}
-        for ending in self._endings:
-            if id(ending.value) in openly or ending.way is not None and ending.way.stands(tx.output.effects, held):
+        for finalizable in self._finalizables:
+            if (
+                id(finalizable.value) in openly
+                or finalizable.way is not None
+                and finalizable.way.stands(tx.output.effects, held)
+            ):
                 continue
-            ending.way = self._way(tx.output.effects, frame, ending)
-            if ending.way is None:
-                text = f"{type(ending.value).__qualname__}, which ends here"
+            finalizable.way = self._way(tx.output.effects, frame, finalizable)
+            if finalizable.way is None:
+                text = f"{type(finalizable.value).__qualname__}, which ends here"
                 raise Unsupported("end_of_life", text, user_stack=tx.user_stack(), visit=tx.visits - 1)
 
     @staticmethod
-    def _way(effects: Any, frame: list[VariableTracker], ending: Ending) -> Way | None:
+    def _way(effects: Any, frame: list[VariableTracker], finalizable: Finalizable) -> Way | None:
         """How it is reached from what the frame, or a changed object outside of it, holds now: through trackers, and
         through real objects that the trace has not met."""
         roots: list[Any] = [*frame, *effects.outside_values()]
-        if ending.way is not None:
-            last = ending.way.root
+        if finalizable.way is not None:
+            last = finalizable.way.root
             roots.sort(key=lambda root: root is not last)
         seen: set[int] = set()
         for root in roots:
-            steps = Watch._steps(effects, root, ending, seen)
+            steps = Watch._steps(effects, root, finalizable, seen)
             if steps:
                 return Way(effects, steps)
         return None
 
     @staticmethod
-    def _steps(effects: Any, root: VariableTracker, ending: Ending, seen: set[int]) -> list[Any]:
+    def _steps(effects: Any, root: VariableTracker, finalizable: Finalizable, seen: set[int]) -> list[Any]:
         """The way to it from one tracker, around what was seen, which is added; empty if there is none."""
         pending: list[tuple[Any, int]] = [(root, -1)]  # what to look at, and the number in `met` of what holds it
         met: list[tuple[Any, int]] = []
@@ -251,8 +255,8 @@ class Watch:
             found, holder = pending.pop()
             if not issubclass(type(found), VariableTracker):  # isinstance would read __class__ of the user's objects
                 known = effects.tracker_of(found)
-                if known is None and found is not ending.value:
-                    if id(found) in ending.holders and id(found) not in seen:
+                if known is None and found is not finalizable.value:
+                    if id(found) in finalizable.holders and id(found) not in seen:
                         seen.add(id(found))
                         met.append((found, holder))
                         pending += ((part, len(met) - 1) for part in _parts(found))
@@ -260,7 +264,7 @@ class Watch:
                 met.append((found, holder))
                 holder = len(met) - 1
                 found = known
-            if found is None or getattr(found, "value", None) is ending.value:
+            if found is None or getattr(found, "value", None) is finalizable.value:
                 steps = [] if found is None else [found]
                 while holder >= 0:
                     step, holder = met[holder]
@@ -282,7 +286,7 @@ class Watch:
                 if effects.tracker_of(own) is not None:
                     pending.append((own, here))
                 pending += ((part, here) for part in _unwritten(effects, real, written))
-            elif id(real) in ending.holders:
+            elif id(real) in finalizable.holders:
                 pending += ((part, here) for part in _parts(real))
         return []
 

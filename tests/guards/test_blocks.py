@@ -12,7 +12,7 @@ from dynamo_lite.guards.source import DictItemSource, InstanceDictSource, LocalS
 SELF = LocalSource("self", 0)
 DICT = InstanceDictSource(SELF)
 A, B, LIST = (DictItemSource(DICT, name) for name in ("a", "b", "list"))
-FIRST, LATER = SequenceItemSource(A, 0, False), SequenceItemSource(LIST, 0, True)
+FIRST, DEFERRED = SequenceItemSource(A, 0, False), SequenceItemSource(LIST, 0, True)
 LACKS = Guard(DICT, "dict_lacks", ("other",))
 
 
@@ -35,7 +35,7 @@ CHANGING = [
     [Guard(A, "type_is", (torch.nn.Linear,))],  # __class__ may be set
     [Guard(A, "type_is", (list,)), Guard(A, "len", (2,))],
     [Guard(A, "len", (2,))],  # of what, is not said
-    [Guard(LATER, "const", (1,))],
+    [Guard(DEFERRED, "const", (1,))],
     [Guard(A, "const", (torch.ones(1),))],
     [Guard(A, "const", ((1, [2]),))],
     [Guard(A, "code_is", ((lambda: 0).__code__,))],

@@ -701,16 +701,16 @@ def test_what_is_held_is_not_looked_for_after_each_instruction(monkeypatch):
 
 def test_large_containers_are_not_searched_whole():
     large = [(x for x in [1]), *map(str, range(100_000))]  # the collector goes through a list from its end
-    assert not finalization.endings_in([large])  # behind more texts than are passed
+    assert not finalization.finalizables_in([large])  # behind more texts than are passed
     small = ["a", (x for x in [1])]
-    assert [type(e.value).__name__ for e in finalization.endings_in([small])] == ["generator"]
+    assert [type(e.value).__name__ for e in finalization.finalizables_in([small])] == ["generator"]
     watch = finalization.Watch()
     watch.add(small)
     watch.add(small)
-    assert len(watch._endings) == 1
+    assert len(watch._finalizables) == 1
     beside = finalization.Watch()
     beside.add(*([str(i)] * 50 for i in range(1_000)), (x for x in [1]), [x for x in "ab"], [(x for x in [1])])
-    assert len(beside._endings) == 1  # the last of 1,003 is looked at, but not into the list behind 50,000 texts
+    assert len(beside._finalizables) == 1  # the last of 1,003 is looked at, but not into the list behind 50,000 texts
 
 
 @pytest.mark.parametrize("place", [0, 700, -1])

@@ -59,8 +59,8 @@ def captured(function, *args):
 @pytest.mark.parametrize("function, rule, level", [
     (torch.save, Rule.SKIP, Level.CALLABLE),
     (torch.utils.checkpoint.checkpoint, Rule.HANDLED, Level.CALLABLE),
-    (random.random, Rule.DRAWN, Level.METHOD),
-    (random.Random(1).getrandbits, Rule.DRAWN, Level.METHOD),
+    (random.random, Rule.RANDOM, Level.METHOD),
+    (random.Random(1).getrandbits, Rule.RANDOM, Level.METHOD),
     (int.__subclasses__, Rule.HANDLED, Level.METHOD),
     (dict.fromkeys, Rule.REPLACED, Level.CALLABLE),
     (torch.nn.functional.softmax, Rule.GRAPH, Level.MODULE),

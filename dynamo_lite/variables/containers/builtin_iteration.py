@@ -88,7 +88,7 @@ def _extreme(symbol: str, name: str) -> Handler:
             return best
         if default is not None:
             return default
-        tx.run_python(getattr(builtins, name), ())
+        return tx.values.from_result(tx.run_python(getattr(builtins, name), ()), name)  # raises
 
     return handler
 

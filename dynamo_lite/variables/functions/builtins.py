@@ -93,9 +93,9 @@ class BuiltinVariable(RealObjectVariable):
             plain = [tx.values.as_plain(a) for a in args]
             named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
             return tx.values.from_result(tx.run_python(self.value, *plain, **named), self.describe())  # type: ignore[no-any-return]
-        if rule is Rule.DRAWN and bound and type(self.value.__self__) is random.Random:
+        if rule is Rule.RANDOM and bound and type(self.value.__self__) is random.Random:
             return draw_from(tx, decision.subject, self.value.__self__, args, kwargs)
-        if rule is Rule.DRAWN and not bound and args:
+        if rule is Rule.RANDOM and not bound and args:
             return draw(tx, self.value, args[0], args[1:], kwargs)
         if rule is Rule.SKIP:
             by_user = f": {decision.reason}" if decision.level is Level.USER and decision.reason else ""

@@ -19,7 +19,7 @@ from ..constant import is_constant_value
 from ..containers.mappings import DictVariable
 from ..containers.sequences import ListVariable, TupleVariable
 from ..containers.sets import SetVariable
-from ..deferred_calls import call_later
+from ..deferred_calls import defer_call
 from ..numbers.scalars import ScalarVariable
 from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
@@ -102,7 +102,7 @@ class CachedFunctionVariable(RealObjectVariable):
             if not result.is_none():
                 unsupported("print_or_log", f"{self.describe()} logs and returns something")
             del calls[begun:]
-            call_later(tx, self.value, args, kwargs)
+            defer_call(tx, self.value, args, kwargs)
         elif any(t is None or t.source is not None for t in touched):
             unsupported("call_skipped", f"{self.describe()} changes something, once for these arguments")
         elif constant:

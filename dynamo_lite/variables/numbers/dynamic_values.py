@@ -164,7 +164,7 @@ class GrowingListVariable(ListVariable):
     methods = {**ListVariable.methods, "append": _append_unseen}
 
 
-def wrap_changing(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
+def wrap_dynamic(tx: Tracer, value: Any, source: Source) -> VariableTracker | None:
     """The tracker of a value that has changed between calls; None if it is of another kind."""
     guards: GuardSet = tx.output.guards
     if type(value) is int and abs(value) < _SAFE:

@@ -43,7 +43,7 @@ def draw(
     real = owner.value
     if owner.source is None or type(real) is not random.Random or tx.output.effects.attributes_of(owner):
         unsupported("rng_state", f"{function.__name__}() of {owner.describe()}")
-    if owner.source.key in tx.output.changing:
+    if owner.source.key in tx.output.dynamic:
         unsupported("rng_state", f"{function.__name__}() of {owner.describe()}, another one at each call")
     tx.guard(owner.source, "is", real)
     return draw_from(tx, function, real, args, kwargs)
@@ -87,7 +87,7 @@ def draw_by_numpy(
         return None
     if not all(is_number(a) and (cls is float or a.python_type() is int) for a in (*given, *kwargs.values())):
         return None
-    if where.key in tx.output.changing or _error(function, states(0), given, kwargs) is not None:
+    if where.key in tx.output.dynamic or _error(function, states(0), given, kwargs) is not None:
         return None
     tx.guard(called.source, "is", function)
     tx.guard(where, "is", real)
@@ -150,10 +150,10 @@ def _error(
     return None
 
 
-row(Rule.DRAWN,
+row(Rule.RANDOM,
     _random.Random.random, random.Random.uniform, random.Random.normalvariate, random.Random.gauss,
     random.Random.lognormvariate, random.Random.expovariate, random.Random.vonmisesvariate, random.Random.gammavariate,
     random.Random.betavariate, random.Random.paretovariate, random.Random.weibullvariate, *_INTS, _CHOICE, _SEED,
     kind="rng_state", reason="Python's random numbers", calls=draw, bound=True)
-row(Rule.DRAWN, *(f"numpy.random:RandomState.{name}" for name in _OF_NUMPY),
+row(Rule.RANDOM, *(f"numpy.random:RandomState.{name}" for name in _OF_NUMPY),
     kind="rng_state", reason="random numbers of NumPy's older generators", calls=draw_by_numpy)

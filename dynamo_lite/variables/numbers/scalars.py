@@ -228,7 +228,7 @@ class ScalarVariable(VariableTracker):
         """Breaks the graph: the program wants the value itself."""
         if self.origins is not None:
             raise NumberNeeded(f"{use} of a {self.cls.__name__} that changes from call to call", self.origins, self.cls)
-        if _is_drawn(self.node):
+        if _is_random(self.node):
             unsupported("rng_state", f"{use} of a {self.cls.__name__} that hangs on a random number")
         unsupported(kind, f"{use} of a {self.cls.__name__} that came out of a tensor")
 
@@ -292,7 +292,7 @@ class ScalarVariable(VariableTracker):
         return scalar_node(tx, UNARY[op], [self], int if self.cls is bool else self.cls)
 
 
-def _is_drawn(node: fx.Node) -> bool:
+def _is_random(node: fx.Node) -> bool:
     """Whether a random number is among those that a node is computed from."""
     todo, seen = [node], {node}
     while todo:

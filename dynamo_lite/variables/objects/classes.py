@@ -224,12 +224,12 @@ def class_source(cls: type) -> Source:
 _DATA = frozenset({int, float, bool, str, type(None), list, dict, tuple, set, torch.Tensor, torch.nn.Parameter})
 
 
-def is_changing_data(tx: Tracer, cls: type, name: str, value: Any) -> bool:
+def is_dynamic_data(tx: Tracer, cls: type, name: str, value: Any) -> bool:
     """Whether what a class defines under a name is a plain value that has been seen to change: guarded as a value of
     that place, and not as a part of the class."""
-    if not tx.output.changing or type(value) not in _DATA or is_stand_in(cls) or not is_made_by_python(cls):
+    if not tx.output.dynamic or type(value) not in _DATA or is_stand_in(cls) or not is_made_by_python(cls):
         return False
-    return class_attribute_source(cls, name).key in tx.output.changing
+    return class_attribute_source(cls, name).key in tx.output.dynamic
 
 
 def class_attribute_source(cls: type, name: str) -> Source:

@@ -162,9 +162,9 @@ def needed(tx: Tracer, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsuppor
         return ValuesNeeded(error.kind, error.detail, frozenset(guards.learned), _readers(tx))
     if not origins:
         return error
-    changing = sorted(s.name for s, value in origins.values() if not guards.allowed(s, value))
-    if changing:
-        names = ", ".join(changing)
+    dynamic = sorted(s.name for s, value in origins.values() if not guards.allowed(s, value))
+    if dynamic:
+        names = ", ".join(dynamic)
         detail = f"{error.detail}, for which the elements of {names} matter, and these change from call to call"
         return Unsupported(error.kind, detail)
     return ValuesNeeded(error.kind, error.detail, frozenset(origins), _readers(tx))

@@ -131,7 +131,7 @@ def own_guards(output: Any) -> Iterator[GuardSet]:
     is an input of the graph, and no tensor's elements are known: the part runs later than it is evaluated.
     """
     outer, output.guards = output.guards, GuardSet()
-    changing, output.changing = output.changing, ()
+    dynamic, output.dynamic = output.dynamic, ()
     trackers = output.effects.forget_trackers()
     try:
         with output.value_guards.none_added(), output.fake_mode.known.unknown():
@@ -139,7 +139,7 @@ def own_guards(output: Any) -> Iterator[GuardSet]:
     finally:
         outer.merge(output.guards)
         output.guards = outer
-        output.changing = changing
+        output.dynamic = dynamic
         output.effects.remember_trackers(trackers)
 
 
