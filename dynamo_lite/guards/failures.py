@@ -53,7 +53,11 @@ def explain_failure(program: GuardProgram, texts: Sequence[str], frame: Frame) -
         return GuardFailure(*_PLAIN_WORDS[step[0]](texts[at]))
     if words is None or not isinstance(step[1], int) or step[1] not in registers:
         return GuardFailure(f"it no longer holds that {texts[at]}")
-    return words(registers[step[1]], _value(program, at, step[1], frame), *step[2:])
+    value = _value(program, at, step[1], frame)
+    try:
+        return words(registers[step[1]], value, *step[2:])
+    except (TypeError, AttributeError):  # the value is of another kind now, where the guard asked no more than this
+        return GuardFailure(f"{registers[step[1]]} is {_short(value)}; it was that {texts[at]}")
 
 
 def _names(steps: Sequence[tuple[Any, ...]], texts: Sequence[str]) -> dict[int, str]:

@@ -83,7 +83,6 @@ class OutputGraph:
         self.inputs: list[TensorVariable | ScalarVariable] = []
         self._numbers: dict[Any, ScalarVariable] = {}
         self._tensors: dict[int, TensorVariable] = {}
-        self._placeholder_names: set[str] = set()
         self._last_placeholder: fx.Node | None = None
         self.state_at_entry = state_now()
         self.autocast_depth = 0  # how much deeper in autocast contexts than at entry
@@ -136,9 +135,7 @@ class OutputGraph:
             fake = self.fake_mode.from_tensor(value)
         except (RuntimeError, NotImplementedError) as error:
             raise exc.Unsupported("unsupported_value", f"{source.name}: {error}") from error
-        with self._at_inputs():
-            node = self.graph.placeholder(self._input_name(source))
-        self._last_placeholder = node
+        node = self._placeholder(source)
         node.meta["example_value"] = fake
         # What it is at entry, whatever the program does to it.
         node.meta["layout"] = tuple(fake.shape), fake.stride()
@@ -159,9 +156,7 @@ class OutputGraph:
         known = self._numbers.get(source.key)
         if known is not None:
             return known
-        with self._at_inputs():
-            node = self.graph.placeholder(self._input_name(source))
-        self._last_placeholder = node
+        node = self._placeholder(source)
         fake = new_number(self, cls, frozenset({source.key}))
         node.meta.update(example_value=fake, source=source.name, static=False)
         number = self._numbers[source.key] = ScalarVariable(node, cls, fake, frozenset({source.key}), source)
@@ -183,15 +178,16 @@ class OutputGraph:
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable) and t.value is not None]
         return [t for t in tensors if overlap_on_device(t.value, value)]  # type: ignore[arg-type]
 
-    def _input_name(self, source: Source) -> str:
+    def _placeholder(self, source: Source) -> fx.Node:
+        """A new input of the graph, named for where the program has it."""
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
-        name = f"l_{name}" if not name[0].isalpha() else name
-        unique, number = name, 0
-        while unique in self._placeholder_names:
-            number += 1
-            unique = f"{name}_{number}"
-        self._placeholder_names.add(unique)
-        return unique
+        with self._at_inputs():
+            node = self.graph.placeholder(name if name[0].isalpha() else f"l_{name}")
+        # The parameter's name in the graph's Python text. Names of nodes are unique and in lower case there, targets
+        # as they are given: an input `V` would be assigned to `v`, and so to another input of that name.
+        node.target = node.name
+        self._last_placeholder = node
+        return node
 
     def tensor_of(self, fake: torch.Tensor) -> TensorVariable | None:
         """The tracker of a fake tensor."""

@@ -159,6 +159,25 @@ def keyword_defaults_added() -> Case:
 
 
 @case
+def defaults_added_where_they_lacked() -> Case:
+    def inner(x: Any, k: int) -> Any:
+        return x * k
+
+    functions = [inner]
+
+    def outer(x: Any) -> Any:
+        try:
+            return [function(x) for function in functions]
+        except TypeError as error:
+            return str(error)
+
+    def change() -> None:
+        inner.__defaults__ = (4,)
+
+    return outer, (X,), change
+
+
+@case
 def defaults_removed() -> Case:
     def inner(x: Any, k: int = 2) -> Any:
         return x * k

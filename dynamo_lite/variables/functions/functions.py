@@ -151,17 +151,19 @@ class FunctionVariable(BaseFunctionVariable):
 
     def defaults(self, tx: Tracer) -> Sequence[VariableTracker]:
         values = self.value.__defaults__
-        if values is None:
-            return ()
         part = self._part("__defaults__")
+        if values is None:
+            tx.guard(part, "is", None)
+            return ()
         tx.guard(part, "len", len(values))
         return [LazyVariable(v, SequenceItemSource(part, i, False)) for i, v in enumerate(values)]
 
     def keyword_defaults(self, tx: Tracer) -> dict[str, VariableTracker]:
         values = self.value.__kwdefaults__
-        if not values:
-            return {}
         part = self._part("__kwdefaults__")
+        if not values:
+            tx.guard(part, *(("is", None) if values is None else ("len", 0)))
+            return {}
         space = tx.output.effects.space_of(tx, self, values, part)
         if space is not None:
             return {key.constant(): value for key, value in space.items.values()}
