@@ -16,7 +16,7 @@ import contextlib
 import functools
 import operator
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
-from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
 from dynamo_lite.backends.aot.mutation import functional_form
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
@@ -125,10 +125,22 @@ def record(gm: GraphModule, example_inputs: list[Any], decompositions: Decomposi
     with mode:
         graph = alias_outputs(
             recorder.graph, recorder.memory, recorder.emit, recorder.inputs, recorder.constants, results)
-    graph.inference = any(isinstance(r, FakeTensor) and r.is_inference() for r in results) and not (
-        torch.is_inference_mode_enabled())
+    if not torch.is_inference_mode_enabled():
+        graph.inference = _makes_inference_tensors(graph.outputs, results)
     passes.clean(graph)
     return graph
+
+
+def _makes_inference_tensors(recipes: Sequence[OutputRecipe], results: Sequence[Any]) -> bool:
+    """Whether what a graph makes are inference tensors; views of its inputs are what the inputs are."""
+    made = set()
+    for recipe, result in zip(recipes, results):
+        base = recipe.base if isinstance(recipe, OutputAlias) else recipe
+        if isinstance(result, FakeTensor) and not isinstance(base, InputOutput):
+            made.add(result.is_inference())
+    if len(made) > 1:
+        raise CannotFunctionalize("results of which only some are inference tensors")
+    return made == {True}
 
 
 def refuse_chosen_gradients(gm: GraphModule) -> None:

@@ -75,3 +75,24 @@ def test_decorator_and_outer_mode():
     with torch.inference_mode():
         same([plain(x)], [x.abs() * 2])
     same([plain(x)], [x.abs() * 2])
+
+
+with torch.inference_mode():
+    MADE_BEFORE = torch.arange(12.0).view(3, 4)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("function", [
+    lambda x: (x + MADE_BEFORE.sum(0), MADE_BEFORE.t()),
+    lambda x: (MADE_BEFORE[:2], MADE_BEFORE * 2, x * 2),
+    lambda x: (MADE_BEFORE.detach(), MADE_BEFORE.clone(), MADE_BEFORE.contiguous()),
+    lambda x: (MADE_BEFORE[[0, 2]], MADE_BEFORE.unbind(), torch.zeros(2)),
+    lambda x: MADE_BEFORE.reshape(-1),
+])
+def test_views_of_an_inference_tensor_are_such_and_what_is_computed_is_not(backend, function):
+    x = torch.ones(4)
+    expected, result = function(x), dynamo_lite.compile(function, backend=backend)(x)
+    pairs = list(zip(torch.utils._pytree.tree_leaves(expected), torch.utils._pytree.tree_leaves(result)))
+    assert [b.is_inference() for _, b in pairs] == [a.is_inference() for a, _ in pairs]
+    for a, b in pairs:
+        torch.testing.assert_close(a, b)
