@@ -30,17 +30,14 @@ from ..output.output_graph import OutputGraph
 from ..variables.base import ObservedException, VariableTracker, realized
 from ..variables.numbers.scalars import NumberNeeded
 from ..variables.objects.made_classes import forget_stand_ins
-from ..variables.tensors import arrays
 from ..variables.tensors.learned_elements import ValuesNeeded
 from ..variables.tensors.value_guards import ValueGuards, is_worth_its_cost
-from ..variables.torch_api import autograd_function, checkpointing, transforms
 from . import changed_values
 from .decide import note_skipped
 from .request import Frame, Settings, TraceRequest
 
 # The modules register their handlers.
 assert containers and opcodes
-assert arrays and autograd_function and checkpointing and transforms
 
 
 class Trace(NamedTuple):

@@ -34,7 +34,6 @@ from ..variables.objects.classes import (
     settle_protocol,
 )
 from ..variables.objects.objects import ObjectVariable
-from ..variables.tensors import legacy_tensors as legacy_tensors  # for what it registers
 from ..variables.tensors.arrays import fold
 from .copying import reduced, reduced_ex
 from .part import Part

@@ -14,27 +14,18 @@ from ..exc import Unsupported
 from ..guards.source import AttrSource, ConstSource, FrozenSource, SlotSource, Source
 from ..rules.table import Decision, Level, Rule, decide, home
 from ..rules.trace_rules import is_library
-from ..variables import equality as equality  # likewise
+from ..variables import registrations as registrations
 from ..variables.base import LazyVariable, VariableTracker, realized, unsupported
 from ..variables.cells import CellVariable, new_cell
 from ..variables.constant import constant_variable, is_constant_value
-from ..variables.containers import builtin_iteration as builtin_iteration  # likewise
-from ..variables.containers import outer_iterators as outer_iterators  # likewise
 from ..variables.containers.mappings import DictVariable
 from ..variables.containers.sequences import ListVariable, NamedTupleVariable, TupleVariable, is_named_tuple
 from ..variables.containers.sets import SetVariable
 from ..variables.deferred_calls import AskedFunctionVariable, DeferredFunctionVariable
-from ..variables.functions import compiled_functions as compiled_functions  # likewise
-from ..variables.functions import introspected as introspected  # likewise
 from ..variables.functions.builtins import BuiltinVariable
 from ..variables.functions.disabled import disabled_function
 from ..variables.functions.functions import FunctionVariable, MethodVariable, user_function
-from ..variables.objects import thread_locals as thread_locals  # likewise
 from ..variables.objects.classes import ClassVariable, class_attribute_source, is_in_stand_in, is_stand_in
-from ..variables.tensors import inputs as inputs  # for what it registers
-from ..variables.torch_api import branches as branches  # for what it registers
-from ..variables.torch_api import optimizers as optimizers  # likewise
-from ..variables.torch_api import transforms as transforms  # likewise
 from ..variables.torch_api.modules import (
     ConstantCallVariable,
     FoldedFunctionVariable,

@@ -1,0 +1,18 @@
+"""Imports the modules of trackers that nothing else imports, for what they register: wrappers of values, and rows of
+the table of calls.
+
+Invariant: whoever evaluates a frame has imported this.
+"""
+from __future__ import annotations
+
+from . import equality
+from .containers import builtin_iteration, outer_iterators
+from .functions import compiled_functions, introspected
+from .objects import thread_locals
+from .tensors import arrays, inputs, legacy_tensors
+from .torch_api import autograd_function, branches, checkpointing, optimizers, transforms
+
+__all__ = [
+    "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions", "equality",
+    "inputs", "introspected", "legacy_tensors", "optimizers", "outer_iterators", "thread_locals", "transforms",
+]
