@@ -115,7 +115,7 @@ def is_one_pointwise_call(gm: GraphModule, joint: JointGraph) -> bool:
 
 def _runs_apart(node: Node) -> bool:
     """Whether a call is a checkpoint that writes to its operands in both runs: torch itself runs it."""
-    return getattr(node.target, "runs_twice", False)
+    return getattr(node.target, "recomputes", False)
 
 
 def compile_checkpoint(gm: GraphModule, backend: Callable[..., Any]) -> Callable[..., Any] | None:

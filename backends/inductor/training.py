@@ -47,7 +47,7 @@ def run_in_parts(
         segments = segments_of(gm, example_inputs)
     except CannotCut as e:
         return run_eager(gm, f"an intermediate that requires grad leaves it and is used on in it, and {e}")
-    if any(getattr(node.target, "runs_twice", False) for node in gm.graph.nodes) and not segments:
+    if any(getattr(node.target, "recomputes", False) for node in gm.graph.nodes) and not segments:
         return run_eager(gm, "a checkpoint that writes to tensors is entered in another state of torch's")
     if segments:
         return SegmentedGraph(gm, segments, [backend(segment.module, segment.examples) for segment in segments])

@@ -130,7 +130,7 @@ class Construction(Part):
         if issubclass(base, BaseException):
             return tx.errors.new_exception(value, args, initialize=False)
         if decide(value).rule is Rule.HANDLED:
-            return self.construct(ClassVariable(value), args, kwargs)
+            return self.construct(cls if isinstance(cls, ClassVariable) else ClassVariable(value), args, kwargs)
         if base in VALUE_TYPES:
             return ObjectVariable(value, content=tx.construction.construct(ClassVariable(base), args, kwargs))
         if base is object:

@@ -413,7 +413,7 @@ class SideEffects:
             if isinstance(tracker, ListVariable) and tracker.source is not None:
                 for real, source in self._iterated:
                     known = self.tracker_of(real)  # of an object of a subclass, whose content is the list
-                    if known is not None and known is not tracker and known.content is not tracker:
+                    if known is not tracker and (known is None or known.content is not tracker):
                         guards.add(tracker.source, "not_same", source)
             for _, other in self._trackers.values():
                 if other is tracker or other.source is None or tracker.source is None:

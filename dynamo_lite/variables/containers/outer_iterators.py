@@ -34,7 +34,7 @@ from .iterators import EnumerateVariable, MapVariable, ZipVariable
 from .mappings import DictVariable
 from .resumed_loops import loop_iterator
 from .sequence_iterators import SequenceIteratorVariable, exhaust
-from .sequences import SequenceVariable, TupleVariable
+from .sequences import TupleVariable
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
@@ -171,8 +171,7 @@ def _over_sequence(tx: Tracer, value: Any, source: Source) -> VariableTracker:
         return ended
     whole = _part(tx, value, source, container_of, "the container")
     # Of an object that is a list, the iterator goes over what it holds.
-    held = whole.content or whole
-    assert isinstance(held, SequenceVariable)
+    held: Any = whole.content or whole
     return OuterSequenceIteratorVariable(held)
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 from .method_tables import PLAIN_TENSOR_TYPES
 from .methods import TensorMethodVariable
-from .tensor import TensorVariable
 
 _DLPACK_CODES = {
     torch.int8: (0, 8), torch.int16: (0, 16), torch.int32: (0, 32), torch.int64: (0, 64), torch.uint8: (1, 8),
@@ -52,9 +51,8 @@ def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTra
 def _wrap_tensor_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     """``x.sin``: made anew each time it is read, so its identity tells nothing."""
     tx.guard(source, "type_is", types.BuiltinMethodType)
-    owner = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
+    owner: Any = realized(tx, tx.values.wrap_at(value.__self__, AttrSource(source, "__self__")))
     tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
-    assert isinstance(owner, TensorVariable)
     method = TensorMethodVariable(owner, value.__name__)
     method.source = source
     return method

@@ -117,7 +117,7 @@ def _written_memory(
     memory = {t.fake.untyped_storage()._cdata for t in written}
     if not written:
         return memory
-    if any(getattr(n.target, "runs_twice", False) for n in nodes):
+    if any(getattr(n.target, "recomputes", False) for n in nodes):
         unsupported(_KIND, "checkpoint() of a function with a checkpoint that writes to tensors")
     last_write = max((at for at, n in enumerate(nodes) if n.meta["impure"] and any(
         _memory(read.meta["example_value"]) in memory for read in n.all_input_nodes)), default=len(nodes))

@@ -74,3 +74,20 @@ def test_what_is_computed_on_meta_is_computed_in_plain_python():
     model.to_empty(device="cpu")
     nn.init.ones_(model.weight), nn.init.zeros_(model.bias)
     assert dynamo_lite.compile(lambda x: model(x), backend="eager")(torch.ones(1, 3)).tolist() == [[3.0, 3.0]]
+
+
+MOVED = torch.arange(12.0).view(3, 4)
+
+
+def uses_methods_of_what_moved(x):
+    method = MOVED.detach
+    return x + 1, method()[1:].shape, MOVED.sum(0).device.type
+
+
+def test_methods_of_a_tensor_that_moves_to_the_meta_device(monkeypatch):
+    compiled = dynamo_lite.compile(uses_methods_of_what_moved, backend="eager")
+    for _ in range(2):
+        result, expected = compiled(torch.ones(4)), uses_methods_of_what_moved(torch.ones(4))
+        torch.testing.assert_close(result[0], expected[0])
+        assert result[1:] == expected[1:]
+        monkeypatch.setitem(globals(), "MOVED", MOVED.to("meta"))
