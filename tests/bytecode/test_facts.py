@@ -20,7 +20,11 @@ def public(module: Any) -> dict[str, Any]:
 def test_the_same_names_of_the_same_types(name: str) -> None:
     ours, theirs = public(py311), public(importlib.import_module(f"dynamo_lite.bytecode.{name}"))
     assert set(ours) - {"Any", "Sequence"} == set(theirs) - {"Any", "Sequence"}
-    assert all(type(theirs[key]) is type(value) for key, value in ours.items() if key in theirs)
+    for key in ours.keys() & theirs.keys():
+        value = ours[key]
+        # A function of CPython's own may be one of C.
+        same = callable(theirs[key]) if callable(value) else type(theirs[key]) is type(value)
+        assert same, key
 
 
 @pytest.mark.parametrize("name", VERSIONS)

@@ -63,8 +63,8 @@ def as_shown(instruction: dis.Instruction, code: CodeType) -> list[tuple[str, An
         return [(name, code.co_consts[instruction.arg])]
     if name in ("MAKE_FUNCTION", "FORMAT_VALUE", "CONVERT_VALUE", "LOAD_SPECIAL"):
         return [(name, instruction.arg)]
-    if name == "COMPARE_OP":
-        value = value.removeprefix("bool(").removesuffix(")")
+    if name == "COMPARE_OP" and instruction.argrepr.startswith("bool("):
+        return [(name, value.removeprefix("bool(").removesuffix(")")), ("TO_BOOL", None)]
     return [(name, None if instruction.opcode in JUMPS else value)]
 
 
