@@ -49,3 +49,22 @@ def test_the_text_of_a_graph_computes_what_the_graph_does():
     (graph,) = graphs
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     assert len({node.name for node in inputs}) == 3 and all(node.target == node.name for node in inputs)
+
+
+def matrix_product_in_place(y, table):
+    z = y
+    y @= y.mT
+    table["a"] -= 1
+    z.mul_(2)
+    return y, z
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+def test_an_augmented_matrix_product_leaves_its_operand(backend):
+    results = []
+    for function in (matrix_product_in_place, dynamo_lite.compile(matrix_product_in_place, backend=backend)):
+        x = torch.arange(12.0).view(3, 4)
+        results.append((*function(x, {"a": x}), x))
+        assert results[-1][1] is x
+    for expected, result in zip(*results):
+        torch.testing.assert_close(result, expected)

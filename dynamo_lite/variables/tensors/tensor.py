@@ -56,7 +56,7 @@ _SYMBOL_TO_OPERATOR: dict[str, Callable[..., Any]] = {
 }
 _SYMBOL_TO_INPLACE: dict[str, Callable[..., Any]] = {
     "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
-    "%": operator.imod, "**": operator.ipow, "@": operator.imatmul, "<<": operator.ilshift, ">>": operator.irshift,
+    "%": operator.imod, "**": operator.ipow, "<<": operator.ilshift, ">>": operator.irshift,
     "&": operator.iand, "|": operator.ior, "^": operator.ixor,
 }
 _UNARY: dict[str, Callable[..., Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
@@ -323,7 +323,9 @@ class TensorVariable(VariableTracker):
         return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
 
     def inplace(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
-        return call_in_graph(tx, _SYMBOL_TO_INPLACE[op], [self, other], {}) if _is_operand(other) else None
+        # Tensors have no `__imatmul__`: `x @= y` gives a new tensor, and a graph that said so would set `x` anew.
+        function = _SYMBOL_TO_INPLACE.get(op)
+        return call_in_graph(tx, function, [self, other], {}) if function is not None and _is_operand(other) else None
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if op in ("==", "!=") and isinstance(other, ConstantVariable) and not _is_operand(other):
