@@ -117,8 +117,8 @@ setup(
     package_dir={"dynamo_lite.backends": "backends"},
     package_data={"": ["*.pyi", "py.typed", "*.h", "*.cpp"]},
     ext_modules=[
-        extension("_eval_frame", "_eval_frame", "csrc/threads", "csrc/frame_cache", "csrc/compiled_function",
-                  "csrc/compiled_graph"),
+        extension("_eval_frame", "_eval_frame", "csrc/threads", "csrc/frame_cache", "csrc/guarded_code",
+                  "csrc/compiled_function", "csrc/compiled_graph"),
         Extension(
             "dynamo_lite.backends.inductor._runtime",
             ["backends/inductor/_runtime.c"],

@@ -96,8 +96,8 @@ def check_optimizer(info: Any, inputs: int, backend: str = "eager") -> str:
                         def closure() -> torch.Tensor:
                             optimizer.zero_grad()
                             loss = sum((p**2).sum() for p in parameters)
-                            loss.backward()  # type: ignore[union-attr]
-                            return loss  # type: ignore[return-value]
+                            loss.backward()
+                            return loss
 
                         optimizer.step(closure)
                 else:

@@ -276,6 +276,13 @@ def test_files_are_small_and_say_what_they_hold(m):
     assert ast.get_docstring(m.tree) or not m.tree.body, f"{m.shown} has no docstring"
 
 
+def test_files_of_c_are_small():
+    files = [path for top in ("dynamo_lite", "backends") for path in (ROOT / top).rglob("*.[ch]")]
+    assert files
+    check([f"{path.relative_to(ROOT)} has {lines} lines" for path in files
+           if (lines := path.read_text().count("\n")) > MAX_LINES])
+
+
 def test_functions_are_short():
     check([f"{name} has {lines} lines" for name, lines in _functions()
            if lines > MAX_FUNCTION_LINES])

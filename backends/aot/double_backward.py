@@ -34,7 +34,7 @@ class _Alias(torch.autograd.Function):
         return tensor.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
         return grad
 
 
@@ -124,17 +124,17 @@ class DoubleBackward:
     def _value(self, index: int, inputs: list[Any], results: Sequence[Any]) -> torch.Tensor | None:
         """What the forward pass has computed as its n-th value, in the second run; None if it is not to be had."""
         if index in self._written:
-            return inputs[self._written[index]]  # type: ignore[no-any-return]
+            return inputs[self._written[index]]
         for result, made in zip(self._results, results):
             recipe = result.recipe
             if result.detached:
                 continue
             if isinstance(recipe, ValueOutput) and recipe.index == index:
-                return made  # type: ignore[no-any-return]
+                return made
             if isinstance(recipe, OutputAlias) and recipe.base == ValueOutput(index) and made._is_view():
                 base = made._base
                 if (base.stride(), base.dtype) == self._layouts[index]:
-                    return base  # type: ignore[no-any-return]
+                    return base
         return None
 
     def _inputs(self, kept: KeptInputs, saved: Sequence[torch.Tensor]) -> list[Any] | None:

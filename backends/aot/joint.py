@@ -258,7 +258,7 @@ def _forward_part(
             if id(value) not in made:
                 made[id(value)] = recipe(value, memory, recorder.inputs, values)
                 if len(values.nodes) > len(bases):
-                    bases.append(memory.find(value).storage.root.fake)  # type: ignore[union-attr]
+                    bases.append(memory.find(value).storage.root.fake)
         differentiable = [base.requires_grad for base in bases]
         written: list[Written] = []
         if any(_has_new_history(inputs[i], edges[i]) for i in mutated):

@@ -275,7 +275,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         if any(map(_is_real, args)) and func not in _LIFTS:
             # A function that is in the graph as a whole may use tensors that nobody passed to it.
-            args = torch.fx.node.map_aggregate(args, self._constant)  # type: ignore[assignment, arg-type]
+            args = torch.fx.node.map_aggregate(args, self._constant)
         decomposition = self._decompositions.get(func)
         if decomposition is not None:
             with self:

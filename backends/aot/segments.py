@@ -83,7 +83,7 @@ class SegmentedGraph:
         for segment in segments:
             for node in segment.makes:
                 places.setdefault(node, len(places))
-        self._results = [places[node] for node in gm.graph.output_node().args[0]]  # type: ignore[union-attr, arg-type]
+        self._results = [places[node] for node in gm.graph.output_node().args[0]]  # type: ignore[union-attr]
         self._size = len(places)
         last: dict[int, int] = {}
         for at, segment in enumerate(segments):

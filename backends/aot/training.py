@@ -51,7 +51,7 @@ def training_function(
         apply = _with_grad_mode(apply)
     plain = [result.recipe for result in interface.results]
     if plain == [ValueOutput(i) for i in range(len(interface.layouts))]:
-        return apply  # type: ignore[no-any-return]
+        return apply
     return Results(interface.results, apply, interface.written)
 
 
@@ -259,7 +259,7 @@ def _call_backward(call: Call, values: list[Any]) -> tuple[Any, ...]:
 def _marked(grad: torch.Tensor) -> torch.Tensor:
     """The gradient, whose own gradient is an error."""
     error = torch._C._functions.DelayedError(NO_DOUBLE_BACKWARD.encode(), 1)
-    return error(grad.detach().requires_grad_())  # type: ignore[no-any-return]
+    return error(grad.detach().requires_grad_())
 
 
 def _in_layout(grad: torch.Tensor, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -156,7 +156,7 @@ def _load(wrapper: WrapperSource, library: Path | None) -> Call:
             except OSError as error:  # the symbol is not in it
                 raise codecache.Unloadable(library, error) from error
         if wrapper.direct:
-            return namespace[wrapper.entry_specs[0].symbol]  # type: ignore[no-any-return]
+            return namespace[wrapper.entry_specs[0].symbol]
     filename = f"<dynamo_lite wrapper {next(_numbers)}>"
     # Tracebacks through the wrapper show its lines.
     linecache.cache[filename] = (len(wrapper.python), None, wrapper.python.splitlines(keepends=True), filename)
@@ -164,7 +164,7 @@ def _load(wrapper: WrapperSource, library: Path | None) -> Call:
     # Taken out, so that the function and its globals are no cycle and go as soon as nobody needs them.
     call = namespace.pop("call")
     weakref.finalize(call, linecache.cache.pop, filename, None)
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def _raises_before_writes(program: Program) -> bool:

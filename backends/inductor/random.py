@@ -26,7 +26,7 @@ def bernoulli(
     out = torch.empty_strided(size, stride, dtype=dtype, device=device)
     if generator is None and draws_like_torch() and _fits(out, p):
         return _draw(out, p, torch.default_generator)
-    return _TORCH(out, p, generator=generator)  # type: ignore[no-any-return]
+    return _TORCH(out, p, generator=generator)
 
 
 def fast_form(target: Any) -> Any:

@@ -30,7 +30,7 @@ class NodeLines:
     __slots__ = ("_by_line", "_code", "_raising")
 
     def __init__(self, module: fx.GraphModule) -> None:
-        code = module.forward.__code__  # type: ignore[attr-defined]
+        code = module.forward.__code__
         nodes = list(module.graph.nodes)
         places = module._lineno_map or {}
         # torch.fx keeps the source of a graph's code as long as the code itself.
@@ -90,8 +90,8 @@ def _frame_at(place: traceback.FrameSummary) -> types.FrameType:
     """A frame of a function with that name in that file, for tracebacks to show."""
     code = _this_frame.__code__.replace(
         co_filename=place.filename, co_name=place.name, co_qualname=place.name, co_firstlineno=place.lineno or 1)
-    return types.FunctionType(code, {"_getframe": sys._getframe})()  # type: ignore[no-any-return]
+    return types.FunctionType(code, {"_getframe": sys._getframe})()
 
 
 def _this_frame() -> types.FrameType:
-    return _getframe()  # type: ignore[name-defined, no-any-return]  # noqa: F821
+    return _getframe()  # type: ignore[name-defined]  # noqa: F821

@@ -95,7 +95,7 @@ def export(fn: Callable[..., Any], *, aten_graph: bool = False) -> Callable[...,
 
 def _as_aten(graph: torch.fx.GraphModule, inputs: list[Any]) -> torch.fx.GraphModule:
     try:
-        return lookup_backend("aot_eager").as_module(graph, inputs)  # type: ignore[attr-defined, no-any-return]
+        return lookup_backend("aot_eager").as_module(graph, inputs)
     except Exception as error:
         raise exc.Unsupported("unsupported_torch_call", f"export as aten operations: {error}") from error
 

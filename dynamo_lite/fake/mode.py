@@ -117,7 +117,7 @@ class TraceFakeMode(FakeTensorMode):
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
 
-    def from_tensor(self, tensor: torch.Tensor, **_: Any) -> FakeTensor:  # type: ignore[override]
+    def from_tensor(self, tensor: torch.Tensor, **_: Any) -> FakeTensor:
         """The fake twin of a strided tensor: same sizes, strides, offset, dtype, device, leaf state.
 
         Twins of tensors that share a storage share a fake storage, so that mutation through one is seen as mutation of

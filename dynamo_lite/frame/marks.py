@@ -49,7 +49,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     if not callable(fn):
         raise TypeError(f"disable takes a function or an nn.Module, not {fn!r}")
     if isinstance(fn, torch.nn.Module):
-        fn.forward = disable(fn.forward, recursive, reason=reason)  # type: ignore[method-assign]
+        fn.forward = disable(fn.forward, recursive, reason=reason)
         return fn
     if isinstance(fn, type):
         for name in ("__init__", "forward" if issubclass(fn, torch.nn.Module) else "__call__"):

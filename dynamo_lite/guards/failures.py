@@ -54,10 +54,9 @@ def explain_failure(program: GuardProgram, texts: Sequence[str], frame: Frame) -
     if words is None or not isinstance(step[1], int) or step[1] not in registers:
         return GuardFailure(f"it no longer holds that {texts[at]}")
     value = _value(program, at, step[1], frame)
-    try:
-        return words(registers[step[1]], value, *step[2:])
-    except (TypeError, AttributeError):  # the value is of another kind now, where the guard asked no more than this
+    if not hasattr(type(value), _ASKED.get(step[0], "__class__")):
         return GuardFailure(f"{registers[step[1]]} is {_short(value)}; it was that {texts[at]}")
+    return words(registers[step[1]], value, *step[2:])
 
 
 def _names(steps: Sequence[tuple[Any, ...]], texts: Sequence[str]) -> dict[int, str]:
@@ -293,3 +292,5 @@ _WORDS: dict[str, Callable[..., GuardFailure]] = {
     "no_hooks": _hooks_failure,
     "cell_empty": _bound_failure,
 }
+# Methods of the value that the words rest on: it may be of another type now, where no guard asks for its type.
+_ASKED = {"tensor_data": "tolist", "len": "__len__", "dict_keys": "__iter__", "set_items": "__iter__"}

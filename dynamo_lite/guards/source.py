@@ -9,7 +9,7 @@ Invariant: a path reads only what CPython itself would read without running user
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -207,24 +207,38 @@ class ChildSource(Source):
         return (self.base,)
 
 
-class AttrSource(ChildSource):
-    """``base.attr`` by the generic protocol; only where reading it runs no user code."""
+class PartSource(ChildSource):
+    """A source that one step with one operand reaches, as ``base.part`` in the user's words.
 
-    __slots__ = ("attr",)
+    Attributes:
+        kind: what tells the step from others in a path.
+        step: the guard program's instruction.
+    """
 
-    def __init__(self, base: Source, attr: str) -> None:
+    __slots__ = ("part",)
+    kind: ClassVar[str]
+    step: ClassVar[str]
+
+    def __init__(self, base: Source, part: Any) -> None:
         super().__init__(base)
-        self.attr = attr
+        self.part = part
 
     def path(self) -> tuple[Any, ...]:
-        return ("attr", self.attr, self.base.key)
+        return (self.kind, self.part, self.base.key)
 
     @property
     def name(self) -> str:
-        return f"{self.base.name}.{self.attr}"
+        return f"{self.base.name}.{self.part}"
 
     def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
-        return ("load_attr", dst, parents[0], self.attr)
+        return (self.step, dst, parents[0], self.part)
+
+
+class AttrSource(PartSource):
+    """``base.part`` by the generic protocol; only where reading it runs no user code."""
+
+    __slots__ = ()
+    kind, step = "attr", "load_attr"
 
 
 class InstanceDictSource(ChildSource):
@@ -347,85 +361,41 @@ class ItemSource(ChildSource):
         return ("load_item", dst, parents[0], self.index)
 
 
-class DictKeySource(ChildSource):
-    """The `index`-th key of a dict, in insertion order."""
+class DictKeySource(PartSource):
+    """The `part`-th key of a dict, in insertion order."""
 
-    __slots__ = ("index",)
-
-    def __init__(self, base: Source, index: int) -> None:
-        super().__init__(base)
-        self.index = index
-
-    def path(self) -> tuple[Any, ...]:
-        return ("dictkey", self.index, self.base.key)
+    __slots__ = ()
+    kind, step = "dictkey", "load_dict_key"
 
     @property
     def name(self) -> str:
-        return f"list({self.base.name})[{self.index}]"
-
-    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
-        return ("load_dict_key", dst, parents[0], self.index)
+        return f"list({self.base.name})[{self.part}]"
 
 
-class DictValueSource(ChildSource):
-    """What a dict maps its `index`-th key to, whatever the key."""
+class DictValueSource(PartSource):
+    """What a dict maps its `part`-th key to, whatever the key."""
 
-    __slots__ = ("index",)
-
-    def __init__(self, base: Source, index: int) -> None:
-        super().__init__(base)
-        self.index = index
-
-    def path(self) -> tuple[Any, ...]:
-        return ("dictvalue", self.index, self.base.key)
+    __slots__ = ()
+    kind, step = "dictvalue", "load_dict_value"
 
     @property
     def name(self) -> str:
-        return f"list({self.base.name}.values())[{self.index}]"
-
-    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
-        return ("load_dict_value", dst, parents[0], self.index)
+        return f"list({self.base.name}.values())[{self.part}]"
 
 
-class TypeAttrSource(ChildSource):
+class TypeAttrSource(PartSource):
     """What a class or its bases define under a name, unbound; `base` is the class."""
 
-    __slots__ = ("attr",)
-
-    def __init__(self, base: Source, attr: str) -> None:
-        super().__init__(base)
-        self.attr = attr
-
-    def path(self) -> tuple[Any, ...]:
-        return ("typeattr", self.attr, self.base.key)
-
-    @property
-    def name(self) -> str:
-        return f"{self.base.name}.{self.attr}"
-
-    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
-        return ("load_type_attr", dst, parents[0], self.attr)
+    __slots__ = ()
+    kind, step = "typeattr", "load_type_attr"
 
 
-class FunctionPartSource(ChildSource):
+class FunctionPartSource(PartSource):
     """``__defaults__``, ``__kwdefaults__``, ``__closure__``, ``__code__``, ``__globals__`` or ``__dict__`` of a
     function."""
 
-    __slots__ = ("part",)
-
-    def __init__(self, base: Source, part: str) -> None:
-        super().__init__(base)
-        self.part = part
-
-    def path(self) -> tuple[Any, ...]:
-        return ("func", self.part, self.base.key)
-
-    @property
-    def name(self) -> str:
-        return f"{self.base.name}.{self.part}"
-
-    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
-        return ("load_func_part", dst, parents[0], self.part)
+    __slots__ = ()
+    kind, step = "func", "load_func_part"
 
 
 class CellContentsSource(ChildSource):
@@ -448,24 +418,11 @@ class CellContentsSource(ChildSource):
         return ("load_cell_contents", dst, parents[0])
 
 
-class MethodPartSource(ChildSource):
+class MethodPartSource(PartSource):
     """``__self__`` or ``__func__`` of a bound method."""
 
-    __slots__ = ("part",)
-
-    def __init__(self, base: Source, part: str) -> None:
-        super().__init__(base)
-        self.part = part
-
-    def path(self) -> tuple[Any, ...]:
-        return ("method", self.part, self.base.key)
-
-    @property
-    def name(self) -> str:
-        return f"{self.base.name}.{self.part}"
-
-    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
-        return ("load_method_part", dst, parents[0], self.part)
+    __slots__ = ()
+    kind, step = "method", "load_method_part"
 
 
 class ComputedSource(ChildSource):

@@ -90,7 +90,7 @@ def _state(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     custom = tx.classes.lookup(cls, "__getstate__")
     if isinstance(custom, types.FunctionType):
         return tx.classes.call_attribute(owner, cls, "__getstate__", custom, [], {})
-    if custom is not object.__getstate__:  # type: ignore[attr-defined]
+    if custom is not object.__getstate__:
         unsupported("unsupported_method", f"pickling {owner.describe()}, whose class has a __getstate__ of its own")
     if not isinstance(owner, ObjectVariable):
         if tx.output.effects.attributes_of(owner):
@@ -144,7 +144,7 @@ def deep_copied(tx: Tracer, owner: VariableTracker, memo: VariableTracker) -> Va
         unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}, which has a gradient")
     made = tx.call_method(owner, "clone", [])
     memo.store(tx, key, made)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _copied_tensors(memo: DictVariable) -> list[VariableTracker]:

@@ -90,7 +90,7 @@ class Errors(Part):
                 self.tx.raise_error(TypeError, "exceptions must derive from BaseException")
             given = list(args[1:2])
             if given and derives(self.tx, given[0].python_type(), value.value):
-                return ObservedException(given[0])  # type: ignore[arg-type]
+                return ObservedException(given[0])
             if given and given[0].is_none():
                 given = []
             value = value.call(self.tx, given, {})

@@ -81,7 +81,7 @@ class Values(Part):
             return own
         decision = decide(value)
         if decision.rule is Rule.LOOKED_AT:
-            return decision.calls(self.tx, value, source)  # type: ignore[misc]
+            return decision.calls(self.tx, value, source)
         if decision.rule is Rule.INLINE:
             if not trusted:
                 return user_function(self.tx, value, source)

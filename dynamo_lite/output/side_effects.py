@@ -153,7 +153,7 @@ class SideEffects:
 
     def note_proxied(self, mapping: Any) -> None:
         """Announces that the trace reads a mapping through a ``mappingproxy``, which is guarded by identity."""
-        if self.is_tracked(mapping) or any(mapping is class_dict(t.value) for t in self._classes.values()):  # type: ignore
+        if self.is_tracked(mapping) or any(mapping is class_dict(t.value) for t in self._classes.values()):
             raise Unsupported("side_effect_unsupported", "reading a changed mapping through a proxy")
         self._proxied.append(mapping)
 
@@ -284,7 +284,7 @@ class SideEffects:
         for base in type.__dict__["__mro__"].__get__(cls):
             holder = self._classes.get(id(base))
             if holder is not None and name in self.attributes_of(holder):
-                return self.attributes_of(holder)[name]  # type: ignore[no-any-return]
+                return self.attributes_of(holder)[name]
             if name in type.__dict__["__dict__"].__get__(base):
                 return None
         return None

@@ -215,7 +215,7 @@ def heapify(heap: list[Any], /) -> None:
         heapq._siftup(heap, i)  # type: ignore[attr-defined]
 
 
-@replaces(heapq._heapify_max)  # type: ignore[attr-defined]
+@replaces(heapq._heapify_max)
 def heapify_max(heap: list[Any], /) -> None:
     for i in reversed(range(len(heap) // 2)):
         heapq._siftup_max(heap, i)  # type: ignore[attr-defined]

@@ -524,4 +524,4 @@ def all_rows() -> Iterator[Decision]:
     for waiting in (_waiting_of_users, _waiting):
         yield from (decision for named in waiting.values() for decision in named.values())
     for table in (_rows, _instances, _modules):
-        yield from table.values()  # type: ignore[attr-defined]
+        yield from table.values()

@@ -13,19 +13,19 @@ import torch
 
 def enter() -> None:
     """One context deeper."""
-    torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
+    torch.autocast_increment_nesting()
 
 
 def leave() -> None:
     """Out of one context, and if it was the outermost, the casts are forgotten."""
-    if torch.autocast_decrement_nesting() == 0:  # type: ignore[no-untyped-call]
-        torch.clear_autocast_cache()  # type: ignore[no-untyped-call]
+    if torch.autocast_decrement_nesting() == 0:
+        torch.clear_autocast_cache()
 
 
 def depth() -> int:
     """How many contexts the thread is in."""
-    torch.autocast_increment_nesting()  # type: ignore[no-untyped-call]
-    return int(torch.autocast_decrement_nesting())  # type: ignore[no-untyped-call]
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
 
 
 def steps(change: int) -> list[tuple[Any, tuple[Any, ...]]]:

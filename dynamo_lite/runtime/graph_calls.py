@@ -130,8 +130,8 @@ class FunctionCall(GraphCall):
 
     def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if not self.spec.backwards and torch._C._are_functorch_transforms_active():
-            return self.spec.forward.forward(*args)  # type: ignore[no-any-return]  # no gradient, so no rule is needed
-        return self._function.apply(*args)  # type: ignore[no-any-return]
+            return self.spec.forward.forward(*args)  # no gradient, so no rule is needed
+        return self._function.apply(*args)
 
     def checks(self) -> list[Callable[[], None]]:
         return [self.spec.check] if self.spec.check is not None else []
@@ -194,7 +194,7 @@ def _in_layout(grad: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 def _refusing(grad: torch.Tensor, name: str) -> torch.Tensor:
     error = torch._C._functions.DelayedError(_SECOND_DERIVATIVE.format(name).encode(), 1)
-    return error(grad.detach().requires_grad_())  # type: ignore[no-any-return]
+    return error(grad.detach().requires_grad_())
 
 
 class CheckpointCall(GraphCall):
@@ -228,19 +228,19 @@ class CheckpointCall(GraphCall):
 
     def __call__(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if not torch.is_grad_enabled() or not _runs_for_real(args):
-            return self.body.forward(*args)  # type: ignore[no-any-return]
+            return self.body.forward(*args)
         run, body, written = self._run, self._run, {place: args[place] for place in self.written}
 
         def with_written(*others: torch.Tensor) -> tuple[torch.Tensor, ...]:
             rest = iter(others)
             both = [written[i] if i in written else next(rest) for i in range(len(args))]
-            return body(*both)  # type: ignore[no-any-return]
+            return body(*both)
 
         if written:
             run, args_seen = with_written, [a for i, a in enumerate(args) if i not in written]
         else:
             args_seen = list(args)
-        return torch.utils.checkpoint.checkpoint(  # type: ignore[no-any-return]
+        return torch.utils.checkpoint.checkpoint(
             run, *args_seen, use_reentrant=False, **self.options)
 
     def checks(self) -> list[Callable[[], None]]:
@@ -274,9 +274,9 @@ class TransformCall(GraphCall):
         function, n = self.body.forward, self.differentiated
         chosen = tuple(range(n))
         if self.transform is None:
-            return function(*args)  # type: ignore[no-any-return]
+            return function(*args)
         if self.transform is torch.vmap:
-            return torch.vmap(function, **self.options)(*args)  # type: ignore[no-any-return]
+            return torch.vmap(function, **self.options)(*args)
         if self.transform is torch.func.grad_and_value:
 
             def first_and_rest(*inputs: torch.Tensor) -> Any:
@@ -293,9 +293,9 @@ class TransformCall(GraphCall):
             count = len(args) - len(self.body.graph.find_nodes(op="placeholder"))
             cotangents, primals, rest = args[:count], args[count : count + n], args[count + n :]
             _, pullback = torch.func.vjp(lambda *inputs: function(*inputs, *rest), *primals)
-            return pullback(cotangents)  # type: ignore[no-any-return]
+            return pullback(cotangents)
         made = self.transform(lambda *inputs: function(*inputs)[0], argnums=chosen)(*args)
-        return made[0] if self.transform is torch.func.hessian else made  # type: ignore[no-any-return]
+        return made[0] if self.transform is torch.func.hessian else made
 
 
 class ArrayCall(GraphCall):
@@ -335,7 +335,7 @@ class BranchCall(GraphCall):
     def __call__(self, condition: torch.Tensor, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         batched = torch._C._functorch.is_batchedtensor(condition)  # torch, too, computes both for all of a batch
         if _runs_for_real((condition, *args)) and not batched:
-            return (self.true if bool(condition) else self.false).forward(*args)  # type: ignore[no-any-return]
+            return (self.true if bool(condition) else self.false).forward(*args)
         # A backend that records computes both, which have no effects, and chooses.
         truth = condition.reshape(()).to(torch.bool)
         return tuple(torch.where(truth, a, b) for a, b in zip(self.true.forward(*args), self.false.forward(*args)))

@@ -16,7 +16,7 @@ from torch.fx import graph_module as generated
 def graph_module(graph: fx.Graph, root: torch.nn.Module | None = None) -> fx.GraphModule:
     """A module that runs the graph, with what it reads of `root`, if it reads anything."""
     module = fx.GraphModule(torch.nn.Module() if root is None else root, graph)
-    code = module.forward.__code__  # type: ignore[attr-defined]
+    code = module.forward.__code__
     weakref.finalize(code, _forget, code.co_filename).atexit = False
     return module
 

@@ -143,7 +143,7 @@ def _numbered(tx: Tracer, key: VariableTracker) -> VariableTracker:
     if isinstance(key, IdentityVariable):
         return key.number(tx)
     if isinstance(key, TupleVariable) and _has_id(key):
-        return tx.values.new_sequence(key.cls, [_numbered(tx, item) for item in key.items])  # type: ignore[no-any-return]
+        return tx.values.new_sequence(key.cls, [_numbered(tx, item) for item in key.items])
     return key
 
 

@@ -51,7 +51,7 @@ class RealObjectVariable(VariableTracker):
         for name in ("__bool__", "__len__"):
             method = tx.classes.lookup(type(self.value), name)
             if isinstance(method, types.FunctionType):
-                return tx.truth(self._call_own(tx, name, method, []))  # type: ignore[no-any-return]
+                return tx.truth(self._call_own(tx, name, method, []))
             if method is not None:
                 unsupported("unsupported_value", f"truth of {self.describe()}")
         return True
@@ -77,12 +77,12 @@ class RealObjectVariable(VariableTracker):
     def _call_own(
         self, tx: Tracer, name: str, method: types.FunctionType, args: list[VariableTracker]
     ) -> VariableTracker:
-        return tx.classes.call_attribute(self, type(self.value), name, method, args, {})  # type: ignore[no-any-return]
+        return tx.classes.call_attribute(self, type(self.value), name, method, args, {})
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if type(self.value).__dictoffset__ == 0:  # nothing can be set
             value = tx.run_python(getattr, self.value, name)
-            return tx.values.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
+            return tx.values.from_result(value, f"{self.describe()}.{name}")
         own = instance_dict(self.value)
         if own is not None and tx.output.effects.is_tracked(own):
             unsupported("unsupported_attribute", f"{self.describe()}.{name}, whose dict has been changed")
@@ -93,7 +93,7 @@ class RealObjectVariable(VariableTracker):
             tx.guard(InstanceDictSource(where), "dict_lacks", name)
             tx.errors.raise_python(error)
         if getattr(value, "__self__", None) is self.value:  # a method, made anew at each access
-            return tx.values.from_result(value, f"{self.describe()}.{name}")  # type: ignore[no-any-return]
+            return tx.values.from_result(value, f"{self.describe()}.{name}")
         return realized(tx, tx.values.wrap_at(value, AttrSource(where, name)))
 
     def reconstruct(self, cg: Codegen) -> None:

@@ -337,3 +337,25 @@ def test_a_class_that_has_changed(caplog):
     assert compiled(torch.ones(1), Thing()).shape == (3,)
     (text,) = texts(caplog, "recompiles")
     assert "Thing.size" in text
+
+
+def with_default(x, by=3):
+    return x * by
+
+
+def calls_what_has_a_default(x):
+    try:
+        return with_default(x)
+    except TypeError:
+        return x
+
+
+def test_the_reason_where_a_value_is_of_another_type(caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
+    compiled = dynamo_lite.compile(calls_what_has_a_default, backend="eager")
+    compiled(torch.ones(2))
+    monkeypatch.setattr(with_default, "__defaults__", None)
+    torch.testing.assert_close(compiled(torch.ones(2)), torch.ones(2))
+    (record,) = [r for r in caplog.records if r.name == "dynamo_lite.recompiles"]
+    said = "with_default.__defaults__ is None; it was that with_default.__defaults__ has length 1"
+    assert said in record.getMessage()

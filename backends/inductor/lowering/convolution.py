@@ -90,8 +90,8 @@ class _Window:
         groups: int,
     ):
         spatial = input.ndim - 2
-        self.batch, channels, *size = (int(n) for n in input.shape)  # type: ignore[arg-type]
-        out, self.group_in, *kernel = (int(n) for n in weight.shape)  # type: ignore[arg-type]
+        self.batch, channels, *size = (int(n) for n in input.shape)
+        out, self.group_in, *kernel = (int(n) for n in weight.shape)
         self.groups = groups
         self.channels, self.group_out = channels, out // groups
 

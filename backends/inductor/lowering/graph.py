@@ -334,7 +334,7 @@ class GraphLowering:
             if isinstance(v, int):
                 stride.append(x.stride[d] if x.stride is not None else 1)
             else:
-                stride.append(terms.pop(next(iter(v.terms))[0], 0))  # type: ignore[arg-type]
+                stride.append(terms.pop(next(iter(v.terms))[0], 0))
         if terms or any(isinstance(s, int) and s < 0 for s in stride):
             return None
         return name, tuple(stride), offset

@@ -37,10 +37,10 @@ def is_dense(shape: Shape, stride: Shape) -> bool:
     if not all(isinstance(n, int) and isinstance(s, int) for n, s in zip(shape, stride)):
         return True
     expected = 1
-    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
+    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):
         if s != expected:
             return any(n == 0 for n in shape)
-        expected *= n  # type: ignore[assignment, operator]
+        expected *= n
     return True
 
 
@@ -49,8 +49,8 @@ def is_separate(shape: Shape, stride: Shape) -> bool:
     if is_dense(shape, stride) or any(is_size(n, 0) for n in shape):
         return True
     end = 1
-    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):  # type: ignore[type-var]
-        if s < end:  # type: ignore[operator]
+    for s, n in sorted((s, n) for n, s in zip(shape, stride) if n != 1):
+        if s < end:
             return False
-        end = s * (n - 1) + end  # type: ignore[operator, assignment]
+        end = s * (n - 1) + end
     return True

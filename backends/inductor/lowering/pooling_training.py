@@ -75,7 +75,7 @@ def _first_inside(
         first = g.ops.const(0, torch.int64)
         for tap in reversed(range(taps)):
             inside = g.ops.inside(ix.add(begin, tap * d), 0, n)
-            first = g.ops.op("where", inside, g.ops.const(tap * d * int(stride), torch.int64), first)  # type: ignore[arg-type]
+            first = g.ops.op("where", inside, g.ops.const(tap * d * int(stride), torch.int64), first)
         total = g.ops.op("add", total, first)
     return total
 
@@ -166,7 +166,7 @@ def adaptive_avg_pool2d_backward(g: GraphLowering, grad_output: TensorValue, sel
     """Where the windows are all of one size."""
     if not _fixed(self.shape, grad_output.shape) or grad_output.dtype in HALF:
         return NotImplemented
-    sides = [(int(n), int(out)) for n, out in zip(self.shape[-2:], grad_output.shape[-2:])]  # type: ignore[arg-type]
+    sides = [(int(n), int(out)) for n, out in zip(self.shape[-2:], grad_output.shape[-2:])]
     if any(n % out for n, out in sides):
         return NotImplemented
     kernel = (sides[0][0] // sides[0][1], sides[1][0] // sides[1][1])

@@ -47,8 +47,8 @@ class Operand:
             g.realize(x, fresh=True)
             layout = g.layout_of(x)
         assert layout is not None
-        self.buffer, self.stride, self.offset = layout[0], tuple(map(int, layout[1])), int(layout[2])  # type: ignore[arg-type]
-        self.shape = tuple(map(int, x.shape))  # type: ignore[arg-type]
+        self.buffer, self.stride, self.offset = layout[0], tuple(map(int, layout[1])), int(layout[2])
+        self.shape = tuple(map(int, x.shape))
 
     def flat(self, first: int, last: int) -> int | None:
         """The stride of dims ``first`` to ``last`` (not included) as one, if they are that."""
@@ -119,8 +119,8 @@ def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Ten
     template."""
     if not suits(x, y):
         return None
-    sizes = [int(n) for n in x.shape]  # type: ignore[arg-type]
-    depth, columns = sizes[-1], int(y.shape[-1])  # type: ignore[arg-type]
+    sizes = [int(n) for n in x.shape]
+    depth, columns = sizes[-1], int(y.shape[-1])
     lines, count = math.prod(sizes[batch:-1]), math.prod(sizes[:batch])
     few = lines < MIN_LINES
     if not few and (columns < MIN_LINES or depth < MIN_DEPTH):

@@ -89,7 +89,7 @@ def _numbers(node: torch.fx.Node) -> list[int | float]:
     scalars = {a.name for a in target._schema.arguments if isinstance(a.real_type, torch.NumberType)
                or (isinstance(a.real_type, torch.OptionalType)
                    and isinstance(a.real_type.getElementType(), torch.NumberType))}
-    return [x for name, x in given.items() if name in scalars and type(x) in (int, float)]  # type: ignore[misc]
+    return [x for name, x in given.items() if name in scalars and type(x) in (int, float)]
 
 
 def _first(node: torch.fx.Node) -> torch.Tensor:

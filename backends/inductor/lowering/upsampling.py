@@ -44,7 +44,7 @@ def _resized(
     scales: Sequence[float | None],
 ) -> TensorValue:
     variables = shape_vars(shape)
-    taps = [_taps(g, variables[d], int(x.shape[d]), int(shape[d]), align_corners, scale, x.dtype)  # type: ignore[arg-type]
+    taps = [_taps(g, variables[d], int(x.shape[d]), int(shape[d]), align_corners, scale, x.dtype)
             for d, scale in enumerate(scales, lead)]
 
     def value(places: tuple[ix.Index, ...], left: Sequence[Sequence[Tap]]) -> Node:

@@ -81,7 +81,7 @@ def reindexed(builder: Builder, x: TensorValue, indices: Sequence[ix.Index]) -> 
         if not is_size(n, 1):
             old = dim_var(d, n)
             if old is not new and old != new:
-                mapping[next(iter(old.terms))[0]] = new  # type: ignore[union-attr]
+                mapping[next(iter(old.terms))[0]] = new
     return builder.substitute(x.node, mapping) if mapping else x.node
 
 

@@ -178,7 +178,7 @@ def _window_sum(
             guards = []
             for d, offset in ((-2, a), (-1, b)):
                 place = ix.add(ix.mul(indices[d], stride[d]), offset - pad[d])
-                if pad[d] or (out[d] - 1) * stride[d] + window[d] > int(x.shape[d]):  # type: ignore[arg-type]
+                if pad[d] or (out[d] - 1) * stride[d] + window[d] > int(x.shape[d]):
                     guards.append(g.ops.inside(place, 0, x.shape[d]))
                 indices[d] = 0 if is_size(x.shape[d], 1) else place
             element = make_view(g, x, shape, indices).node
@@ -222,7 +222,7 @@ def divided_by_count(
     counts: list[Node] = []
     whole = 1 if divisor is None else divisor
     for d in (-2, -1):
-        n, out = int(size[d]), int(x.shape[d])  # type: ignore[arg-type]
+        n, out = int(size[d]), int(x.shape[d])
         low, high = (-pad[d], n + pad[d]) if padding_counts else (0, n)
         last = (out - 1) * step[d] - pad[d] + window[d]
         if divisor is not None:

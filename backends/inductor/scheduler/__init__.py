@@ -73,7 +73,7 @@ def _read_outside(lowered: LoweredGraph, groups: list[Group]) -> dict[int, set[s
     wanted = set(outputs)
     for group in reversed(groups):
         if group.operation is not None:
-            wanted.update(prog.step_reads(group.operation))  # type: ignore[arg-type]
+            wanted.update(prog.step_reads(group.operation))
             continue
         checking = {m.nest.buffer.name for m in group.members if m.nest.checks()}
         needed[group.number] = {name for name in group.writes() if name in wanted or name in checking}

@@ -23,5 +23,5 @@ def dims_by_stride(dims: tuple[ix.Var, ...], index: ix.Index) -> tuple[ix.Var, .
     strides = [ix.coefficient(index, v) for v in dims]
     if not all(isinstance(s, int) and s > 0 for s in strides):
         return None
-    order = sorted(range(len(strides)), key=lambda d: -strides[d])  # type: ignore[operator]
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
     return tuple(dims[d] for d in order)

@@ -41,7 +41,7 @@ class DequeVariable(ListVariable):
         return DequeIteratorVariable(self)
 
     def iterate(self, tx: Tracer) -> Iterable[VariableTracker]:
-        return tx.iteration.steps(self.iterator(tx))  # type: ignore[no-any-return]
+        return tx.iteration.steps(self.iterator(tx))
 
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         return self._position(tx, item, range(len(self.items)), RuntimeError, _MUTATED) is not None
@@ -58,7 +58,7 @@ class DequeVariable(ListVariable):
             if mine is None or theirs is None:
                 break
             if not tx.operators.same_or_equal(mine, theirs):
-                return tx.operators.compare(op, mine, theirs)  # type: ignore[no-any-return]
+                return tx.operators.compare(op, mine, theirs)
         return ConstantVariable(COMPARE[op](mine is not None, theirs is not None))
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:

@@ -154,7 +154,7 @@ def _wrap_iterator(tx: Tracer, value: Any, source: Source) -> VariableTracker:
 def _part(tx: Tracer, value: Any, source: Source, function: Any, words: str) -> VariableTracker:
     """What a function gives of an iterator, where guards find it."""
     part = ComputedSource(source, function, f"{words} of {source.name}")
-    return realized(tx, tx.values.wrap_at(function(value), part))  # type: ignore[no-any-return]
+    return realized(tx, tx.values.wrap_at(function(value), part))
 
 
 def _over_sequence(tx: Tracer, value: Any, source: Source) -> VariableTracker:

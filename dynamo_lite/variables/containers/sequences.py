@@ -348,7 +348,7 @@ def sort_items(
             self.item = item
 
         def __lt__(self, other: _Entry) -> bool:
-            return tx.truth(tx.operators.compare("<", self.key, other.key))  # type: ignore[no-any-return]
+            return tx.truth(tx.operators.compare("<", self.key, other.key))
 
     entries = [_Entry(key, item) for key, item in zip(keys, items)]
     try:

@@ -426,7 +426,7 @@ class SetIteratorVariable(IteratorVariable):
 
 def constant_part(tx: Tracer, value: Any) -> VariableTracker:
     """A constant that is a key or member: a tuple or frozenset is one to iterate over, too."""
-    return ConstantVariable(value) if type(value) is str else tx.values.from_result(value, "key")  # type: ignore[no-any-return]
+    return ConstantVariable(value) if type(value) is str else tx.values.from_result(value, "key")
 
 
 def given_set(tx: Tracer, value: Any, items: Iterable[Any], source: Source, cls: type) -> SetVariable:

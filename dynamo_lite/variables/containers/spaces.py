@@ -45,7 +45,7 @@ def read_own(
     effects = tx.output.effects
     space = effects.space_of(tx, keeper, real, source)
     if space is not None:
-        return space.lookup(tx, ConstantVariable(name))  # type: ignore[no-any-return]
+        return space.lookup(tx, ConstantVariable(name))
     written = effects.attributes_of(keeper)
     if name in written:
         return None if written[name] is MISSING else realized(tx, written[name])

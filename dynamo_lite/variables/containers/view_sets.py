@@ -39,7 +39,7 @@ def _intersection(tx: Tracer, view: Any, other: VariableTracker) -> VariableTrac
     if isinstance(other, SetVariable) and other.cls is set and other.holder is None and size <= len(other.members):
         return other.call_method(tx, "intersection", [view], {})
     given = other
-    if isinstance(other, type(view)) and len(other.owner.items) > size:  # type: ignore[attr-defined]
+    if isinstance(other, type(view)) and len(other.owner.items) > size:
         view, given = other, view
     found: dict[Any, VariableTracker] = {}
     for item in tx.iteration.steps(tx.iteration.get_iter(given)):

@@ -85,14 +85,14 @@ class BuiltinVariable(RealObjectVariable):
         rule, bound = decision.rule, decision.level is Level.METHOD
         if rule is Rule.HANDLED:
             owner = [tx.values.from_result(self.value.__self__, "the owner of a method")] if bound else []
-            return tx.checked_call(decision.calls, tx, *owner, *args, **kwargs)  # type: ignore[no-any-return]
+            return tx.checked_call(decision.calls, tx, *owner, *args, **kwargs)
         if rule is Rule.REPLACED:
             made = tx.call(tx.values.library_function(decision.calls), args, kwargs)
             return standing_for(made, self.value, args, kwargs)
         if rule is Rule.FOLD and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
             plain = [tx.values.as_plain(a) for a in args]
             named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
-            return tx.values.from_result(tx.run_python(self.value, *plain, **named), self.describe())  # type: ignore[no-any-return]
+            return tx.values.from_result(tx.run_python(self.value, *plain, **named), self.describe())
         if rule is Rule.RANDOM and bound and type(self.value.__self__) is random.Random:
             return draw_from(tx, decision.subject, self.value.__self__, args, kwargs)
         if rule is Rule.RANDOM and not bound and args:
@@ -107,14 +107,14 @@ class BuiltinVariable(RealObjectVariable):
     ) -> VariableTracker:
         """As the value does whose method it is."""
         if isinstance(self.value, (types.MethodDescriptorType, types.WrapperDescriptorType)) and args:
-            return tx.call_unbound(self.value, args, kwargs)  # type: ignore[no-any-return]
+            return tx.call_unbound(self.value, args, kwargs)
         bound = getattr(self.value, "__self__", None)
         if isinstance(bound, type) and self.value.__name__ == "__new__" and args:
-            return tx.construction.new_object(args[0], args[1:], kwargs)  # type: ignore[no-any-return]
+            return tx.construction.new_object(args[0], args[1:], kwargs)
         if isinstance(bound, random.Random):
             unsupported("rng_state", f"random.{self.value.__name__}(), Python's random numbers")
         if bound is not None and not isinstance(bound, (types.ModuleType, type)):
-            return tx.call_method_of_value(bound, self.value, args, kwargs)  # type: ignore[no-any-return]
+            return tx.call_method_of_value(bound, self.value, args, kwargs)
         unsupported("call_skipped", f"{self.describe()}()")
 
 

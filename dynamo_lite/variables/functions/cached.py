@@ -144,7 +144,7 @@ class CachedFunctionVariable(RealObjectVariable):
     def _inside(self, tx: Tracer) -> VariableTracker:
         inside = self.value.__wrapped__
         if type(inside) is types.FunctionType:
-            return tx.values.library_function(inside)  # type: ignore[no-any-return]
+            return tx.values.library_function(inside)
         where = ConstSource(self.value, self.describe())
         return realized(tx, tx.values.wrap_at(inside, AttrSource(where, "__wrapped__")))
 
@@ -202,7 +202,7 @@ def _is_known(argument: VariableTracker) -> bool:
 def _real(argument: VariableTracker) -> Any:
     if _is_tuple(argument):
         return argument.python_type()(map(_real, argument.items))  # type: ignore[attr-defined]
-    return argument.constant() if argument.is_constant() else weakref.ref(argument.value)  # type: ignore[attr-defined]
+    return argument.constant() if argument.is_constant() else weakref.ref(argument.value)
 
 
 def _reference(argument: VariableTracker) -> Source:

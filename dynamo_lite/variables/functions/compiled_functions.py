@@ -35,7 +35,7 @@ class CompiledFunctionVariable(FunctionVariable):
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         assert self.source is not None
         if name == "fn" or name in (instance_dict(self.real) or {}):
-            return tx.values.wrap_at(getattr(self.real, name), AttrSource(self.source, name))  # type: ignore[no-any-return]
+            return tx.values.wrap_at(getattr(self.real, name), AttrSource(self.source, name))
         return super().getattr(tx, name)
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:

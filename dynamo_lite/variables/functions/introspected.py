@@ -5,7 +5,7 @@ the traced program makes itself, only what it has given is told.
 """
 from __future__ import annotations
 
-import _abc  # type: ignore[import-not-found]
+import _abc
 import abc
 import inspect
 import pickle
@@ -86,7 +86,7 @@ def _type_hints(tx: Tracer, owner: VariableTracker, **kwargs: VariableTracker) -
     if isinstance(inner, FunctionVariable) and inner.source is not None:
         tx.guard(inner.source, "is", inner.real)
     tx.guard_result(typing.get_type_hints, (inner.value,), hints)
-    return tx.values.from_result(hints, f"the type hints of {inner.describe()}")  # type: ignore[no-any-return]
+    return tx.values.from_result(hints, f"the type hints of {inner.describe()}")
 
 
 # ---------------------------------------------------------------- classes
@@ -112,7 +112,7 @@ def _subclasses(tx: Tracer, owner: VariableTracker) -> VariableTracker:
     if is_stand_in(cls) or any(map(is_stand_in, found)):
         unsupported("class_definition", f"{cls.__qualname__}.__subclasses__(), with classes that the program makes")
     tx.guard_result(subclasses, (cls,), subclasses(cls))
-    return tx.values.from_result(found, "the subclasses of a class")  # type: ignore[no-any-return]
+    return tx.values.from_result(found, "the subclasses of a class")
 
 
 @handles(_abc._abc_instancecheck)
@@ -165,4 +165,4 @@ def _dir(tx: Tracer, *args: VariableTracker) -> VariableTracker:
         unsupported("call_skipped", f"dir() of {owner.describe()}")
     names = dir(owner.value)
     tx.guard_result(dir, (owner.value,), names)
-    return tx.values.from_result(names, "the names of a class")  # type: ignore[no-any-return]
+    return tx.values.from_result(names, "the names of a class")

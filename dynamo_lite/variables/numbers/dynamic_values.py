@@ -44,7 +44,7 @@ class CountVariable(ConstantVariable):
         self._output = output
 
     @property
-    def value(self) -> Any:  # type: ignore[override]
+    def value(self) -> Any:
         """The number; whoever asks depends on it."""
         _may_fix(self._output, self._base)
         self._output.guards.add(self._base, "const", self._number - self._offset)
@@ -140,7 +140,7 @@ class GrowingListVariable(ListVariable):
         return self._items is None
 
     @property
-    def items(self) -> list[VariableTracker]:  # type: ignore[override]
+    def items(self) -> list[VariableTracker]:
         """The elements; whoever asks depends on how many there are."""
         if self._items is None:
             assert self.source is not None
@@ -172,7 +172,7 @@ def wrap_dynamic(tx: Tracer, value: Any, source: Source) -> VariableTracker | No
         return CountVariable(value, source, 0, tx.output)
     if type(value) is float:
         guards.add(source, "type_is", float)
-        return tx.output.add_number(source, float)  # type: ignore[no-any-return]
+        return tx.output.add_number(source, float)
     if type(value) is list:
         guards.add(source, "type_is", list)
         return GrowingListVariable(value, source, tx.output)

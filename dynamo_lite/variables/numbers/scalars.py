@@ -433,18 +433,18 @@ def run_with_numbers(
 ) -> tuple[Any, bool]:
     """Runs an operation on fake tensors where some arguments may be numbers that nobody knows yet."""
     if target in _ANY_NUMBER:
-        args, kwargs = fx.node.map_aggregate((args, kwargs), example_of)  # type: ignore[assignment, arg-type]
+        args, kwargs = fx.node.map_aggregate((args, kwargs), example_of)
     elif target in (operator.getitem, operator.setitem):
         args = (args[0], _any_index(args[1]), *args[2:])
     elif target in _FROM_NUMBERS and any(is_unknown(leaf) for leaf in _leaves(args)) and not _has_tensor_inside(args):
-        examples, named = fx.node.map_aggregate((args, kwargs), example_of)  # type: ignore[misc, arg-type]
+        examples, named = fx.node.map_aggregate((args, kwargs), example_of)
         like = target(*examples, **{**named, "requires_grad": False} if target is torch.tensor else named)
         if kwargs.get("requires_grad"):
             unsupported("grad_mode_mismatch", "a new tensor that requires gradients")
         made = tx.output.run_fake(
             tx, op, torch.empty, (tuple(like.shape),), {"dtype": like.dtype, "device": like.device})
         tx.output.fake_mode.known.drop(made[0])  # they are not what lay in the memory of the stand-in
-        return made  # type: ignore[no-any-return]
+        return made
     return tx.output.run_fake(tx, op, target, args, kwargs)
 
 

@@ -251,7 +251,7 @@ def is_in_stand_in(source: Source) -> bool:
     the tracker's, wherever else the value is known from."""
     if not isinstance(source, TypeAttrSource) or not isinstance(source.base, FrozenSource):
         return False
-    return is_stand_in(_owner(source.base.value, source.attr))
+    return is_stand_in(_owner(source.base.value, source.part))
 
 
 def native_base(cls: type) -> type:

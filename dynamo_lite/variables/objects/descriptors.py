@@ -32,7 +32,7 @@ def call_property(tx: Tracer, attribute: property, owner: Any, name: str, access
     if function is None:
         tx.raise_error(AttributeError, f"property {name!r} of {owner.cls.__qualname__!r} object has no {what}")
     source = class_attribute_source(owner.cls, name)
-    return tx.call(tx.values.wrap_class_part(function, source), [owner, *args], {})  # type: ignore[no-any-return]
+    return tx.call(tx.values.wrap_class_part(function, source), [owner, *args], {})
 
 
 def takes_over(tx: Tracer, attribute: Any, owner: Any, name: str, access: str, *args: Any) -> bool | None:

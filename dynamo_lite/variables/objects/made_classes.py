@@ -67,7 +67,7 @@ class DescriptorVariable(VariableTracker):
         if self.cls is property and name in _PARTS_OF_PROPERTY:
             part = self._part(_PARTS_OF_PROPERTY.index(name))
             if name == "__doc__" and part.is_none() and not self._part(0).is_none():
-                return tx.getattr(self._part(0), name)  # type: ignore[no-any-return]
+                return tx.getattr(self._part(0), name)
             return part
         if self.cls is property and name in ("setter", "getter", "deleter"):
             return tx.builtin_method(self, name)
@@ -274,7 +274,7 @@ def _is_descriptor(tx: Tracer, cls: type) -> bool:
 
 def empty_class(meta: Any, name: str, bases: tuple[type, ...], first: tuple[tuple[str, Any], ...]) -> type:
     """Generated code makes a class with this, its attributes in order; those that are no constants follow."""
-    return meta(name, bases, dict(first))  # type: ignore[no-any-return]
+    return meta(name, bases, dict(first))
 
 
 def set_class_attribute(cls: type, name: str, value: Any) -> None:

@@ -85,7 +85,7 @@ class ArrayVariable(VariableTracker):
             value = getattr(self.value, name)
             return self if value is self.value else from_numpy(tx, value, [(self.value, self)])
         if name in _OF_TYPES and isinstance(self.value, np.dtype):
-            return tx.values.from_result(getattr(self.value, name), name)  # type: ignore[no-any-return]
+            return tx.values.from_result(getattr(self.value, name), name)
         if name in _METHODS:
             return tx.builtin_method(self, name)
         unsupported(_KIND, f"{self.describe()}.{name}")
@@ -145,7 +145,7 @@ def _view_of(whole: Any, shape: tuple[int, ...], dtype: Any, start: int, strides
 
 
 def _start(array: Any) -> int:
-    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+    return array.__array_interface__["data"][0]
 
 
 def from_numpy(tx: Tracer, value: Any, given: Sequence[tuple[Any, ArrayVariable]] = ()) -> VariableTracker:
@@ -172,7 +172,7 @@ def from_numpy(tx: Tracer, value: Any, given: Sequence[tuple[Any, ArrayVariable]
         return ArrayVariable(value)
     if isinstance(value, (tuple, list)):
         return tx.values.new_sequence(type(value), [from_numpy(tx, item, given) for item in value])
-    return tx.values.from_result(value, "a result of NumPy")  # type: ignore[no-any-return]
+    return tx.values.from_result(value, "a result of NumPy")
 
 
 def _refuse(value: Any) -> VariableTracker:

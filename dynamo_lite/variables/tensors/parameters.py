@@ -47,11 +47,11 @@ def read_added(tx: Tracer, tensor: VariableTracker, cls: type, name: str, attrib
     """What reading an attribute that the class adds gives; `attribute` is what stands in the class."""
     source = class_attribute_source(cls, name)
     if isinstance(attribute, types.FunctionType):
-        return tx.values.bound_class_function(tensor, cls, name, attribute)  # type: ignore[no-any-return]
+        return tx.values.bound_class_function(tensor, cls, name, attribute)
     if isinstance(attribute, property) and attribute.fget is not None:
-        return tx.call(tx.values.wrap_class_part(attribute.fget, source), [tensor], {})  # type: ignore[no-any-return]
+        return tx.call(tx.values.wrap_class_part(attribute.fget, source), [tensor], {})
     if isinstance(attribute, staticmethod):
-        return tx.values.wrap_class_part(attribute.__func__, source)  # type: ignore[no-any-return]
+        return tx.values.wrap_class_part(attribute.__func__, source)
     if hasattr(type(attribute), "__get__"):
         unsupported("unsupported_attribute", f"{cls.__qualname__}.{name}, a {type(attribute).__qualname__}")
-    return tx.values.wrap_at(attribute, source)  # type: ignore[no-any-return]
+    return tx.values.wrap_at(attribute, source)

@@ -129,7 +129,7 @@ class TensorVariable(VariableTracker):
         if tx.output.overrides.active() and isinstance(getattr(self.cls, name, None), _GETSETS):
             made = tx.output.overrides.call(tx, getattr, [self, ConstantVariable(name)], {})
             if made is not None:
-                return made  # type: ignore[no-any-return]
+                return made
         if name == "shape":
             return tx.values.new_size([ConstantVariable(n) for n in self.fake.shape])
         if name in METADATA_ATTRIBUTES:
@@ -206,7 +206,7 @@ class TensorVariable(VariableTracker):
         if tx.output.overrides.active() and callable(getattr(self.cls, name, None)):
             made = tx.output.overrides.call(tx, method_by_name, [self, ConstantVariable(name), *args], kwargs)
             if made is not None:
-                return made  # type: ignore[no-any-return]
+                return made
         kind = DATA_METHODS.get(name)
         if kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is None:
             learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
@@ -220,10 +220,10 @@ class TensorVariable(VariableTracker):
         if name == "new":
             return self._new(tx, args, kwargs)
         if name in ("equal", "allclose"):
-            return tx.call(tx.values.from_result(getattr(torch, name), name), [self, *args], kwargs)  # type: ignore[no-any-return]
+            return tx.call(tx.values.from_result(getattr(torch, name), name), [self, *args], kwargs)
         added = self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name)
         if added or tx.classes.lookup(self.cls, name) is None:
-            return tx.call(self.getattr(tx, name), args, kwargs)  # type: ignore[no-any-return]
+            return tx.call(self.getattr(tx, name), args, kwargs)
         if name == "__len__":
             return self.length(tx)
         if name == "__getitem__":
@@ -241,7 +241,7 @@ class TensorVariable(VariableTracker):
         if number is not None and len(kwargs) == 1 and name in WITH_NUMBERS and is_unknown_number(tx, number):
             return tx.call(tx.values.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
         if tx.overrides_torch([*args, *kwargs.values()]):
-            return tx.call_override(method_by_name, [self, ConstantVariable(name), *args], kwargs)  # type: ignore[no-any-return]
+            return tx.call_override(method_by_name, [self, ConstantVariable(name), *args], kwargs)
         return record(tx, "call_method", name, [self, *args], kwargs)
 
     def _new(
@@ -289,7 +289,7 @@ class TensorVariable(VariableTracker):
         if tx.output.overrides.active():
             made = tx.output.overrides.call(tx, len, [self], {})
             if made is not None:
-                return made  # type: ignore[no-any-return]
+                return made
         if self.fake.dim() == 0:
             tx.raise_error(TypeError, "len() of a 0-d tensor")
         return ConstantVariable(self.fake.shape[0])
@@ -317,7 +317,7 @@ class TensorVariable(VariableTracker):
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         operands = [other, self] if reflected else [self, other]
         if tx.overrides_torch([other]):
-            return tx.call_override(_SYMBOL_TO_OPERATOR[op], operands, {})  # type: ignore[no-any-return]
+            return tx.call_override(_SYMBOL_TO_OPERATOR[op], operands, {})
         if not _is_operand(other):
             return None
         return call_in_graph(tx, _SYMBOL_TO_OPERATOR[op], operands, {})
@@ -394,7 +394,7 @@ def record(
         made = (output.overrides.call(tx, target, args, kwargs) if op == "call_function" else
                 output.overrides.call(tx, method_by_name, [args[0], ConstantVariable(target), *args[1:]], kwargs))
         if made is not None:
-            return made  # type: ignore[no-any-return]
+            return made
     node_args, node_kwargs = _node_arguments(tx, op, target, args, kwargs)
     fake_args = fx.node.map_arg(node_args, fake_of)
     fake_kwargs = fx.node.map_arg(node_kwargs, fake_of)

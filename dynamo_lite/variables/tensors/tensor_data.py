@@ -91,7 +91,7 @@ def _rebind(tx: Tracer, tensor: TensorVariable, value: TensorVariable) -> Tensor
         with output.fake_mode, torch.enable_grad():
             tensor.fake = made.fake.detach().requires_grad_()
         output.register_tensor(tensor)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def check_uses(output: Any, target: Any, arguments: Any, result: Any, impure: bool) -> None:

@@ -230,7 +230,7 @@ class _Text(str):
 
 
 def _method(name: str) -> Callable[..., Any]:
-    return getattr(torch.Tensor, name)  # type: ignore[no-any-return]
+    return getattr(torch.Tensor, name)
 
 
 def _may_be_base(node: fx.Node, value: torch.Tensor) -> bool:

@@ -329,7 +329,7 @@ class _Capture:
             grad = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
         node = output.graph.create_node("call_function", incoming_gradient, (), name="grad")
         node.meta["example_value"] = grad
-        return output.register_tensor(TensorVariable(node, grad))  # type: ignore[no-any-return]
+        return output.register_tensor(TensorVariable(node, grad))
 
     def _gradients(self, returned: VariableTracker) -> list[fx.Node | None]:
         """For each tensor argument its gradient."""
@@ -421,10 +421,10 @@ class OuterContextVariable(ObjectVariable):
     def generic_getattr(self, tx: Tracer, name: str) -> VariableTracker | None:
         written = tx.output.effects.attributes_of(self)
         if name in _KEPT_IN_C and name in written:
-            return written[name]  # type: ignore[no-any-return]
+            return written[name]
         if name == "needs_input_grad" and tx.classes.lookup(self.cls, name) is _FunctionBase.needs_input_grad:
             assert self.source is not None
-            return tx.values.wrap_at(self.value.needs_input_grad, AttrSource(self.source, name))  # type: ignore[no-any-return]
+            return tx.values.wrap_at(self.value.needs_input_grad, AttrSource(self.source, name))
         return super().generic_getattr(tx, name)
 
     def generic_setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:

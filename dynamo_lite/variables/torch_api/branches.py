@@ -38,7 +38,7 @@ def _both_branches(
     for part in reversed(parts):
         remove(part.nodes)
     made = record(tx, "call_function", BranchCall(*graphs), [pred, *map(NodeVariable, inputs)], {})
-    return rebuilt(tx, made, parts[0].spec)  # type: ignore[no-any-return]
+    return rebuilt(tx, made, parts[0].spec)
 
 
 class _Branch:

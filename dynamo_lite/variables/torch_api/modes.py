@@ -40,7 +40,7 @@ class DeviceScopeVariable(OpenMode, VariableTracker):
 
     def enter(self, tx: Tracer) -> VariableTracker:
         """Enters the context; gives what ``as`` names."""
-        self.device.__enter__()  # type: ignore[attr-defined]
+        self.device.__enter__()
         tx.output.open_modes.append(self)
         tx.output.effects.advance(self)
         return ConstantVariable(self.device)
@@ -55,7 +55,7 @@ class DeviceScopeVariable(OpenMode, VariableTracker):
         return ConstantVariable(None)
 
     def leave(self) -> None:
-        self.device.__exit__(None, None, None)  # type: ignore[attr-defined]
+        self.device.__exit__(None, None, None)
 
 
 def device_of_scope(output: Any, target: Any) -> torch.device | None:

@@ -123,7 +123,7 @@ class NNModuleVariable(ObjectVariable):
                 tx.values.new_dict({ConstantVariable(k): v for k, v in kwargs.items()}),
             )
             inner = tx.values.library_function(call_with_hooks)
-            return tx.call(inner, [self, *hooks, *given], {})  # type: ignore[no-any-return]
+            return tx.call(inner, [self, *hooks, *given], {})
         return tx.call(self.getattr(tx, "forward"), args, kwargs)
 
     def _forward_hooks(self, tx: Tracer) -> list[VariableTracker] | None:

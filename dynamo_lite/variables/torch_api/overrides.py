@@ -45,7 +45,7 @@ class _Asked(Exception):
 
 
 class _Probe(TorchFunctionMode):
-    def __torch_function__(self, *received: Any) -> Any:  # type: ignore[override]
+    def __torch_function__(self, *received: Any) -> Any:
         raise _Asked(received)
 
 
@@ -125,7 +125,7 @@ class Overrides:
         if isinstance(function, types.FunctionType) and function is not method_by_name and received[0] is not function:
             # It does not ask by itself, only what it calls does, maybe more than one of them.
             own = FunctionVariable(function, ConstSource(function, function.__qualname__))
-            return tx.call(own, args, kwargs)  # type: ignore[no-any-return]
+            return tx.call(own, args, kwargs)
         handed = [_function(tx, received[0]), *(self._tracker(tx, part, [*args, *kwargs.values()])
                                                 for part in received[1:])]
         with self._without_innermost() as mode:
@@ -139,17 +139,17 @@ class Overrides:
             found = tx.output.tensor_of(value)
             if found is None:
                 unsupported(_KIND, "a torch function mode is handed a tensor that the trace has not made")
-            return found  # type: ignore[no-any-return]
+            return found
         if type(value) is tuple or isinstance(value, list):  # in a graph lists are immutable, a class of their own
-            return tx.values.new_sequence(  # type: ignore[no-any-return]
+            return tx.values.new_sequence(
                 list if isinstance(value, list) else tuple, [self._tracker(tx, item, given) for item in value])
         if isinstance(value, dict):
-            return tx.values.new_dict(  # type: ignore[no-any-return]
+            return tx.values.new_dict(
                 {tx.values.from_result(k, "argument"): self._tracker(tx, v, given) for k, v in value.items()})
         if isinstance(value, slice):
-            return tx.call(tx.values.from_result(slice, "slice"), [  # type: ignore[no-any-return]
+            return tx.call(tx.values.from_result(slice, "slice"), [
                 self._tracker(tx, part, given) for part in (value.start, value.stop, value.step)], {})
-        return tx.values.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
+        return tx.values.from_result(value, "an argument of __torch_function__")
 
 
 def _function(tx: Tracer, function: Any) -> VariableTracker:
@@ -157,7 +157,7 @@ def _function(tx: Tracer, function: Any) -> VariableTracker:
     owner = getattr(function, "__self__", None)
     if isinstance(function, types.MethodWrapperType) and isinstance(owner, types.GetSetDescriptorType):
         return TensorGetterVariable(function)
-    return tx.values.from_result(function, "a function of torch")  # type: ignore[no-any-return]
+    return tx.values.from_result(function, "a function of torch")
 
 
 class TensorGetterVariable(OpaqueVariable):
@@ -190,7 +190,7 @@ class DisabledOverridesVariable(OpenMode, VariableTracker):
         return f"torch._C.{self.cls.__name__}()"
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
-        return tx.builtin_method(self, name)  # type: ignore[no-any-return]
+        return tx.builtin_method(self, name)
 
     def call_method(
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -216,7 +216,7 @@ def _push(tx: Tracer, mode: VariableTracker) -> VariableTracker:
 
 @handles(torch._C._pop_torch_function_stack)
 def _pop(tx: Tracer) -> VariableTracker:
-    return tx.output.overrides.pop(tx)  # type: ignore[no-any-return]
+    return tx.output.overrides.pop(tx)
 
 
 @handles(torch._C._len_torch_function_stack)
@@ -229,7 +229,7 @@ def _at(tx: Tracer, index: VariableTracker) -> VariableTracker:
     position = index.constant() - torch._C._len_torch_function_stack()
     if position < 0:
         unsupported(_KIND, "a look at the torch function modes around the captured function")
-    return tx.output.overrides.modes[position].mode  # type: ignore[no-any-return]
+    return tx.output.overrides.modes[position].mode
 
 
 @handles(torch._C._is_torch_function_mode_enabled)

@@ -179,7 +179,7 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
         elif isinstance(getattr(value, "contents", None), VariableTracker):
             todo.append(value.contents)  # type: ignore[attr-defined]
         elif isinstance(value.content, VariableTracker):
-            todo.append(value.content)  # type: ignore[attr-defined]
+            todo.append(value.content)
         own = getattr(value, "own_dict", None)
         if own is not None:
             todo.append(own)

@@ -48,7 +48,7 @@ class TorchFunctionVariable(RealObjectVariable):
         if tx.output.overrides.active() and (handler is None or self.value in _ASKS_MODES):
             made = tx.output.overrides.call(tx, self.value, args, kwargs)
             if made is not None:
-                return made  # type: ignore[no-any-return]
+                return made
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
         out = kwargs.get("out")
@@ -180,7 +180,7 @@ def _precision(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     kind, getter = _kind_of_precision(tx, args), torch._C._get_fp32_precision_getter
     (at_entry,) = tx.output.state_at_entry[torch._C._set_fp32_precision_setter, kind]
     tx.guard(ConstSource(getter, getter.__name__), "callable_eq", getter, kind, at_entry)
-    return tx.values.from_result(getter(*kind), "torch state")  # type: ignore[no-any-return]
+    return tx.values.from_result(getter(*kind), "torch state")
 
 
 def _kind_of_precision(tx: Tracer, args: tuple[VariableTracker, ...]) -> tuple[Any, ...]:
@@ -243,7 +243,7 @@ def _guard_choice(tx: Tracer, setter: Any) -> None:
 def _kernel_choice(setter: Any, getter: Any) -> Handler:
     def handler(tx: Tracer) -> VariableTracker:
         _guard_choice(tx, setter)
-        return tx.values.from_result(getter(), "torch state")  # type: ignore[no-any-return]
+        return tx.values.from_result(getter(), "torch state")
 
     return handler
 
@@ -272,7 +272,7 @@ def _leave_autocast(tx: Tracer) -> VariableTracker:
 
 @handles(torch.clear_autocast_cache)
 def _clear_autocast_cache(tx: Tracer) -> VariableTracker:
-    torch.clear_autocast_cache()  # type: ignore[no-untyped-call]
+    torch.clear_autocast_cache()
     tx.output.state_node(tx, torch.clear_autocast_cache, (), {})
     return ConstantVariable(None)
 
@@ -335,7 +335,7 @@ def _is_tensor(tx: Tracer, value: VariableTracker) -> VariableTracker:
 @handles(torch._C._infer_size)
 def _infer_size(tx: Tracer, first: VariableTracker, second: VariableTracker) -> VariableTracker:
     sizes = torch.Size(tx.values.as_plain(first)), torch.Size(tx.values.as_plain(second))
-    return tx.values.from_result(tx.run_python(torch._C._infer_size, *sizes), "a size")  # type: ignore[no-any-return]
+    return tx.values.from_result(tx.run_python(torch._C._infer_size, *sizes), "a size")
 
 
 @handles(torch.is_storage)

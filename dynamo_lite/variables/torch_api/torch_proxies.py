@@ -77,16 +77,16 @@ class _StandIns:
             found = tx.output.tensor_of(value)
             if found is None:
                 unsupported(_KIND, "__torch_function__ is handed a tensor that the trace has not made")
-            return found  # type: ignore[no-any-return]
+            return found
         if isinstance(value, (tuple, list)) and type(value) is not torch.Size:
-            return tx.values.new_sequence(  # type: ignore[no-any-return]
+            return tx.values.new_sequence(
                 list if isinstance(value, list) else tuple, list(map(self.back, value)))
         if isinstance(value, dict):
-            return tx.values.new_dict({self.back(k): self.back(v) for k, v in value.items()})  # type: ignore[no-any-return]
+            return tx.values.new_dict({self.back(k): self.back(v) for k, v in value.items()})
         for real, stand_in in self.classes.items():
             if value is stand_in:
-                return tx.values.from_result(real, "a class")  # type: ignore[no-any-return]
-        return tx.values.from_result(value, "an argument of __torch_function__")  # type: ignore[no-any-return]
+                return tx.values.from_result(real, "a class")
+        return tx.values.from_result(value, "an argument of __torch_function__")
 
 
 def overrides(tx: Tracer, value: VariableTracker) -> bool:

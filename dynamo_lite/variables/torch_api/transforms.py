@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torch._functorch.vmap import _process_batched_inputs  # type: ignore[attr-defined]
+from torch._functorch.vmap import _process_batched_inputs
 from torch.utils import _pytree as pytree
 
 from ...guards.source import Source
@@ -73,7 +73,7 @@ def _trackers(tx: Tracer, value: Any, of: Callable[[Any], VariableTracker]) -> V
 def _tensor_of(tx: Tracer, fake: torch.Tensor) -> TensorVariable:
     found = tx.output.tensor_of(fake)
     assert found is not None
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 # ---------------------------------------------------------------- the function's graph
@@ -166,7 +166,7 @@ class TransformVariable(CallableVariable):
         plain = {name: tx.values.as_plain(value) for name, value in self.options.items()}
         structures = tuple(structure(tx, a) for a in args)
         named = {k: structure(tx, v) for k, v in kwargs.items()}
-        return self._apply(tx, self.describe(), self.function, plain, structures, named)  # type: ignore[no-any-return]
+        return self._apply(tx, self.describe(), self.function, plain, structures, named)
 
     def reconstruct(self, cg: Any) -> None:
         cg.build_new(self, lambda: cg.call_function(self.maker, [self.function], self.options), lambda: None)

@@ -59,7 +59,7 @@ def expression(n: Any) -> Expr:
 
 def extern_call(node: Node) -> ExternCall:
     """One node as a library call; of several results those that are read are named after their ``getitem`` nodes."""
-    args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), _argument)  # type: ignore[misc, arg-type]
+    args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), _argument)
     outputs: tuple[str | None, ...] = (node.name,) if isinstance(node.meta["val"], torch.Tensor) else ()
     unpack = _has_parts(node)
     if unpack:
