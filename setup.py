@@ -118,7 +118,7 @@ setup(
     package_data={"": ["*.pyi", "py.typed", "*.h", "*.cpp"]},
     ext_modules=[
         extension("_eval_frame", "_eval_frame", "csrc/threads", "csrc/frame_cache", "csrc/guarded_code",
-                  "csrc/compiled_function", "csrc/compiled_graph"),
+                  "csrc/compiled_function", "csrc/compiled_graph", "csrc/unhooked_generators"),
         Extension(
             "dynamo_lite.backends.inductor._runtime",
             ["backends/inductor/_runtime.c"],

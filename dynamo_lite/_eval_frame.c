@@ -388,12 +388,23 @@ skip_mark(PyCodeObject *code, FrameHook *hook, int *closed)
     return slot->skip;
 }
 
+/* A frame that runs without the hook, as do all that it calls and the generator that it may return. */
+static PyObject *
+eval_with_callees_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame)
+{
+    PyObject *result = eval_unhooked(thread, tstate, frame, 0);
+    if (result != NULL && unhook_if_generator(result) < 0) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
 /* A frame that has been looked at and runs as it is. */
 static PyObject *
 pass_on(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int with_hook)
 {
     give_arguments_back(frame);
-    return with_hook ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
+    return with_hook ? eval_uncaptured(thread, tstate, frame, 0) : eval_with_callees_unhooked(thread, tstate, frame);
 }
 
 /* A frame that can be captured, its hook held by the caller. */
@@ -405,7 +416,7 @@ eval_captured(ThreadState *thread, FrameHook *hook, PyThreadState *tstate, Inter
     int closed;
     SkipMark skip = skip_mark(code, hook, &closed);
     if (skip != SKIP_NOT) {
-        return skip == SKIP_FRAME ? eval_uncaptured(thread, tstate, frame) : eval_unhooked(thread, tstate, frame);
+        return skip == SKIP_FRAME ? eval_uncaptured(thread, tstate, frame, 0) : eval_with_callees_unhooked(thread, tstate, frame);
     }
     PyObject **arguments = take_arguments(frame);
     GuardFrame guard_frame = {arguments, code_argument_count(code), function->func_closure, frame_globals(frame),
@@ -472,10 +483,13 @@ eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
     }
     if (throwflag || !code_can_be_captured(code) || !frame_is_fresh(frame) || thread_is_traced(tstate)
         || code_is_monitored(code)) {
+        if (frame_is_unhooked(frame)) {
+            return eval_unhooked(thread, tstate, frame, throwflag);
+        }
         return eval_plain(thread, tstate, frame, throwflag);
     }
     if (call_policy == Py_None || recursion_is_deep(thread_state(), tstate)) {
-        return eval_unhooked(thread, tstate, frame);
+        return eval_unhooked(thread, tstate, frame, 0);
     }
     Py_INCREF(hook);
     PyObject *result = eval_captured(thread, hook, tstate, frame, accepts);
@@ -570,7 +584,8 @@ PyInit__eval_frame(void)
             return NULL;
         }
     }
-    if (PyModule_AddFunctions(module, cache_methods) < 0 || PyModule_AddFunctions(module, profile_methods) < 0 || add_decision(module, &run_original, "RUN_ORIGINAL") < 0
+    if (PyModule_AddFunctions(module, cache_methods) < 0 || PyModule_AddFunctions(module, profile_methods) < 0
+        || PyModule_AddFunctions(module, generator_methods) < 0 || add_decision(module, &run_original, "RUN_ORIGINAL") < 0
         || add_decision(module, &skip_frame, "SKIP") < 0 || add_decision(module, &skip_recursive, "SKIP_RECURSIVE") < 0
         || add_decision(module, &keep_entries, "KEEP_ENTRIES") < 0) {
         Py_DECREF(module);

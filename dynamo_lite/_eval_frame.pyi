@@ -8,9 +8,11 @@ of a thread that is traced (sys.settrace) run as they are; what they call is loo
 
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from dynamo_lite._guards import GuardProgram
+
+_T = TypeVar("_T")
 
 class Decision:
     """What `compile_frame` returns when it made no guarded code."""
@@ -95,6 +97,9 @@ def tell_when_traced(callback: Callable[[], Any] | None) -> None:
 
 def use_profiler(globals: dict[str, Any], flag: str, region: Callable[[str], Any]) -> None:
     """While `globals[flag]` is True, a compiled call runs in `with region(name):`."""
+
+def unhook(value: _T) -> _T:
+    """`value`; if it is a generator or a coroutine, it and all that it calls run without the hook from now on."""
 
 def set_active(hook: FrameHook | None) -> FrameHook | None:
     """Make the hook the active one of this thread; returns the previous one."""

@@ -115,9 +115,9 @@ void end_own_beside_others(ThreadState *thread, Above above);
 Switched begin_hook(ThreadState *thread, FrameHook *hook); /* another hook, or NULL for none, until end_hook() */
 void end_hook(ThreadState *thread, Switched switched);
 PyObject *eval_plain(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
-PyObject *eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame);
+PyObject *eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
 PyObject *eval_without_hook(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
-PyObject *eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame);
+PyObject *eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
 Above put_on_top(void);
 void note_traced(PyThreadState *tstate);
 
@@ -132,6 +132,11 @@ int look_up(ThreadState *thread, PyCodeObject *code, FrameHook *hook, const Guar
 /* compiled_function.c: NULL as a rule; None: whatever would run compiled runs in plain Python; or (fn, hook) -> the hook of
  * this call of a compiled function, or None. */
 extern PyObject *call_policy;
+
+/* unhooked_generators.c */
+int frame_is_unhooked(InterpreterFrame *frame);
+int unhook_if_generator(PyObject *value); /* 0, or -1 with an exception */
+extern PyMethodDef generator_methods[];
 
 /* frame_cache.c */
 int cache_init(void);

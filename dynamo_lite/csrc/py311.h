@@ -60,6 +60,13 @@ frame_is_fresh(InterpreterFrame *frame)
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->prev_instr == _PyCode_CODE(frame->f_code) - 1;
 }
 
+/* The generator or coroutine that a frame belongs to, borrowed; NULL: to none, or it is only now being made. */
+static inline PyObject *
+frame_generator(InterpreterFrame *frame)
+{
+    return frame->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyFrame_GetGenerator(frame) : NULL;
+}
+
 /* For a frame that is not passed on to the interpreter: its caller clears and pops it. */
 static inline PyObject *
 leave_frame(PyThreadState *Py_UNUSED(tstate), InterpreterFrame *Py_UNUSED(frame), PyObject *result)

@@ -63,6 +63,13 @@ frame_is_fresh(InterpreterFrame *frame)
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->instr_ptr == _PyCode_CODE(frame_code(frame));
 }
 
+/* The generator or coroutine that a frame belongs to, borrowed; NULL: to none, or it is only now being made. */
+static inline PyObject *
+frame_generator(InterpreterFrame *frame)
+{
+    return frame->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyFrame_GetGenerator(frame) : NULL;
+}
+
 /* For a frame that is not passed on to the interpreter. It was never linked into the thread's frames. */
 static inline PyObject *
 leave_frame(PyThreadState *tstate, InterpreterFrame *frame, PyObject *result)

@@ -11,6 +11,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #include <internal/pycore_ceval.h>
+#include <internal/pycore_genobject.h>
 #include <internal/pycore_interp_structs.h>
 #include <internal/pycore_interpframe.h>
 #include <internal/pycore_tstate.h>
@@ -84,6 +85,13 @@ static inline int
 frame_is_fresh(InterpreterFrame *frame)
 {
     return frame->owner == FRAME_OWNED_BY_THREAD && frame->instr_ptr == _PyFrame_GetBytecode(frame);
+}
+
+/* The generator or coroutine that a frame belongs to, borrowed; NULL: to none, or it is only now being made. */
+static inline PyObject *
+frame_generator(InterpreterFrame *frame)
+{
+    return frame->owner == FRAME_OWNED_BY_GENERATOR ? (PyObject *)_PyGen_GetGeneratorFromFrame(frame) : NULL;
 }
 
 /* For a frame that is not passed on to the interpreter. It was never linked into the thread's frames. */

@@ -175,15 +175,15 @@ eval_plain(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, 
 
 /* A frame for the previous evaluation function, unless its code is ours. */
 PyObject *
-eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame)
+eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
     if (previous_eval != _PyEval_EvalFrameDefault) {
         CodeCache *cache = cache_of(frame_code(frame));
         if (cache != NULL && cache->own) {
-            return _PyEval_EvalFrameDefault(tstate, frame, 0);
+            return _PyEval_EvalFrameDefault(tstate, frame, throwflag);
         }
     }
-    return eval_plain(thread, tstate, frame, 0);
+    return eval_plain(thread, tstate, frame, throwflag);
 }
 
 PyObject *
@@ -196,10 +196,10 @@ eval_without_hook(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *
 }
 
 PyObject *
-eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame)
+eval_unhooked(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag)
 {
     Switched switched = begin_hook(thread, NULL);
-    PyObject *result = eval_uncaptured(thread, tstate, frame);
+    PyObject *result = eval_uncaptured(thread, tstate, frame, throwflag);
     end_hook(thread, switched);
     return result;
 }

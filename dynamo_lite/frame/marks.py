@@ -69,7 +69,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     def disabled(*args: Any, **kwargs: Any) -> Any:
         previous = _eval_frame.set_active(None)
         try:
-            return fn(*args, **kwargs)
+            return _eval_frame.unhook(fn(*args, **kwargs))
         finally:
             _eval_frame.set_active(previous)
 

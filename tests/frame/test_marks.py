@@ -438,3 +438,115 @@ def test_functions_disabled_anew_at_each_call(disable):
     for _ in range(2):
         assert [f(torch.ones(1), q)[0].item() for q in (quiet, other)] == [6.0, 10.0]
         assert [f(torch.ones(1), q)[1] for q in (quiet, other)] == [True, False]
+
+
+class _Awaited:
+    """What a coroutine waits for once."""
+
+    def __await__(self):
+        yield
+
+
+def _drive(coroutine):
+    try:
+        while True:
+            coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["for", "next", "send", "throw", "from", "expression", "method", "coroutine", "async",
+                                 "outer"])
+def test_the_generator_of_a_disabled_function_runs_in_plain_python_with_all_that_it_calls(disable, how):
+    seen = []
+
+    def halved(x):
+        seen.append(torch.compiler.is_compiling() or dynamo_lite._eval_frame.active_hook() is not None)
+        return halve(x) * 3
+
+    def values(x):
+        for _ in range(3):
+            try:
+                yield halved(x)
+            except KeyError:
+                yield halved(x) + halved(x)
+
+    class Source:
+        @disable
+        def values(self, x):
+            yield from values(x)
+
+    async def waits(x):
+        first = halved(x)
+        await _Awaited()
+        return first + halved(x) + halved(x)
+
+    async def gives(x):
+        for v in values(x):
+            await _Awaited()
+            yield v
+
+    gen, coroutine, gives = disable(values), disable(waits), disable(gives)
+    expression = disable(lambda x: (halved(x) for _ in range(3)))
+
+    async def gathers(x):
+        total = 0
+        async for v in gives(x):
+            total = total + v
+        return total
+
+    def by_next(x):
+        it = gen(x)
+        return next(it) + next(it) + next(it)
+
+    def by_send(x):
+        it = gen(x)
+        return it.send(None) + it.send(None) + it.send(None)
+
+    def by_throw(x):
+        it = gen(x)
+        return next(it) + it.throw(KeyError())
+
+    def by_from(x):
+        def delegates():
+            yield from gen(x)
+        return sum(delegates())
+
+    outside = []
+    f = {"for": lambda x: sum(v for v in gen(x)), "next": by_next, "send": by_send, "throw": by_throw, "from": by_from,
+         "expression": lambda x: sum(expression(x)), "method": lambda x: sum(Source().values(x)),
+         "coroutine": lambda x: _drive(coroutine(x)), "async": lambda x: _drive(gathers(x)),
+         "outer": lambda x: sum(outside.pop())}[how]
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for _ in range(2):
+        outside.append(gen(torch.ones(3)) if disable is dynamo_lite.disable else values(torch.ones(3)))
+        assert compiled(torch.ones(3)).tolist() == [4.5] * 3
+    if how == "outer" and disable is not dynamo_lite.disable:
+        return  # torch's wrapper ran where nothing of ours looks on
+    assert seen and not any(seen)
+
+
+def test_a_generator_ends_as_before_when_its_function_is_disabled():
+    ends = []
+
+    @dynamo_lite.disable
+    def values(x):
+        try:
+            yield halve(x)
+            yield x
+        finally:
+            ends.append(1)
+
+    def f(x):
+        it = values(x)
+        y = next(it)
+        del it
+        return y + len(ends)
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    assert [compiled(torch.ones(2)).tolist() for _ in range(3)] == [[k + 0.5] * 2 for k in (1, 2, 3)]
+    many = [values(torch.ones(1)) for _ in range(100)]
+    assert [next(g).item() for g in many] == [0.5] * 100
+    del many
+    assert len(ends) == 103
