@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import io
 import linecache
 import random
@@ -119,6 +120,8 @@ class Program:
             ended = raised(error)
         else:
             ended = ("returned",)
+        if gc.get_freeze_count():
+            gc.collect()    # what is left in cycles ends here in both runs; elsewhere that would take too long
         written = [isinstance(a, torch.Tensor) and a._version > v for a, v in zip(args, before)]
         grad_mode = torch.is_grad_enabled()
         drawn = (torch.rand(1), random.random(), float(numpy.random.rand()))

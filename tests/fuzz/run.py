@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import json
 import os
 import select
@@ -60,6 +61,10 @@ def try_seed(kind: str, seed: int, smaller: bool) -> str | None:
 
 def work(kind: str, smaller: bool) -> None:
     """A worker: reads seeds, answers each with a line of JSON."""
+    from . import harness  # noqa: F401  # all that it imports is there
+
+    gc.collect()
+    gc.freeze()    # so that the harness may look for cycles after each call
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

@@ -414,6 +414,34 @@ def test_places_of_refused_calls(body: str, backend: str) -> None:
     check(body, backend=backend)
 
 
+# A view of a leaf is not written to under autograd, whichever of the leaf's views requires gradients.
+VIEWS_OF_LEAVES = [
+    "w = x.view_as(x)",
+    "w = x.t()[1:]",
+    "x = x.t().detach(); x.requires_grad_(); w = x.view_as(x)",
+    "x = x[1:]; x.requires_grad_(); w = x.view_as(x)",
+    "v = x.detach()[1:]; v.requires_grad_(); w = v[0]",
+]
+
+
+@pytest.mark.parametrize("make", VIEWS_OF_LEAVES)
+def test_a_write_to_a_view_of_a_leaf(make: str) -> None:
+    check(f"""
+    x = (x * 1).detach()
+    {make}
+    if not w.requires_grad:
+        w = x.requires_grad_()[1:]
+    dynamo_lite.graph_break()
+    table["a"] *= 2
+    for write in (w.mul_, lambda k: w.__setitem__(0, k), lambda k: torch.neg(y, out=w), w.detach().mul_):
+        try:
+            write(2)
+        except RuntimeError as error:
+            said.append(str(error))
+    return w
+    """, backend="inductor_lite")
+
+
 def test_an_input_that_is_first_met_in_inference_mode() -> None:
     check("""
     with torch.inference_mode():

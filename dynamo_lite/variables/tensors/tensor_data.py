@@ -120,9 +120,9 @@ _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
 
 
 def check_leaf_views(output: Any, written: set[int], operands: list[Any]) -> None:
-    """Breaks where an operation writes to a view from outside of a leaf that requires gradients, which eager refuses:
-    the tensor without data is no view of anything, and by the time the graph refused it, it might have written to
-    others."""
+    """Breaks where an operation writes to a view from outside that requires gradients, of a leaf, which eager refuses,
+    also if it is another view of the leaf that has been made to require them: the tensor without data is no view of
+    anything, and by the time the graph refused it, it might have written to others."""
     if not torch.is_grad_enabled():
         return
     for tensor in output.inputs:
@@ -130,7 +130,7 @@ def check_leaf_views(output: Any, written: set[int], operands: list[Any]) -> Non
         if not isinstance(seen, torch.Tensor) or not seen.requires_grad or seen.is_leaf or not seen._is_view():
             continue
         base, storage = seen._base, tensor.fake.untyped_storage()._cdata
-        if base is None or not base.is_leaf or not base.requires_grad or storage not in written:
+        if base is None or not base.is_leaf or storage not in written:
             continue
         if any(isinstance(fake, torch.Tensor) and fake.requires_grad and fake.untyped_storage()._cdata == storage
                for fake in operands):
