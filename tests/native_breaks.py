@@ -23,7 +23,8 @@ from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.assembler import HandlerRef, Label
 from dynamo_lite.bytecode.emit import Emitter
 from dynamo_lite.bytecode.instructions import decode
-from dynamo_lite.continuation import resume
+from dynamo_lite.continuation.origins import is_resume_code
+from dynamo_lite.continuation.places import break_site, starts_unit
 from dynamo_lite.continuation.resume import emit_break, emit_instructions
 
 
@@ -31,14 +32,14 @@ def break_points(code: CodeType) -> list[int]:
     """Every instruction boundary at which a break may fall."""
     decoded = decode(code)
     stacks = analyse(code).stacks
-    info = resume.is_resume_code(code)
+    info = is_resume_code(code)
     first = decoded.first_index if info is None else info.origins.count(-1)
     user_code = code if info is None else info.original
     return [
         i
         for i in range(first, len(decoded))
         if stacks[i] is not None
-        and resume.break_start(code, i) == i
+        and starts_unit(decoded.instructions, i)
         and analyse(user_code).can_leave(i if info is None else info.origins[i])
     ]
 
@@ -71,8 +72,7 @@ def capture_at(code: CodeType, index: int, *, guarded: bool = False, **options: 
             assert stack is not None
             emit_break(
                 e,
-                code,
-                i,
+                break_site(code, i),
                 stack=stack,
                 bound=perhaps - closed,
                 uncertain=perhaps - surely - closed,

@@ -10,7 +10,7 @@ from zoo import CASES
 
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.instructions import decode
-from dynamo_lite.continuation import resume
+from dynamo_lite.continuation.origins import is_resume_code
 
 FUNCTIONS = {fn.__qualname__: [args for f, args in CASES if f is fn] for fn, _ in CASES}
 BY_NAME = {fn.__qualname__: fn for fn, _ in CASES}
@@ -39,7 +39,7 @@ def check_one_instruction_at_a_time(name: str, options: dict[str, Any]) -> None:
     fn = BY_NAME[name]
 
     def again(code: CodeType) -> CodeType:
-        info = resume.is_resume_code(code)
+        info = is_resume_code(code)
         assert info is not None
         if not analyse(info.original).can_leave(info.index):
             return code

@@ -13,7 +13,7 @@ import torch.fx
 
 from .. import exc
 from ..bytecode.instructions import decode
-from .resume import resume_label
+from .origins import resume_label
 
 
 def side_by_side(before: types.CodeType, after: types.CodeType, whole: bool) -> str:

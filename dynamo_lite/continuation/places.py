@@ -1,22 +1,72 @@
 """Where in its code a frame can be left.
 
-Invariant: places are instructions of the code that is asked about, which may be a resume function's; what is known of
-them is known of the user's code.
+Invariant: what is known of a place is known of the user's code, from which resume functions are made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import CodeType
+from typing import NamedTuple
 
-from dynamo_lite.bytecode.analysis import analyse
-from dynamo_lite.continuation.resume import is_resume_code
+from dynamo_lite.bytecode import roles
+from dynamo_lite.bytecode.analysis import Analysis, analyse
+from dynamo_lite.bytecode.instructions import Instruction
+from dynamo_lite.continuation.origins import ResumeInfo, origin
 
 
-def closed_places(code: CodeType) -> frozenset[int]:
-    """The instructions of `code` before which there can be no break: what is on the stack or in the locals there can't
-    be brought there again."""
-    info = is_resume_code(code)
-    if info is None:
-        return analyse(code).closed
-    closed = analyse(info.original).closed
-    return frozenset(index for index, place in enumerate(info.origins) if place in closed) if closed else closed
+class BreakSite(NamedTuple):
+    """A place to leave a frame at: before the first instruction of what has to run as one.
+
+    Attributes:
+        code: the user's code.
+        start: that instruction of it; the stack must be as it is before it.
+        analysis: of the code.
+    """
+
+    code: CodeType
+    start: int
+    analysis: Analysis
+
+    @property
+    def unit(self) -> list[Instruction]:
+        """The instructions that run as one: for a call what prepares it, then the call."""
+        end = self.start
+        while self.analysis.instructions[end].roles & roles.PREFIX:
+            end += 1
+        return list(self.analysis.instructions[self.start : end + 1])
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """Fast locals that may be read from here on: those of them that have a value must be stored before the break.
+
+        Judged by the user's code: resume code no longer shows that, say, ``locals`` was loaded before the break.
+        """
+        return self.analysis.live(self.start).intersection(self.code.co_varnames).difference(self.code.co_cellvars)
+
+
+def break_site(code: CodeType, index: int) -> BreakSite:
+    """Where a break "at" an instruction falls, which may be any part of a call; `code` may be a resume function's."""
+    original, index = origin(code, index)
+    analysis = analyse(original)
+    while not starts_unit(analysis.instructions, index):
+        index -= 1
+    return BreakSite(original, index, analysis)
+
+
+def starts_unit(instructions: Sequence[Instruction], index: int) -> bool:
+    """Whether an instruction is the first of those that run as one with it."""
+    return not (index and instructions[index - 1].roles & roles.PREFIX)
+
+
+def closed_places(user_code: CodeType, resumed: ResumeInfo | None) -> frozenset[int]:
+    """The instructions before which there can be no break: what is on the stack or in the locals there can't be brought
+    there again.
+
+    Args:
+        resumed: the resume function, made from `user_code`, whose instructions are meant.
+    """
+    closed = analyse(user_code).closed
+    if resumed is None or not closed:
+        return closed
+    return frozenset(index for index, place in enumerate(resumed.origins) if place in closed)

@@ -34,122 +34,47 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
 from dynamo_lite.bytecode import roles
-from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.assembler import HandlerRef, Label, prologue_length
 from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.emit import Emitter
-from dynamo_lite.bytecode.instructions import Handler, Instruction, decode, localsplus_names, loop_landing
+from dynamo_lite.bytecode.instructions import Handler, Instruction, loop_landing
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, SAVED, VALUE, Stack, StackKind, after, at_handler
+from dynamo_lite.continuation.origins import ResumeInfo, is_resume_code, note_origin
+from dynamo_lite.continuation.places import BreakSite
 from dynamo_lite.continuation.unbound import UNBOUND, peek_local
 
-__all__ = [
-    "ResumeInfo",
-    "StackKind",
-    "UNBOUND",
-    "break_start",
-    "emit_break",
-    "is_resume_code",
-    "needed_locals",
-    "note_numbers",
-    "origin",
-    "resume_code",
-    "resume_label",
-]
+__all__ = ["StackKind", "UNBOUND", "emit_break", "note_numbers", "resume_code"]
 
 _VARIADIC = 0x04 | 0x08
 # Slots of the stack that come as parameters.
 _PARAMETERS = (VALUE, PREV_EXC, SAVED)
 
 
-@dataclass(frozen=True, eq=False)
-class ResumeInfo:
-    """What a resume code object was made from.
-
-    The original is not kept alive: it owns the cache entries whose guarded code holds the resume code.
-    """
-
-    original_ref: weakref.ref[CodeType]
-    # where it goes on: an instruction of `original`
-    index: int
-    # what the prologue pushes, bottom first; VALUE, PREV_EXC and SAVED slots have a parameter each
-    stack: Stack
-    # fast locals that come as parameters (first in the signature, in the original's order); others start unbound
-    carried: tuple[str, ...]
-    # those of `carried` for which UNBOUND may be passed
-    uncertain: frozenset[str]
-    # cells that are held for the sake of what they hold, though no instruction names them
-    kept_cells: frozenset[str]
-    # all parameters of the resume code
-    parameters: tuple[str, ...]
-    # instruction index in the resume code -> index in `original`; -1 in the prologue
-    origins: tuple[int, ...]
-    # parameters that hold numbers which differ from call to call, as far as is known (``note_numbers``)
-    numbers: set[str] = field(default_factory=set)
-
-    @property
-    def original(self) -> CodeType:
-        """The user's code."""
-        code = self.original_ref()
-        assert code is not None, "a resume function runs in calls of its original only"
-        return code
-
-    @property
-    def label(self) -> str:
-        """Its name in logs."""
-        offset = decode(self.original).instructions[self.index].offset
-        return f"__resume_at_{offset}_{self.original.co_name}"
-
-
-_infos: CodeMap[ResumeInfo] = CodeMap()
 _Key = tuple[int, Stack, tuple[str, ...], frozenset[str], frozenset[str]]
 # Weak values: resume code lives as long as guarded code that refers to it, so that a reset frees it.
 _made: CodeMap[dict[_Key, weakref.ref[CodeType]]] = CodeMap()
 
 
-def is_resume_code(code: CodeType) -> ResumeInfo | None:
-    """What a code object was made from, if it is a resume function's, and that still exists; without it, a resume
-    function is one like others."""
-    info = _infos.get(code)
-    return info if info is not None and info.original_ref() is not None else None
-
-
 def note_numbers(
-    code: CodeType, names: Collection[str], slots: Collection[int], result_of: int | None = None
+    code: CodeType, names: Collection[str], slots: Collection[int], result_of: BreakSite | None = None
 ) -> None:
     """Remembers parameters of resume code that come out of tensors as numbers, so that none is taken for a constant.
 
     Args:
         names: locals.
         slots: places on the stack, as far as the resume code has them.
-        result_of: an instruction of the original whose result is a number, too, where the code goes on behind it.
+        result_of: where an instruction of the original gives a number, too; it counts if the code goes on behind it.
     """
     info = is_resume_code(code)
     if info is None:
         return
-    unit = [] if result_of is None else _unit(decode(info.original).instructions, result_of)
-    places = {*slots, len(info.stack) - 1} if unit and unit[-1].index + 1 == info.index else slots
+    behind = result_of is not None and result_of.unit[-1].index + 1 == info.index
+    places = {*slots, len(info.stack) - 1} if behind else slots
     info.numbers.update({*names, *map(_stack_name, places)}.intersection(info.parameters))
-
-
-def resume_label(code: CodeType) -> str:
-    """A name for logs: ``__resume_at_<offset>_<function>``; ordinary code has its own name."""
-    info = is_resume_code(code)
-    return code.co_name if info is None else info.label
-
-
-def origin(code: CodeType, index: int) -> tuple[CodeType, int]:
-    """The user's code object and instruction for an instruction of `code`, which may be resume code."""
-    info = is_resume_code(code)
-    if info is None:
-        return code, index
-    original_index = info.origins[index]
-    assert original_index >= 0, "the prologue of a resume function is no place for a break"
-    return info.original, original_index
 
 
 # A tail of so many moves up to the end (a return, or the RERAISE after a handler's cleanup) is not worth a frame of its
@@ -157,37 +82,9 @@ def origin(code: CodeType, index: int) -> tuple[CodeType, int]:
 _TAIL_LENGTH = 8
 
 
-def break_start(code: CodeType, index: int) -> int:
-    """The first instruction of what has to run as one with instruction `index`: for a call, what prepares it.
-
-    A break "at" any part of a call is a break here; the stack must be as it is before this instruction.
-    """
-    instructions = decode(code).instructions
-    while index and instructions[index - 1].roles & roles.PREFIX:
-        index -= 1
-    return index
-
-
-def needed_locals(code: CodeType, index: int) -> frozenset[str]:
-    """Fast locals that a break at `index` may read: those of them that have a value must be stored before it.
-
-    Judged by the user's code: resume code no longer shows that, say, ``locals`` was loaded before the break.
-    """
-    code, index = origin(code, break_start(code, index))
-    return analyse(code).live(index).intersection(code.co_varnames).difference(code.co_cellvars)
-
-
-def _unit(instructions: Sequence[Instruction], start: int) -> list[Instruction]:
-    end = start
-    while instructions[end].roles & roles.PREFIX:
-        end += 1
-    return list(instructions[start : end + 1])
-
-
 def emit_break(
     e: Emitter,
-    code: CodeType,
-    index: int,
+    site: BreakSite,
     *,
     stack: Sequence[StackKind],
     bound: Collection[str],
@@ -199,30 +96,29 @@ def emit_break(
     parameters: Collection[str] = (),
     foreign: Collection[int] = (),
 ) -> list[CodeType]:
-    """Append to `e` a break at instruction `index` of `code`, to the end: every path returns or raises.
+    """Append to `e` a break at `site`, to the end: every path returns or raises.
 
     On entry the operand stack of the code being built holds `stack` and nothing else, and the exception state is the
     one that its PREV_EXC slots say (for each, the exception was pushed with ``push_exc_info`` and popped again).
-    Fast locals of `code` that are in `bound` and in ``needed_locals`` are stored under their own names; no others are
-    read. The cells and free variables of `code` are cells or free variables of the code being built.
+    Fast locals that are in `bound` and in ``site.needed`` are stored under their own names; no others are read. The
+    cells and free variables of the user's code are cells or free variables of the code being built.
 
     `stack` gives the kinds as the caller pushed them; usually ``Analysis.stacks`` knows them. `uncertain` are locals
     of `bound` which may have no value; only code that nobody has evaluated needs them. `keep` are locals and cells to
     carry over though nothing reads them any more, since the end of their values' lives is felt; `keep_dead` carries all
     of `bound` over, not just what is live. `inline_tail` lets a break right before the end of the function return
     without a resume function, and what only throws values away run with instruction k. `parameters` are parameters that
-    the code being built has beyond those of `code`; they and locals that are not of `code` are unbound before
+    the code being built has beyond those of the user's; they and locals that are not the user's are unbound before
     instruction k. `foreign` are places on the stack of iterators that no trace can follow: a loop over one goes to its
     next turn in the code being built, if that comes straight after instruction k. `continuation` is the type to return,
     called with the resume function and its arguments.
 
     Gives the resume code objects that the break may go on in.
     """
-    code, index = origin(code, break_start(code, index))
     # They must neither be seen by instruction k nor keep alive what the program lets go of; but for what super() reads.
-    for name in sorted(e.local_names().union(parameters).difference(localsplus_names(code), {_FIRST_ARGUMENT})):
+    for name in sorted(e.local_names().union(parameters).difference(site.analysis.names, {_FIRST_ARGUMENT})):
         e.unbind_fast(name)
-    emission = _Break(e, code, index, tuple(stack), continuation, keep_dead, frozenset(keep), inline_tail, foreign)
+    emission = _Break(e, site, tuple(stack), continuation, keep_dead, frozenset(keep), inline_tail, foreign)
     return emission.emit(frozenset(bound), frozenset(uncertain))
 
 
@@ -232,8 +128,7 @@ class _Break:
     def __init__(
         self,
         e: Emitter,
-        code: CodeType,
-        index: int,
+        site: BreakSite,
         stack: Stack,
         continuation: Callable[..., Any],
         keep_dead: bool,
@@ -242,10 +137,11 @@ class _Break:
         foreign: Collection[int],
     ) -> None:
         self.e = e
-        self.code = code
-        self.analysis = analyse(code)
-        self.instructions = decode(code).instructions
-        self.unit = _unit(self.instructions, index)
+        self.site = site
+        self.code = site.code
+        self.analysis = site.analysis
+        self.instructions = site.analysis.instructions
+        self.unit = site.unit
         self.stack = stack
         self.continuation = continuation
         self.keep_dead = keep_dead
@@ -329,7 +225,7 @@ class _Break:
         carried = tuple(name for name in self.code.co_varnames if name in carried_set)
         uncertain = uncertain & carried_set
         kept_cells = self.keep.intersection(self.code.co_cellvars)
-        target = resume_code(self.code, index, stack, carried, uncertain, kept_cells)
+        target = resume_code(self.site, index, stack, carried, uncertain, kept_cells)
         self.resumes.append(target)
         self._take_apart(stack)
         e.load_function(self.continuation)
@@ -456,27 +352,27 @@ def _stack_name(slot: int) -> str:
 
 
 def resume_code(
-    original: CodeType,
+    site: BreakSite,
     index: int,
     stack: Stack,
     carried: Sequence[str],
     uncertain: frozenset[str] = frozenset(),
     kept_cells: frozenset[str] = frozenset(),
 ) -> CodeType:
-    """The code object that goes on at instruction `index` of `original` with that stack and those locals.
+    """The code object that goes on at instruction `index` of the code of `site` with that stack and those locals.
 
     Parameters, all positional: `carried`, then the VALUE, PREV_EXC and SAVED slots of the stack from the bottom. Where
     ``super()`` needs the first argument and that is a cell, its value comes before all of them.
     """
     key = (index, stack, tuple(carried), uncertain, kept_cells)
-    made = _made.get(original)
+    made = _made.get(site.code)
     if made is None:
         made = {}
-        _made.set(original, made)
+        _made.set(site.code, made)
     ref = made.get(key)
     code = None if ref is None else ref()
     if code is None:
-        code = _make_resume_code(original, *key)
+        code = _make_resume_code(site, *key)
         made[key] = weakref.ref(code, lambda dead: _forget(made, key, dead))
     return code
 
@@ -487,10 +383,10 @@ def _forget(made: dict[_Key, weakref.ref[CodeType]], key: _Key, dead: weakref.re
 
 
 def _make_resume_code(
-    original: CodeType, index: int, stack: Stack, carried: tuple[str, ...], uncertain: frozenset[str],
+    site: BreakSite, index: int, stack: Stack, carried: tuple[str, ...], uncertain: frozenset[str],
     kept_cells: frozenset[str],
 ) -> CodeType:
-    analysis = analyse(original)
+    original, analysis = site.code, site.analysis
     instructions = analysis.instructions
     reachable = analysis.reachable_from(index)
     body = [i for i in instructions if reachable[i.index]]
@@ -502,7 +398,8 @@ def _make_resume_code(
         if original.co_varnames[0] in original.co_cellvars:
             needed.add(original.co_varnames[0])
             parameters.append(_FIRST_ARGUMENT)
-    freevars = _free_variables(original, body, needed, analysis.sees_frame)
+    closed = original.co_cellvars + original.co_freevars
+    freevars = closed if analysis.sees_frame else _used_variables(closed, body, needed)
     parameters.extend(carried)
     parameters.extend(_stack_name(slot) for slot, kind in enumerate(stack) if kind in _PARAMETERS)
 
@@ -538,20 +435,15 @@ def _make_resume_code(
         prologue_positions=start.positions,
     )
     shift = prologue_length((), freevars) + length
-    ref = weakref.ref(original)
     origins[:0] = [-1] * shift
-    _infos.set(code, ResumeInfo(ref, index, stack, carried, uncertain, kept_cells, tuple(parameters), tuple(origins)))
+    note_origin(code, ResumeInfo(
+        weakref.ref(original), index, stack, carried, uncertain, kept_cells, tuple(parameters), tuple(origins)))
     return code
 
 
-def _free_variables(
-    original: CodeType, body: Sequence[Instruction], needed: set[str], everything: bool
-) -> tuple[str, ...]:
-    names = original.co_cellvars + original.co_freevars
-    if everything:
-        return names
+def _used_variables(closed: tuple[str, ...], body: Sequence[Instruction], needed: set[str]) -> tuple[str, ...]:
     used = needed | {i.argval for i in body if i.roles & roles.ANY_VARIABLE}
-    return tuple(name for name in names if name in used)
+    return tuple(name for name in closed if name in used)
 
 
 def _targets(body: Sequence[Instruction], index: int) -> set[int]:

@@ -14,9 +14,7 @@ from collections.abc import Iterable
 from types import CodeType
 
 from ..bytecode.code_map import CodeMap
-
-# Told of a function of which it is not known under which name it has the tensor.
-ANY_NAME = "*"
+from ..variables.tensors.value_guards import ANY_NAME
 
 _changed: CodeMap[frozenset[str]] = CodeMap()
 _lock = threading.Lock()
@@ -32,10 +30,9 @@ def note(code: CodeType, name: str, readers: Iterable[CodeType]) -> None:
             _changed.set(reader, (_changed.get(reader) or frozenset()) | {what})
 
 
-def has_changed(code: CodeType, name: str) -> bool:
-    """Whether the elements at a path of this function are not to be relied on."""
-    names = _changed.get(code)
-    return names is not None and (name in names or ANY_NAME in names)
+def changed_names(code: CodeType) -> frozenset[str]:
+    """The paths of this function at which elements are not to be relied on; with ``ANY_NAME`` at none."""
+    return _changed.get(code) or frozenset()
 
 
 def reset() -> None:

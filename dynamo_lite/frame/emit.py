@@ -20,11 +20,10 @@ from ..exc import Unsupported
 from ..guards.source import LocalSource
 from ..interpreter.translator import NULL, StackMark
 from ..output.codegen import INPUTS, OUTPUTS, Codegen, Plan
-from ..variables.base import MISSING, LazyVariable, VariableTracker
+from ..variables.base import LazyVariable, VariableTracker
 from ..variables.cells import CellVariable
 from ..variables.numbers.dynamic_values import CountVariable
 from ..variables.numbers.scalars import ScalarVariable
-from ..variables.objects.classes import MadeClassVariable
 from ..variables.objects.objects import ObjectVariable, is_foreign_iterator
 from ..variables.torch_api.torch_functions import set_state
 from .finish import Compiled, Ending, Graph
@@ -75,34 +74,12 @@ def emit_code(end: Ending, plan: Plan, graph: Graph, compiled: Compiled | None) 
     return emitter
 
 
-class _FrameCodegen(Codegen):
-    """Code generation for one frame, which knows the effects of its trace."""
-
-    def __init__(self, effects: Any, *args: Any) -> None:
-        super().__init__(*args)
-        self.effects = effects
-
-    def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
-        written = self.effects.attributes_of(value)
-        return {n: v for n, v in written.items() if v is not MISSING}
-
-    def load_class(self, cls: type) -> None:
-        made = self.effects.tracker_of(cls)
-        if isinstance(made, MadeClassVariable):
-            self.push(made)
-        else:
-            self.emit.load_const(cls)
-
-    def check_traceback(self, value: VariableTracker) -> None:
-        self.effects.check_traceback(value)
-
-
-def _codegen(end: Ending, plan: Plan, graph_inputs: int) -> _FrameCodegen:
+def _codegen(end: Ending, plan: Plan, graph_inputs: int) -> Codegen:
     emitter = Emitter()
     emitter.set_line(end.trace.tx.current.positions)
     cells = end.frame.code.co_cellvars
     in_cells, arguments = ([n for n in end.frame.parameters if (n in cells) == c] for c in (True, False))
-    return _FrameCodegen(end.trace.output.effects, emitter, plan, graph_inputs, arguments, _own_cells(end), in_cells)
+    return Codegen(emitter, plan, end.trace.output.effects, graph_inputs, arguments, _own_cells(end), in_cells)
 
 
 def _own_cells(end: Ending) -> list[CellVariable]:
@@ -187,12 +164,12 @@ def _push_stack(cg: Codegen, end: Ending) -> None:
 
 def _emit_break(cg: Codegen, end: Ending) -> None:
     """The instruction that runs in plain Python, and what goes on behind it."""
-    frame, stack, index = end.frame, end.trace.tx.stack, end.break_index
-    assert index is not None
+    stack, site = end.trace.tx.stack, end.site
+    assert site is not None
     bound = _restore_frame(cg, end)
     resumes = emit_break(
-        cg.emit, frame.code, index, stack=_stack_kinds(stack), bound=bound, continuation=Continuation, keep=end.kept,
-        parameters=(INPUTS, *frame.parameters), foreign=_foreign(stack),
+        cg.emit, site, stack=_stack_kinds(stack), bound=bound, continuation=Continuation, keep=end.kept,
+        parameters=(INPUTS, *end.frame.parameters), foreign=_foreign(stack),
     )
     # What is a number out of a tensor before the break, or comes out of one there, is no constant after it.
     kinds = (ScalarVariable, CountVariable)
@@ -200,7 +177,7 @@ def _emit_break(cg: Codegen, end: Ending) -> None:
     slots = [slot for slot, value in enumerate(stack) if isinstance(value, kinds)]
     gives_number = end.error is not None and end.error.kind == "tensor_to_python"
     for code in resumes:
-        note_numbers(code, names, slots, frame.origin(index) if gives_number else None)
+        note_numbers(code, names, slots, site if gives_number else None)
         mark_own(code)
 
 

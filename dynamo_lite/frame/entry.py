@@ -14,7 +14,7 @@ from .._eval_frame import GuardedCode
 from .._guards import GuardProgram
 from ..bytecode.emit import Emitter
 from ..continuation.listings import side_by_side
-from ..continuation.resume import resume_label
+from ..continuation.origins import resume_label
 from ..guards import Guard, build_program
 from ..guards.memory import guard_memory
 from ..guards.source import Source

@@ -13,7 +13,7 @@ from .. import exc, log
 from .._eval_frame import GuardedCode
 from ..continuation.deoptimize import may_raise
 from ..continuation.listings import layouts
-from ..continuation.resume import break_start, needed_locals
+from ..continuation.places import BreakSite, break_site
 from ..guards.source import LocalSource
 from ..interpreter.translator import StackMark, Translator
 from ..output.codegen import Plan
@@ -32,7 +32,7 @@ class Ending(NamedTuple):
 
     Attributes:
         returned: what it returns; None: it breaks.
-        break_index: the first instruction of what runs in plain Python next, if it breaks.
+        site: where what runs in plain Python next stands in the user's code, if it breaks.
         live: the locals that are read from there on, or whose values must not end there.
         kept: of these, and of the cells, those that nothing reads any more.
         error: why it breaks.
@@ -41,7 +41,7 @@ class Ending(NamedTuple):
     trace: Trace
     frame: Frame
     returned: VariableTracker | None
-    break_index: int | None
+    site: BreakSite | None
     live: frozenset[str]
     kept: frozenset[str]
     error: exc.Unsupported | None
@@ -80,22 +80,21 @@ def ending(traced: Traced) -> Ending:
     Raises:
         exc.Unsupported: it can't be left here.
     """
-    trace, index = traced.trace, traced.break_index
+    trace, site = traced.trace, None
     frame, effects = trace.frame, trace.output.effects
     live = kept = frozenset[str]()
-    if index is not None:
+    if traced.break_index is not None:
         # What runs as one: what prepares a call changed nothing on the stack, and a truth is as good as its value.
-        original = frame.origin(index)
-        index -= original - break_start(frame.user_code, original)
-        if index in trace.tx.closed:
+        site = break_site(frame.code, traced.break_index)
+        if site.start in site.analysis.closed:
             open_place = trace.tx.last_open
             raise exc.Unsupported("unsupported_value", "what a comprehension inside the function has put aside",
                                   visit=open_place if open_place > frame.prologue() else -1)
-        live = needed_locals(frame.code, trace.tx.current.index)
+        live = site.needed
         kept = _felt_locals(frame, trace.tx, live)
     effects.check_outer_tracebacks()
     effects.check_generators()
-    return Ending(trace, frame, traced.returned, index, live | kept, kept, traced.error)
+    return Ending(trace, frame, traced.returned, site, live | kept, kept, traced.error)
 
 
 def close_graph(end: Ending, plan: Plan) -> Graph:

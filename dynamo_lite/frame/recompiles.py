@@ -37,7 +37,8 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
     elif not settings.fullgraph and (known or setting("capture_scalar_outputs")):
         kept = measured
     return TraceRequest(
-        frame, dynamic | measured, kept, fits_all=len(known) == limit - 1 and not settings.fullgraph,
+        frame, dynamic | measured, changed_values.changed_names(frame.user_code), kept,
+        fits_all=len(known) == limit - 1 and not settings.fullgraph,
         barren=len(known) if all(entry.extra.sources is None for entry in known) else 0,
     )
 

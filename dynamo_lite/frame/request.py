@@ -18,7 +18,7 @@ from .. import exc
 from .._eval_frame import FrameHook, GuardedCode, entries
 from ..bytecode.code_map import CodeMap
 from ..bytecode.instructions import decode
-from ..continuation.resume import is_resume_code
+from ..continuation.origins import is_resume_code
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -112,7 +112,8 @@ class TraceRequest(NamedTuple):
 
     Attributes:
         dynamic: the paths of values that have been seen to change from call to call.
-        kept: of these, floats that are not to be guarded by value whatever is done with them.
+        changed_names: the names of tensors in the user's code whose elements have been seen to change.
+        kept: of `dynamic`, floats that are not to be guarded by value whatever is done with them.
         fits_all: whether none of them may be guarded by value any more.
         barren: the compiles of this code, if none has given a graph.
         readers: the paths of tensors that are guarded by their elements from the beginning, and the functions that
@@ -126,6 +127,7 @@ class TraceRequest(NamedTuple):
 
     frame: Frame
     dynamic: frozenset[Any] = frozenset()
+    changed_names: frozenset[str] = frozenset()
     kept: frozenset[Any] = frozenset()
     fits_all: bool = False
     barren: int = 0

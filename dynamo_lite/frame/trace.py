@@ -8,21 +8,16 @@ objects when it is closed.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
-import torch
-
 from .. import config, exc, log
 from .._guards import current_global_state
 from ..bytecode.code_map import CodeMap
 from ..bytecode.instructions import decode
-from ..continuation.places import closed_places
-from ..continuation.resume import break_start
-from ..guards.source import LocalSource, Source
+from ..continuation.places import closed_places, starts_unit
 from ..interpreter import containers, opcodes
 from ..interpreter.budget import Budget
 from ..interpreter.translator import BreakReached, Translator, root_translator
@@ -31,8 +26,7 @@ from ..variables.base import ObservedException, VariableTracker, realized
 from ..variables.numbers.scalars import NumberNeeded
 from ..variables.objects.made_classes import forget_stand_ins
 from ..variables.tensors.learned_elements import ValuesNeeded
-from ..variables.tensors.value_guards import ValueGuards, is_worth_its_cost
-from . import changed_values
+from ..variables.tensors.value_guards import Guardable, ValueGuards
 from .decide import note_skipped
 from .request import Frame, Settings, TraceRequest
 
@@ -77,15 +71,16 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     trackers know each other, so until the next collection of garbage they would keep alive what the program lets go
     of."""
     frame = request.frame
-    value_guards = ValueGuards(request.readers, functools.partial(_may_be_guarded, settings, request))
+    closed = closed_places(frame.user_code, frame.resumed)
+    value_guards = ValueGuards(request.readers, _guardable(settings, request))
     output = OutputGraph(request.dynamic, request.fits_all, settings.fullgraph, value_guards)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
     tx.budget = Budget(settings.fullgraph, request.barren)
     tx.break_visit = request.break_visit
-    tx.closed = closed_places(frame.code)
+    tx.closed = closed
     if settings.break_at is not None:
-        tx.break_at = functools.partial(_is_wanted_break, settings.break_at, frame)
+        tx.break_before = _wanted_breaks(settings.break_at, frame)
     trace = Trace(request, frame, tx, output, current_global_state())
     try:
         yield trace
@@ -203,30 +198,33 @@ def _forget_frames(error: exc.Unsupported) -> None:
 
 
 # ---------------------------------------------------------------- what a trace may do
-def _may_be_guarded(settings: Settings, request: TraceRequest, source: Source, value: torch.Tensor) -> bool:
-    """Whether a tensor may be guarded by its elements: not where these have changed, unless there is to be no break;
-    nor what a break has left; and what the program gives to a function that it calls counts as computed by it."""
-    if request.fits_all or settings.fullgraph:
-        return not request.fits_all
-    frame, original = request.frame, request.frame.user_code
-    if source.key in request.dynamic or changed_values.has_changed(original, source.name):
-        return False
-    while source.parents():
-        source = source.parents()[0]
-    if frame.resumed is not None and isinstance(source, LocalSource):
+def _guardable(settings: Settings, request: TraceRequest) -> Guardable:
+    """Which tensors may be guarded by their elements: not those where these have changed, unless there is to be no
+    break; nor what a break has left; and what the program gives to a function that it calls counts as computed by
+    it."""
+    if request.fits_all:
+        return Guardable(none=True)
+    if settings.fullgraph:
+        return Guardable()
+    frame, original, left = request.frame, request.frame.user_code, frozenset[str]()
+    if frame.resumed is not None:
         flags = bool(original.co_flags & inspect.CO_VARARGS) + bool(original.co_flags & inspect.CO_VARKEYWORDS)
         parameters = original.co_varnames[: original.co_argcount + original.co_kwonlyargcount + flags]
-        if source.local not in parameters:
-            return False
-    return not frame.helper or is_worth_its_cost(value.numel(), computed=True)
+        left = frozenset(frame.parameters).difference(parameters)
+    return Guardable(
+        changed=request.dynamic, changed_names=request.changed_names, left=left,
+        computed=frame.helper,
+    )
 
 
-def _is_wanted_break(wanted: Callable[[CodeType, int], bool], frame: Frame, index: int) -> bool:
-    """Whether the settings ask for a break before this instruction."""
-    code, original = frame.user_code, frame.origin(index)
-    if original < decode(code).first_index or break_start(code, original) != original:
-        return False
-    return wanted(code, original)
+def _wanted_breaks(wanted: Callable[[CodeType, int], bool], frame: Frame) -> frozenset[int]:
+    """The instructions before which the settings ask for a break."""
+    code, user = frame.user_code, decode(frame.user_code)
+    origins = ((index, frame.origin(index)) for index in range(len(decode(frame.code))))
+    return frozenset(
+        index for index, origin in origins
+        if origin >= user.first_index and starts_unit(user.instructions, origin) and wanted(code, origin)
+    )
 
 
 # Code of the user's whose trace has been given up as too long.

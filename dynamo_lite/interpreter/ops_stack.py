@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ..bytecode.facts import facts
-from ..continuation.resume import is_resume_code
+from ..continuation.origins import is_resume_code
 from ..guards.source import ConstSource
 from ..variables.base import MISSING, VariableTracker
 from ..variables.cells import CellVariable

@@ -16,7 +16,6 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -150,7 +149,7 @@ class Translator(Evaluator):
         self.break_visit: int | None = None
         self.closed: frozenset[int] = frozenset()  # instructions of the root before which it can't be left
         self.last_open = -1  # the last visit of one before which it can
-        self.break_at: Callable[[int], bool] | None = None
+        self.break_before: frozenset[int] = frozenset()  # instructions of the root before which to break
 
     # -- the stack
     def push(self, value: VariableTracker) -> None:
@@ -188,7 +187,6 @@ class Translator(Evaluator):
             values.clear()
         self._before = ([], 0, 0)
         self.returned = ConstantVariable(None)
-        self.break_at = None
         self.release_parts()
 
     # -- running
@@ -243,7 +241,7 @@ class Translator(Evaluator):
             self.last_open = self.visits
         self.visits += 1
         self._before = (list(self.stack), self.output.effects.epoch, self.output.guards.count())
-        if self.break_at is not None and self.break_at(instruction.index):
+        if instruction.index in self.break_before:
             unsupported("explicit_break", f"asked for before {instruction.opname}")
         budget = self.budget
         if budget.operations != self.output.operations:
@@ -469,7 +467,8 @@ class Translator(Evaluator):
         lines = []
         frame: Translator | None = self
         while frame is not None:
-            lines.append(self.output.line_text(frame.code, frame.current.positions[0] or frame.code.co_firstlineno))
+            code, line = frame.code, frame.current.positions[0]
+            lines.append(self.output.line_text(code.co_filename, line or code.co_firstlineno, code.co_name))
             frame = frame.parent
         return "".join(reversed(lines))
 

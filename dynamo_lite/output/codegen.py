@@ -27,7 +27,9 @@ from ..variables.containers.sets import SetVariable
 from ..variables.containers.user_keys import check_rebuildable
 from ..variables.numbers.dynamic_values import GrowingListVariable
 from ..variables.numbers.scalars import ScalarVariable
+from ..variables.objects.classes import MadeClassVariable
 from ..variables.tensors.tensor import TensorVariable
+from .side_effects import SideEffects
 
 INPUTS = ".inputs"
 OUTPUTS = ".outputs"
@@ -63,6 +65,7 @@ class Codegen:
     Args:
         emit: where the instructions go.
         plan: what is needed from the graph and from outside.
+        effects: of the trace.
         graph_inputs: how many values at the front of the inputs tuple belong to the graph; extras follow.
         arguments: names of the frame's arguments that are plain locals in the generated code.
         own_cells: the frame's own cells, for which the generated code has a variable.
@@ -70,11 +73,12 @@ class Codegen:
     """
 
     def __init__(
-        self, emit: Emitter, plan: Plan, graph_inputs: int, arguments: Iterable[str],
+        self, emit: Emitter, plan: Plan, effects: SideEffects, graph_inputs: int, arguments: Iterable[str],
         own_cells: Iterable[CellVariable], cell_arguments: Iterable[str],
     ) -> None:
         self.emit = emit
         self.plan = plan
+        self.effects = effects
         self.graph_inputs = graph_inputs
         self.arguments = frozenset(arguments)
         self.cell_arguments = frozenset(cell_arguments)
@@ -240,15 +244,16 @@ class Codegen:
             )
 
     def attributes_of(self, value: VariableTracker) -> dict[str, VariableTracker]:
-        """The attributes of an object that was made in the trace; the frame's code generation sets this."""
-        raise NotImplementedError
+        """The attributes that the trace has given an object."""
+        return {name: v for name, v in self.effects.attributes_of(value).items() if v is not MISSING}
 
     def load_class(self, cls: type) -> None:
-        """Pushes a class, the one of this run where the program makes it; the frame's code generation knows these."""
-        self.emit.load_const(cls)
-
-    def check_traceback(self, value: VariableTracker) -> None:
-        """Refuses to build an exception that the trace has raised; the frame's code generation sets this."""
+        """Pushes a class, the one of this run where the program makes it."""
+        made = self.effects.tracker_of(cls)
+        if isinstance(made, MadeClassVariable):
+            self.push(made)
+        else:
+            self.emit.load_const(cls)
 
     # -- cells
     def owns_cell(self, cell: CellVariable) -> bool:

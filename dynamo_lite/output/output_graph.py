@@ -101,7 +101,7 @@ class OutputGraph:
         self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
         # Where values were met whose trackers are those of others: a compiled function has that of what it was made of.
         self._wrappers_at: dict[int, Source] = {}
-        self._line_texts: dict[tuple[types.CodeType, int], str] = {}
+        self._line_texts: dict[tuple[str, int, str], str] = {}
 
     # -- values from outside
     def wrap(self, tx: Tracer, value: Any, source: Source) -> VariableTracker:
@@ -302,14 +302,14 @@ class OutputGraph:
         """A node that takes one element of a node's result."""
         return self.create_node(tx, "call_function", operator.getitem, (node, index), {}, value, False, counted=False)
 
-    def line_text(self, code: types.CodeType, line: int) -> str:
+    def line_text(self, file: str, line: int, function: str) -> str:
         """One frame's place and source line, as tracebacks show it."""
-        text = self._line_texts.get((code, line))
+        text = self._line_texts.get((file, line, function))
         if text is None:
-            source = linecache.getline(code.co_filename, line).strip()
-            text = f'  File "{code.co_filename}", line {line}, in {code.co_name}\n'
+            source = linecache.getline(file, line).strip()
+            text = f'  File "{file}", line {line}, in {function}\n'
             text += f"    {source}\n" if source else ""
-            self._line_texts[code, line] = text
+            self._line_texts[file, line, function] = text
         return text
 
     def state_node(self, tx: Tracer, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

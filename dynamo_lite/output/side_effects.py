@@ -29,8 +29,7 @@ from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.classes import class_dict, is_in_dict
 
 if TYPE_CHECKING:
-    from ..variables.protocols import Tracer
-    from .codegen import Codegen
+    from ..variables.protocols import Codegen, Tracer
 
 _REPLACED = (ListVariable, DictVariable, SetVariable, CellVariable)
 

@@ -37,7 +37,8 @@ from dynamo_lite._guards import GuardProgram
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.instructions import decode
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, VALUE
-from dynamo_lite.continuation import resume
+from dynamo_lite.continuation.origins import is_resume_code, origin, resume_label
+from dynamo_lite.continuation.places import break_site
 
 every_function = pytest.mark.parametrize("name", FUNCTIONS)
 
@@ -63,7 +64,7 @@ def test_a_break_whenever_an_instruction_is_reached(name: str) -> None:
 
             def again(code: CodeType) -> CodeType:
                 for i in break_points(code):
-                    if resume.origin(code, i)[1] == index:
+                    if origin(code, i)[1] == index:
                         return capture_at(code, i)
                 return code
 
@@ -103,12 +104,12 @@ class Interrupter:
         self.hook = FrameHook(self.compile_frame)
 
     def compile_frame(self, code: CodeType, *frame: Any) -> GuardedCode | Decision:
-        info = resume.is_resume_code(code)
+        info = is_resume_code(code)
         if (code if info is None else info.original) is not self.code:
             return SKIP
         self.frames += 1
         for i in break_points(code):
-            if resume.origin(code, i)[1] == self.index:
+            if origin(code, i)[1] == self.index:
                 return GuardedCode(GuardProgram([], 0, 0), capture_at(code, i, guarded=True), True)
         return RUN_ORIGINAL
 
@@ -146,7 +147,7 @@ def index_of(code: CodeType, opname: str, argval: Any = None) -> int:
     """Where a break at the first such instruction falls."""
     for i in decode(code).instructions:
         if i.opname == opname and argval in (None, i.argval):
-            return resume.break_start(code, i.index)
+            return break_site(code, i.index).start
     raise AssertionError(opname)
 
 
@@ -157,7 +158,7 @@ def test_a_loop_comes_back_to_the_same_resume_code() -> None:
 
     def again(resumed: CodeType) -> CodeType:
         seen.append(resumed)
-        here = next(i for i in break_points(resumed) if resume.origin(resumed, i)[1] == index)
+        here = next(i for i in break_points(resumed) if origin(resumed, i)[1] == index)
         return capture_at(resumed, here)
 
     result, breaks = run_broken(counting_loop, capture_at(code, index), (500,), again)
@@ -169,13 +170,13 @@ def test_resume_code_looks_like_the_users_function() -> None:
     code = counting_loop.__code__
     index = index_of(code, "BINARY_OP")
     (target,) = resume_codes(code, index)
-    info = resume.is_resume_code(target)
+    info = is_resume_code(target)
     assert info is not None and info.original is code and info.index == index + 1
     assert (target.co_name, target.co_qualname) == (code.co_name, code.co_qualname)
     assert (target.co_filename, target.co_firstlineno) == (code.co_filename, code.co_firstlineno)
-    assert "__resume_at" in resume.resume_label(target) and "counting_loop" in resume.resume_label(target)
-    assert resume.resume_label(code) == "counting_loop"
-    assert resume.is_resume_code(code) is None
+    assert "__resume_at" in resume_label(target) and "counting_loop" in resume_label(target)
+    assert resume_label(code) == "counting_loop"
+    assert is_resume_code(code) is None
     lines = {i.lineno for i in decode(target).instructions}
     assert lines <= {i.lineno for i in decode(code).instructions}
     # total is about to be stored, so only the iterator and the sum come along
@@ -184,7 +185,7 @@ def test_resume_code_looks_like_the_users_function() -> None:
 
 def resume_codes(code: CodeType, index: int, **options: Any) -> list[CodeType]:
     captured = capture_at(code, index, **options)
-    return [c for c in captured.co_consts if isinstance(c, CodeType) and resume.is_resume_code(c)]
+    return [c for c in captured.co_consts if isinstance(c, CodeType) and is_resume_code(c)]
 
 
 def test_a_break_before_the_end_needs_no_resume_function() -> None:
@@ -281,16 +282,16 @@ def test_needed_locals_are_judged_by_the_users_code() -> None:
 
     code = f.__code__
     (resumed,) = resume_codes(code, index_of(code, "LOAD_GLOBAL", "locals"))
-    call = resume.break_start(resumed, next(i.index for i in decode(resumed).instructions if i.opname == "CALL"))
-    assert resume.needed_locals(resumed, call) == {"a", "b", "c"}
+    call = next(i.index for i in decode(resumed).instructions if i.opname == "CALL")
+    assert break_site(resumed, call).needed == {"a", "b", "c"}
 
     def g(a, b):
         c = a
         return c(b)
 
     code = g.__code__
-    assert resume.needed_locals(code, 1) == {"a", "b"}
-    assert resume.needed_locals(code, index_of(code, "CALL")) == set()
+    assert break_site(code, 1).needed == {"a", "b"}
+    assert break_site(code, index_of(code, "CALL")).needed == set()
 
 
 def test_tracing_shows_the_users_lines() -> None:

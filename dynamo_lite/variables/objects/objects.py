@@ -442,7 +442,7 @@ class ObjectVariable(VariableTracker):
 
     # -- generated code
     def reconstruct(self, cg: Codegen) -> None:
-        cg.check_traceback(self)
+        cg.effects.check_traceback(self)
 
         def arguments() -> None:
             cg.push(ClassVariable(self.cls))

@@ -20,7 +20,7 @@ import contextlib
 import operator
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
@@ -28,7 +28,7 @@ from torch import fx
 from ... import config
 from ...continuation.deoptimize import is_of_torch
 from ...guards.memory import overlap_on_device
-from ...guards.source import ComputedSource, PathKey, Source
+from ...guards.source import ComputedSource, LocalSource, PathKey, Source
 from .graph_nodes import computed_from, operation_name
 
 if TYPE_CHECKING:
@@ -41,17 +41,50 @@ _DTYPES = frozenset({
 _TYPES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
+# Said of a function of which it is not known under which name it has a tensor.
+ANY_NAME = "*"
+
+
+class Guardable(NamedTuple):
+    """Which tensors may be guarded by their elements, as far as the frame and earlier calls have a say in it.
+
+    Attributes:
+        none: no tensor may be.
+        changed: the paths of values that have changed from call to call.
+        changed_names: the same, by name; ``ANY_NAME`` stands for all.
+        left: the frame's locals that a break has left there.
+        computed: whether the frame's arguments count as computed by the program.
+    """
+
+    none: bool = False
+    changed: frozenset[PathKey] = frozenset()
+    changed_names: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+    computed: bool = False
+
+    def allows(self, source: Source, value: torch.Tensor) -> bool:
+        """Whether a tensor may be guarded."""
+        if self.none or source.key in self.changed or not self.changed_names.isdisjoint((source.name, ANY_NAME)):
+            return False
+        while source.parents():
+            source = source.parents()[0]
+        if isinstance(source, LocalSource) and source.local in self.left:
+            return False
+        return not self.computed or is_worth_its_cost(value.numel(), computed=True)
+
+
+_ALL = Guardable()
+
+
 class ValueGuards:
     """The value guards of one trace.
 
     Args:
         paths: of the tensors that are guarded from the beginning.
-        allowed: whether a tensor may be guarded, as far as the frame and earlier calls have a say in it.
+        allowed: which others may be.
     """
 
-    def __init__(
-        self, paths: Collection[PathKey] = (), allowed: Callable[[Source, torch.Tensor], bool] = lambda s, v: True
-    ) -> None:
+    def __init__(self, paths: Collection[PathKey] = (), allowed: Guardable = _ALL) -> None:
         self.paths = frozenset(paths)
         self.allowed = allowed
         self.inputs: list[tuple[torch.Tensor, torch.Tensor]] = []  # the fake and real tensors that are guarded
@@ -79,7 +112,7 @@ class ValueGuards:
 
     def forget(self) -> None:
         """Lets go of the program's tensors."""
-        self.allowed = lambda source, value: False
+        self.allowed = Guardable(none=True)
         self.inputs.clear()
 
 
