@@ -1,7 +1,7 @@
 # Everything a clean clone needs is python3.11, gcc and g++: the environment is made in .venv on first use; for another Python
 # (make test PYTHON=python3.13) in .venv-python3.13.
 PYTHON ?= python3.11
-VENV   ?= $(if $(filter python3.11,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+VENV   ?= $(if $(filter python3.11,$(notdir $(PYTHON))),.venv,.venv-$(notdir $(PYTHON)))
 BIN    := $(VENV)/bin
 # Extra arguments of the program that a target runs, such as `make bench ARGS=--quick`.
 ARGS   ?=

@@ -30,6 +30,8 @@ from dynamo_lite.bytecode.stack import FIXED, SAVED, Stack, after, at_handler
 # (modules have an ``eval`` of their own), the others however they are reached.
 GLOBAL_FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec"})
 FRAME_READERS = frozenset({"_getframe", "currentframe"})
+# Those that give the dict of the locals, or run code with it.
+LOCALS_READERS = frozenset({"locals", "vars", "eval", "exec"})
 
 
 # The argument of CALL_INTRINSIC_1 with which a generator looks at an exception that leaves it.
@@ -309,3 +311,35 @@ def passes_through(
                 return False
             index += 1
     return True
+
+
+def locals_reads(code: CodeType) -> int:
+    """How often code may get the dict of its locals, where that is one and the same each time.
+
+    Once for each place, twice in a loop. What is called with an object (``vars(x)``), or with dicts to run code in,
+    gets another one.
+    """
+    if not facts.LOCALS_ARE_ONE_DICT:
+        return 0
+    analysis = Analysis(code)
+    found = 0
+    for index, i in enumerate(analysis.instructions):
+        if i.opname == "LOAD_GLOBAL" and i.argval in LOCALS_READERS:
+            given = _arguments_given(analysis, index)
+            if given is None or given == (i.argval in ("eval", "exec")):
+                jumps = (jump.target for jump in analysis.instructions[index:] if jump.target is not None)
+                found += 1 + any(target <= index for target in jumps)
+    return found
+
+
+def _arguments_given(analysis: Analysis, index: int) -> int | None:
+    """How many arguments the callable gets that an instruction loads; None: it is not clear, or not called."""
+    stacks, callable_at = analysis.stacks, analysis.stacks[index]
+    for later in range(index, len(stacks) - 1):
+        stack = stacks[later + 1]
+        if callable_at is None or stack is None:
+            return None
+        if len(stack) == len(callable_at) + 1:
+            called = analysis.instructions[later]
+            return called.arg if called.opname == "CALL" else None
+    return None

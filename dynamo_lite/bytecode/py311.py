@@ -35,6 +35,8 @@ DROPPED_FLAGS = 0
 SUM_COMPENSATES = False
 # Whether a generator's close() gives what the generator returns.
 CLOSE_RETURNS = False
+# Whether locals() gives one dict for the whole of a frame, filled anew each time (until PEP 667).
+LOCALS_ARE_ONE_DICT = True
 
 # Opcodes that decoding shows under the name of a general one.
 READ_AS: dict[str, str] = {}

@@ -18,6 +18,7 @@ DROPPED_FLAGS = 0
 
 SUM_COMPENSATES = True
 CLOSE_RETURNS = False
+LOCALS_ARE_ONE_DICT = True
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
 WRITTEN_AS: dict[str, str] = {}

@@ -24,6 +24,7 @@ DROPPED_FLAGS = 0x4000000  # CO_HAS_DOCSTRING: the first constant is the docstri
 
 SUM_COMPENSATES = True
 CLOSE_RETURNS = True
+LOCALS_ARE_ONE_DICT = False
 
 READ_AS: dict[str, str] = {"LOAD_FAST_CHECK": "LOAD_FAST"}
 WRITTEN_AS: dict[str, str] = {}

@@ -15,6 +15,7 @@ from dynamo_lite.bytecode.py314 import (
     LATE_RANGES,
     LOAD_CELL,
     LOAD_LOCAL,
+    LOCALS_ARE_ONE_DICT,
     LOOP_LANDING,
     METHOD_BIT,
     NULL_FIRST,
@@ -28,9 +29,9 @@ from dynamo_lite.bytecode.py314 import (
 
 __all__ = [
     "BINARY_READ_AS", "CLOSE_RETURNS", "COMPARE_SHIFT", "COMPARE_TO_BOOL", "DROPPED_FLAGS", "FAST_CELLS",
-    "LATE_RANGES", "LOAD_CELL", "LOAD_LOCAL", "LOOP_LANDING", "METHOD_BIT", "NULL_FIRST", "PARTS", "READ_AS",
-    "SUBSCRIPT", "SUM_COMPENSATES", "WRITTEN_AS", "call", "call_spread", "directed", "jump_if_false",
-    "make_function", "suggestion",
+    "LATE_RANGES", "LOAD_CELL", "LOAD_LOCAL", "LOCALS_ARE_ONE_DICT", "LOOP_LANDING", "METHOD_BIT", "NULL_FIRST",
+    "PARTS", "READ_AS", "SUBSCRIPT", "SUM_COMPENSATES", "WRITTEN_AS", "call", "call_spread", "directed",
+    "jump_if_false", "make_function", "suggestion",
 ]  # fmt: skip
 
 ITERATOR_SLOTS = 2

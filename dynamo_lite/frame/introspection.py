@@ -1,17 +1,22 @@
-"""Code that asks the interpreter how it keeps the program's objects: how large they are, how many, how long they live.
+"""Code that asks the interpreter how it keeps the program's objects: how large they are, how many, how long they live;
+or for its own frame.
 
 What a capture makes of a frame keeps its results, not the interpreter's books: a dict may be built at once that was
 filled item by item, and what was compiled may hold an object for longer. So a frame that asks for these is left to the
-interpreter; where it asks how many there are in all, so is what it calls, since compiling that makes some. Invariant:
-decided by the frame's own code and globals, before anything of it has run.
+interpreter; where it asks how many there are in all, so is what it calls, since compiling that makes some. A frame with
+a break is several frames for the interpreter: one that gets hold of its frame object, or of the dict of its locals more
+than once, is left to it, too. Invariant: decided by the frame's own code and globals, before anything of it has run.
 """
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import types
 import weakref
 from typing import Any
+
+from ..bytecode.analysis import FRAME_READERS, LOCALS_READERS, locals_reads
 
 # Modules and their functions, under the names that code reaches them by.
 _NUMBERS = {sys: frozenset({"getallocatedblocks"}), gc: frozenset({"get_objects", "get_count"})}
@@ -20,6 +25,7 @@ _BOOKS = {
 }
 _WEAK = {weakref: frozenset({"ref", "proxy", "WeakMethod"})}
 _COLLECT = {gc: frozenset({"collect"})}
+_FRAMES = {sys: frozenset({"_getframe"}), inspect: frozenset({"currentframe"})}
 _NAMES = frozenset().union(*_BOOKS.values())
 
 Functions = dict[types.ModuleType, frozenset[str]]
@@ -31,6 +37,10 @@ def reason_to_leave(code: types.CodeType, globals: dict[str, Any]) -> str | None
         return "it asks the interpreter for the size, the number or the holders of objects"
     if _reaches(code, globals, _WEAK) and _collects(code, globals):
         return "it watches, by weak references and the garbage collector, how long objects live"
+    if not FRAME_READERS.isdisjoint(code.co_names) and _reaches(code, globals, _FRAMES):
+        return "it gets hold of frames of the interpreter, which go on changing while they run"
+    if not LOCALS_READERS.isdisjoint(code.co_names) and locals_reads(code) > 1:
+        return "it asks more than once for its locals, which are one dict in this version of Python"
     return None
 
 

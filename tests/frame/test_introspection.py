@@ -6,6 +6,7 @@ import weakref
 from gc import collect
 from sys import getsizeof
 
+import pytest
 import torch
 
 import dynamo_lite
@@ -150,3 +151,70 @@ def test_the_reason_is_logged(caplog):
     finally:
         log.set_logs("")
     assert any("for the size, the number or the holders of objects" in r.getMessage() for r in caplog.records)
+
+
+def own_line(x):
+    frame = sys._getframe()
+    before = frame.f_lineno
+    y = x + 1
+    dynamo_lite.graph_break()
+    return y, frame.f_lineno - before, frame.f_back is not None
+
+
+def own_locals_through_the_frame(x):
+    a = 1
+    frame = sys._getframe()
+    frame.f_locals["a"] = 7  # the local itself since PEP 667
+    y = x + a
+    a += 1
+    return y, a, frame.f_locals["a"]
+
+
+def locals_twice(x):
+    a = 1
+    first = locals()
+    a = 5
+    second = locals()
+    dynamo_lite.graph_break()
+    return first is second, first["a"], second["a"], x + 1
+
+
+def locals_in_a_loop(x):
+    seen = [locals() for i in range(1)]
+    for i in range(3):
+        seen.append(locals())
+        x = x + i
+    return [one.get("i") for one in seen], x
+
+
+def names_made_by_exec(x):
+    exec("b = 3")
+    y = x + 1
+    dynamo_lite.graph_break()
+    try:
+        return y, eval("b")
+    except NameError:  # since PEP 667
+        return y, None
+
+
+KEPT_FRAMES = [own_line, own_locals_through_the_frame, locals_twice, locals_in_a_loop, names_made_by_exec]
+
+
+@pytest.mark.parametrize("fn", KEPT_FRAMES, ids=lambda fn: fn.__name__)
+def test_a_frame_that_is_looked_at_more_than_once_is_one_frame(fn):
+    want = fn(X)
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for _ in range(2):
+        assert [str(v) for v in compiled(X)] == [str(v) for v in want]
+
+
+def test_locals_of_other_frames_are_captured_around():
+    def options(x, a=1):
+        y = x + 1
+        names = dict(vars(LAYER), **locals())
+        return vars(LAYER), eval("x + 1", {"x": y}), eval("x + 2", {"x": y}), "y" in names
+
+    assert reason_to_leave(options.__code__, options.__globals__) is None
+    got = dynamo_lite.compile(options, backend="eager")(X)
+    assert torch.equal(got[1], X + 2) and torch.equal(got[2], X + 3) and got[3]
+    assert log.counters()["graphs"] > 0
