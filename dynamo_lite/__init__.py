@@ -9,6 +9,11 @@ if "t" in getattr(_sys, "abiflags", ""):
 
 import torch as _torch
 
+from .torch_versions import refusal as _refusal
+
+if _why := _refusal(_torch.__version__):
+    raise ImportError(_why)
+
 from .runtime.collector import importing as _importing
 
 with _importing():

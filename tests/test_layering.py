@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # Top first. An entry is a module or a package below dynamo_lite; a package counts as one layer.
 LAYERS = [
-    "break_kinds", "exc", "config", "log",
+    "torch_versions", "break_kinds", "exc", "config", "log",
     "runtime",
     "backends",
     "fake",
@@ -52,7 +52,8 @@ BACKEND_LAYERS = [
     "__init__",
 ]
 # What the back end may import of the front end.
-FOR_BACKENDS = {"config", "exc", "log", "runtime.raising", "runtime.saved_tensor_hooks", "runtime.storage_extent"}
+FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.raising",
+                "runtime.saved_tensor_hooks", "runtime.storage_extent"}
 # What the front end may import of the back end.
 FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that an import or a first call may take.

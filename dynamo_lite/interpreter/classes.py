@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 from ..guards.source import AttrSource, ConstSource, Source
+from ..rules.table import Rule, decide
 from ..rules.trace_rules import is_library
 from ..variables.base import MISSING, VariableTracker, realized, type_name, unsupported
 from ..variables.bound import BoundMethodVariable
@@ -31,7 +32,7 @@ from ..variables.objects.classes import (
     is_made_by_python,
     is_stand_in,
 )
-from ..variables.objects.members import class_method
+from ..variables.objects.members import class_method, native_class_method
 from .part import Part
 
 _ABSENT = object()
@@ -124,10 +125,10 @@ class Classes(Part):
             return class_method(tx, attribute, source, cls)
         if name == "__new__":
             return NewVariable(cls.value)
-        if isinstance(attribute, types.ClassMethodDescriptorType) and is_stand_in(cls.value):
-            unsupported("class_definition", f"{cls.value.__qualname__}.{name}(), written in C")
         if isinstance(attribute, types.ClassMethodDescriptorType):
-            return tx.values.from_result(getattr(cls.value, name), f"{cls.value.__qualname__}.{name}")
+            if is_stand_in(cls.value) and decide(attribute).rule is Rule.RECEIVER:
+                unsupported("class_definition", f"{cls.value.__qualname__}.{name}(), written in C")
+            return native_class_method(tx, attribute, cls, f"{cls.value.__qualname__}.{name}")
         if isinstance(cls.value, enum.EnumMeta) and isinstance(getattr(cls.value, name, None), enum.Enum):
             return tx.values.from_result(getattr(cls.value, name), "enum member")
         getter = tx.classes.lookup(type(attribute), "__get__")

@@ -489,6 +489,20 @@ def _decide_native(function: Any) -> Decision:
     return _RECEIVER
 
 
+def class_method_row(function: Any) -> Any:
+    """The class method written in C that a callable binds to a class, where it has a row; None otherwise.
+
+    It is made anew for each class and each time it is read; the row is the descriptor's.
+    """
+    if type(function) is not types.BuiltinFunctionType or not isinstance(function.__self__, type):
+        return None
+    for base in function.__self__.__mro__:
+        method = base.__dict__.get(function.__name__)
+        if method is not None:
+            return method if type(method) is types.ClassMethodDescriptorType and id(method) in _rows else None
+    return None
+
+
 def is_torch_builtin(value: Any) -> bool:
     """Whether a function written in C is torch's."""
     cls = type(value)  # and not isinstance, which may run the program's code

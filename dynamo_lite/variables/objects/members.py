@@ -10,11 +10,13 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from ..._eval_frame import CompiledFunction
-from ...guards.source import Source
+from ...guards.source import AttrSource, Source
+from ...rules.table import Rule, class_method_row, decide
 from ..base import (
     MISSING,
     VariableTracker,
     unsupported,
+    wraps_if,
 )
 from ..constant import ConstantVariable
 from ..functions.functions import MethodVariable
@@ -60,6 +62,45 @@ def class_method(tx: Tracer, attribute: Any, source: Source, cls: VariableTracke
     if not binds and tx.classes.lookup(type(function), "__get__") is not None:
         unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
     return MethodVariable(tx.values.wrap_class_part(function, source), cls)
+
+
+class NativeClassMethodVariable(MethodVariable):
+    """A class method written in C that the table of calls has a row for, bound to a class."""
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        if name == "__func__":
+            tx.raise_error(AttributeError, "'builtin_function_or_method' object has no attribute '__func__'")
+        return super().getattr(tx, name)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        # Not read from the class: it may override the method, as where super() found this one.
+        descriptor = self.function.constant()
+        cg.build_new(
+            self,
+            lambda: cg.call_constant(functools.partial(descriptor.__get__, None), lambda: cg.push(self.owner)),
+            lambda: None,
+            refers_only=True,
+        )
+
+
+def native_class_method(tx: Tracer, attribute: Any, cls: VariableTracker, what: str) -> VariableTracker:
+    """What a class method written in C gives when it is read."""
+    if decide(attribute).rule is not Rule.RECEIVER:
+        return NativeClassMethodVariable(tx.values.from_result(attribute, what), cls)
+    return tx.values.from_result(attribute.__get__(None, cls.constant()), what)
+
+
+@wraps_if(lambda value: class_method_row(value) is not None, rank=1)
+def _wrap_native_class_method(tx: Tracer, value: Any, source: Source) -> VariableTracker:
+    """A class method from outside, made anew each time it is read, so its identity tells nothing."""
+    tx.guard(source, "type_is", types.BuiltinMethodType)
+    tx.guard(AttrSource(source, "__name__"), "const", value.__name__)
+    owner = tx.values.wrap_now(value.__self__, AttrSource(source, "__self__"))
+    function = tx.values.from_result(class_method_row(value), value.__qualname__)
+    return NativeClassMethodVariable(function, owner, source)
 
 
 def as_length(tx: Tracer, said: VariableTracker) -> VariableTracker:

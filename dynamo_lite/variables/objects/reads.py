@@ -17,7 +17,7 @@ from ..functions.functions import MethodVariable
 from ..numbers.rng import is_draw_of_numpy
 from .classes import NO_ATTRIBUTE, class_attribute_source, is_exception_class, is_stand_in
 from .descriptors import call_property, is_property
-from .members import BIND, BuiltinMethodVariable, class_method
+from .members import BIND, BuiltinMethodVariable, class_method, native_class_method
 
 if TYPE_CHECKING:
     from ..protocols import ObjectVariable, Tracer
@@ -92,7 +92,7 @@ def _cached_property(tx: Tracer, owner: ObjectVariable, name: str, attribute: An
 def _native_class_method(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
     if is_stand_in(owner.cls):
         return _by_get(tx, owner, name, attribute)
-    return tx.values.from_result(getattr(owner.cls, name), f"{owner.cls.__qualname__}.{name}")
+    return native_class_method(tx, attribute, tx.classes.class_of(owner, False), f"{owner.cls.__qualname__}.{name}")
 
 
 @reads(types.MethodDescriptorType, types.WrapperDescriptorType)

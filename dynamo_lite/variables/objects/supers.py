@@ -12,7 +12,7 @@ from dynamo_lite.guards.source import Source
 from ..base import VariableTracker, unsupported, wraps_type
 from ..functions.functions import MethodVariable
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
-from .members import BuiltinMethodVariable, class_method
+from .members import BuiltinMethodVariable, class_method, native_class_method
 from .objects import ObjectVariable
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class SuperVariable(VariableTracker):
         if isinstance(self.owner, ClassVariable) and cls is type:
             return TypeMethodVariable(self.owner, name)
         if self.of_class and isinstance(attribute, types.ClassMethodDescriptorType):
-            return tx.values.from_result(attribute.__get__(None, self.owner.constant()), f"super().{name}")
+            return native_class_method(tx, attribute, self.owner, f"super().{name}")
         if self.of_class:
             return tx.values.from_result(attribute, f"super().{name}")
         if isinstance(self.owner, ObjectVariable):

@@ -22,6 +22,7 @@ from ...guards.source import AttrSource, Source
 from ...rules.table import handles
 from ...rules.trace_rules import is_library
 from ...runtime.graph_calls import BackwardGraph, FunctionCall, FunctionSpec, SavedValue
+from ...torch_versions import FUNCTION_APPLY
 from ..base import ObservedException, VariableTracker, realized, unsupported, wraps_if
 from ..constant import ConstantVariable
 from ..containers.sequences import TupleVariable
@@ -166,7 +167,7 @@ def _refuse_changeable(value: VariableTracker, what: str) -> None:
                 unsupported(_KIND, f"the backward pass reads {what}, {part.describe()}, which may have changed by then")
 
 
-@handles(_Base.apply.__func__)  # type: ignore[attr-defined]
+@handles(FUNCTION_APPLY)
 def _apply(tx: Tracer, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """Function.apply (torch/autograd/function.py and torch/csrc/autograd/python_function.cpp, THPFunction_apply)."""
     if not isinstance(cls, ClassVariable) or not issubclass(cls.value, _Base):

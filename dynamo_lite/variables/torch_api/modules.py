@@ -330,7 +330,7 @@ def _constant_result(tx: Tracer, value: Any) -> VariableTracker:
     return tx.values.from_result(value, "a result that is assumed to be constant")
 
 
-@wraps_type(types.GenericAlias, type(list[int] | None), type(typing.Optional[int]), type(property()),
+@wraps_type(types.GenericAlias, *{type(list[int] | None), type(typing.Optional[int])}, type(property()),
             types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern, re.Match)
 def _wrap_opaque_constant(tx: Tracer, value: Any, source: Source) -> VariableTracker:
     tx.guard(source, "is", value)

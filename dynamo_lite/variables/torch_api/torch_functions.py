@@ -14,6 +14,7 @@ import torch
 
 from ...guards.source import ConstSource, Source
 from ...rules.table import Decision, Level, Rule, breaks, decide, handles, is_torch_builtin, row
+from ...torch_versions import LATER_SWITCHES
 from ..base import VariableTracker, unsupported, wraps_if
 from ..constant import ConstantVariable
 from ..real_object import RealObjectVariable
@@ -125,9 +126,8 @@ _KERNEL_CHOICES: dict[Any, Any] = {
     torch._C._set_cudnn_benchmark: torch._C._get_cudnn_benchmark,
     torch._C._set_cudnn_deterministic: torch._C._get_cudnn_deterministic,
     torch._C._set_cudnn_allow_tf32: torch._C._get_cudnn_allow_tf32,
+    **LATER_SWITCHES,
 }
-if hasattr(torch._C, "_set_cudnn_depthwise_kernel"):
-    _KERNEL_CHOICES[torch._C._set_cudnn_depthwise_kernel] = torch._C._get_cudnn_depthwise_kernel
 STATE |= {setter: lambda getter=getter: (getter(),) for setter, getter in _KERNEL_CHOICES.items()}
 _DEVICE_TYPES = ("cpu", "cuda")
 # How exact products are, for a kind of device and of operation.

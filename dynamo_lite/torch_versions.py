@@ -1,0 +1,34 @@
+"""What differs between the versions of torch, 2.11 to 2.15, each with its reason: the one place that says so.
+
+What a version lacks is asked of torch itself, never of its number, so that a build between two versions is right too;
+the number decides only whether torch is old enough to be refused. Invariant: importing this imports nothing of torch
+that ``import torch`` has not imported, so that it can be asked before anything else of the compiler is.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+OLDEST = (2, 11)
+
+
+def refusal(version: str) -> str | None:
+    """Why the compiler does not run with this version of torch, in one sentence; None where it does."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) >= OLDEST:
+        return None
+    return f"dynamo_lite needs torch {OLDEST[0]}.{OLDEST[1]} or later, and this is torch {version}"
+
+
+# Until 2.14 a class method in Python, from 2.15 on one in C, which is found by its descriptor.
+_apply = torch.autograd.Function.__dict__["apply"]
+FUNCTION_APPLY: Callable[..., Any] = getattr(_apply, "__func__", _apply)
+
+# Switches of kernels that came later: setter -> getter. The kernel of cuDNN's depthwise convolutions: 2.13.
+LATER_SWITCHES: dict[Any, Any] = {
+    getattr(torch._C, f"_set_{name}"): getattr(torch._C, f"_get_{name}")
+    for name in ("cudnn_depthwise_kernel",) if hasattr(torch._C, f"_set_{name}")
+}
