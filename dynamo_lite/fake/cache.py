@@ -1,7 +1,8 @@
 """What operations on fake tensors give, remembered: a model's layers run the same ones on the same shapes.
 
 torch's mode has a cache too, whose keys and entries cost 100 us a call; this one keeps to the operations that are most
-frequent and simplest, whose results are new tensors told by their arguments' sizes, strides, dtypes and devices alone.
+frequent and simplest, whose results are new tensors told by their arguments' sizes, strides, dtypes and devices alone,
+or views of the first argument.
 Invariant: an entry's key holds all that the operation's metadata rule can see; what a key can't hold is not remembered.
 """
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager, no_dispatch
 
 from dynamo_lite.runtime.storage_extent import storage_extent
 
@@ -34,7 +35,9 @@ _PLAIN = frozenset({
 
 # One result: sizes, strides, dtype, device.
 Made = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
-_entries: dict[Any, tuple[bool, tuple[Made, ...]]] = {}
+# Whether a call gives one tensor and no tuple, and what it gives.
+Results = tuple[bool, tuple[Made, ...]]
+_entries: dict[Any, Results] = {}
 
 
 @functools.cache
@@ -51,32 +54,51 @@ def is_remembered(func: Any) -> bool:
     return torch.Tag.pointwise in func.tags or func in _OTHERS
 
 
+@functools.cache
+def is_remembered_view(func: Any) -> bool:
+    """Whether an operation gives a view of its first argument that is remembered."""
+    if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or not func.is_view:
+        return False
+    arguments, returns = func._schema.arguments, func._schema.returns
+    if func._schema.is_mutable or _EXCLUDED_TAGS & set(func.tags) or len(returns) != 1 or not arguments:
+        return False
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return False
+    aliased = [a.alias_info is not None for a in arguments]
+    return aliased == [True] + [False] * (len(arguments) - 1) and returns[0].alias_info is not None
+
+
 def key_of(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """What tells this call from others; None if something among the arguments can't be told."""
     parts: list[Any] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
-    if not _tell(mode, args, parts):
+    if not tell(mode, args, parts):
         return None
     for name, value in kwargs.items():
         parts.append(name)
-        if not _tell(mode, (value,), parts):
+        if not tell(mode, (value,), parts):
             return None
     return tuple(parts)
 
 
-def _tell(mode: Any, values: Any, parts: list[Any]) -> bool:
+def tell(mode: Any, values: Any, parts: list[Any], derived: bool = False) -> bool:
+    """Adds to `parts` what tells these arguments from others; False if something among them can't be told.
+
+    Args:
+        derived: whether what requires grad has a result that does, which can't be told.
+    """
     for value in values:
         cls = type(value)
         if cls is FakeTensor:
             if value.fake_mode is not mode or value.constant is not None or value.layout is not torch.strided:
                 return False
-            if value.is_conj() or value.is_neg():
+            if value.is_conj() or value.is_neg() or derived and value.requires_grad or mode.known.of(value) is not None:
                 return False
             parts += (tuple(value.shape), value.stride(), value.dtype, value.fake_device)
         elif cls in _PLAIN:
             parts += (cls, value)
         elif cls is list or cls is tuple or cls is torch.Size:
             parts += (list, len(value))
-            if not _tell(mode, value, parts):
+            if not tell(mode, value, parts, derived):
                 return False
         else:
             return False
@@ -86,33 +108,85 @@ def _tell(mode: Any, values: Any, parts: list[Any]) -> bool:
 def remembered(mode: Any, key: Any) -> Any:
     """New fake tensors as the same call made them before; None if there was none."""
     found = _entries.get(key)
-    if found is None:
-        return None
-    single, made = found
+    return made_again(mode, found) if found is not None else None
+
+
+def made_again(mode: Any, results: Results) -> Any:
+    """New fake tensors like those that :func:`results_of` has described."""
+    single, made = results
     with no_dispatch():
-        results = [FakeTensor(mode, torch.empty_strided(size, strides, dtype=dtype, device="meta"), device)
-                   for size, strides, dtype, device in made]
-    return results[0] if single else tuple(results)
+        fakes = [FakeTensor(mode, torch.empty_strided(size, strides, dtype=dtype, device="meta"), device)
+                 for size, strides, dtype, device in made]
+    return fakes[0] if single else tuple(fakes)
 
 
 def remember(key: Any, result: Any, args: Any) -> None:
     """Keeps what a call has made, if these are plain tensors with memory of their own."""
+    results = results_of(result, args)
+    if results is None:
+        return
+    if len(_entries) >= _MOST_ENTRIES:
+        _entries.clear()
+    _entries[key] = results
+
+
+def results_of(result: Any, args: Any) -> Results | None:
+    """What a call has made, if these are plain tensors with memory of their own."""
     single = type(result) is FakeTensor
     results = (result,) if single else result
     if type(results) is not tuple or not all(type(r) is FakeTensor for r in results):
-        return
+        return None
     places = {r.untyped_storage()._cdata for r in results}
     if len(places) < len(results) or any(_lies_in(places, a) for a in args):
-        return
+        return None
     for r in results:
         extent = storage_extent(r.shape, r.stride())
         if r.constant is not None or r.layout is not torch.strided or r.storage_offset() or r.is_conj() or r.is_neg():
-            return
+            return None
         if r.requires_grad or r.untyped_storage().nbytes() != extent * r.itemsize:
-            return
-    if len(_entries) >= _MOST_ENTRIES:
-        _entries.clear()
-    _entries[key] = single, tuple((tuple(r.shape), r.stride(), r.dtype, r.fake_device) for r in results)
+            return None
+    return single, tuple((tuple(r.shape), r.stride(), r.dtype, r.fake_device) for r in results)
+
+
+# ---------------------------------------------------------------- views
+# What it looks like, and where its first element lies.
+View = tuple[Made, int]
+_views: dict[Any, View] = {}
+
+
+def key_of_view(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """As :func:`key_of`, of an operation whose result lies in the memory of the first argument."""
+    if not args or type(args[0]) is not FakeTensor or torch.is_inference_mode_enabled():
+        return None
+    key = key_of(mode, func, args, kwargs)
+    base = args[0]
+    return None if key is None else (key, base.storage_offset(), base.untyped_storage().nbytes())
+
+
+def view_again(mode: Any, key: Any, base: FakeTensor) -> FakeTensor | None:
+    """A new view of `base` like the one that the same operation gave before; None if there was none."""
+    found = _views.get(key)
+    if found is None:
+        return None
+    (size, strides, dtype, device), offset = found
+    with in_kernel_invocation_manager(mode):
+        view = torch.empty(0, dtype=dtype, device="meta")
+        view.set_(base.untyped_storage(), offset, size, strides)  # type: ignore[call-overload]
+    return FakeTensor(mode, view, device)
+
+
+def remember_view(key: Any, result: Any, base: FakeTensor) -> None:
+    """Keeps what an operation has given, if it is a plain view of `base`."""
+    if type(result) is not FakeTensor or result is base or result.constant is not None:
+        return
+    if result.layout is not torch.strided or result.is_conj() or result.is_neg() or result.requires_grad:
+        return
+    if result.untyped_storage()._cdata != base.untyped_storage()._cdata:
+        return
+    if len(_views) >= _MOST_ENTRIES:
+        _views.clear()
+    made = tuple(result.shape), result.stride(), result.dtype, result.fake_device
+    _views[key] = made, result.storage_offset()
 
 
 def _lies_in(places: set[int], value: Any) -> bool:
@@ -124,3 +198,4 @@ def _lies_in(places: set[int], value: Any) -> bool:
 def forget() -> None:
     """Forgets all."""
     _entries.clear()
+    _views.clear()

@@ -114,6 +114,7 @@ class TraceFakeMode(FakeTensorMode):
         # The same as the first, for random numbers alone.
         self.random_seen = False
         self.known = KnownValues()
+        self.calls: dict[Any, fake_results.Results] = {}  # see ``fake.calls``
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
 
@@ -135,6 +136,7 @@ class TraceFakeMode(FakeTensorMode):
 
     def forget_inputs(self) -> None:
         """Lets go of the real tensors. To be called when the trace has ended; a graph keeps its mode."""
+        self.calls.clear()
         self._inputs.clear()
         self._storages.clear()
 
@@ -162,20 +164,25 @@ class TraceFakeMode(FakeTensorMode):
                         self._storages[shared] = FakeTensor(self, meta, tensor.device)
                 with self:
                     twin = self._storages[shared].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
-            with self:
-                if tensor.is_conj():
-                    twin = twin.conj()
-                if tensor.is_neg():
-                    twin = twin._neg_view()
-                if not whole or twin is not self._storages[shared]:
+            if not whole or tensor.is_conj() or tensor.is_neg():
+                with self:
+                    if tensor.is_conj():
+                        twin = twin.conj()
+                    if tensor.is_neg():
+                        twin = twin._neg_view()
                     twin = twin.detach()
         if tensor.requires_grad:
-            with self, torch.enable_grad():
-                twin.requires_grad_()
-                if not tensor.is_leaf:
+            twin.requires_grad_()
+            if not tensor.is_leaf:
+                with self, torch.enable_grad():
                     twin = torch._C._functions.DelayedError("backward of a fake tensor", 1)(twin)
         assert isinstance(twin, FakeTensor)
         return twin
+
+    @functools.cached_property
+    def avoid_device_init(self) -> bool:
+        """Asked each time that the mode is entered: torch asks CUDA's library for its devices then."""
+        return super().avoid_device_init
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -195,16 +202,23 @@ class TraceFakeMode(FakeTensorMode):
             return self._dispatch_write(func, types, args, kwargs or {})
         if traits.has_effects:
             self.effects_seen = True
-        func = traits.same_metadata
+        if not self.known:  # elements are computed by the operation itself
+            func = traits.same_metadata
         if traits.copies_nothing and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
             traits = _traits_of(func)
         key = None
-        if self.cache_enabled and self.static_shapes and traits.is_remembered and not self.known:
+        if self.cache_enabled and self.static_shapes and traits.is_remembered:
             key = fake_results.key_of(self, func, args, kwargs or {})
             made = fake_results.remembered(self, key) if key is not None else None
             if made is not None:
                 return made
+        view_key = None
+        if self.cache_enabled and self.static_shapes and traits.is_remembered_view:
+            view_key = fake_results.key_of_view(self, func, args, kwargs or {})
+            view = fake_results.view_again(self, view_key, args[0]) if view_key is not None else None
+            if view is not None:
+                return view
         raises = self.raises_seen
         inside = self._inside_rule
         if not inside:
@@ -221,6 +235,8 @@ class TraceFakeMode(FakeTensorMode):
             self.raises_seen = raises  # whatever its metadata rule has called
         if key is not None:
             fake_results.remember(key, result, args)
+        if view_key is not None:
+            fake_results.remember_view(view_key, result, args[0])
         return result
 
     def _dispatch_write(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -311,7 +327,7 @@ class _Traits:
     """What the mode asks of an operator each time that it is dispatched, put together once."""
 
     __slots__ = ("copies_nothing", "draws_random", "has_effects", "is_composite", "is_lenient", "is_mutable",
-                 "is_remembered", "may_raise", "same_metadata", "writes_statistics")
+                 "is_remembered", "is_remembered_view", "may_raise", "same_metadata", "writes_statistics")
 
     def __init__(self, func: Any) -> None:
         self.is_mutable = bool(func._schema.is_mutable)
@@ -324,6 +340,7 @@ class _Traits:
         self.same_metadata = _SAME_METADATA.get(func, func)
         self.copies_nothing = func in _COPIES_NOTHING
         self.is_remembered = fake_results.is_remembered(self.same_metadata)
+        self.is_remembered_view = fake_results.is_remembered_view(self.same_metadata)
         self.is_lenient = fake_refusals.is_lenient(self.same_metadata)
 
 

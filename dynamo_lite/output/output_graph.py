@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from .. import exc, log
 from ..continuation.node_lines import stack_of
+from ..fake import calls
 from ..fake.mode import TraceFakeMode
 from ..guards import GuardSet
 from ..guards.memory import overlap_on_device
@@ -234,6 +235,10 @@ class OutputGraph:
         mode = self.fake_mode
         mode.effects_seen = mode.known.needed = False
         self.scalars.start()
+        key = None if self.scalars.any else calls.key_of(mode, op, target, args, kwargs)
+        made = calls.remembered(mode, key) if key is not None else None
+        if made is not None:
+            return made, False
         try:
             with mode, log.phase("fake_tensors"), _quiet_failures():
                 if op == "call_method":
@@ -257,6 +262,8 @@ class OutputGraph:
             raise describe_failure(target, error) from error
         if self.scalars.any:
             self.scalars.check(_name(target))
+        if key is not None:
+            calls.remember(mode, key, result, args, kwargs)
         return result, mode.effects_seen
 
     @contextlib.contextmanager

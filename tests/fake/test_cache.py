@@ -118,3 +118,44 @@ def test_results_have_memory_of_their_own():
         a.add_(1)
     assert a._version == 1 and b._version == 0 and x._version == 0
     assert a.untyped_storage()._cdata != b.untyped_storage()._cdata
+
+
+VIEWS = [
+    lambda x: ATEN.t.default(x[0, 0]), lambda x: ATEN.transpose.int(x, 0, -1), lambda x: ATEN.view.default(x, [-1]),
+    lambda x: ATEN.view.default(x, [x.shape[0], -1]), lambda x: ATEN.view.dtype(x, torch.int32),
+    lambda x: ATEN.permute.default(x, [3, 0, 2, 1]), lambda x: ATEN.expand.default(x, [5, 2, 4, 3, 4]),
+    lambda x: ATEN.select.int(x, 1, 0), lambda x: ATEN.slice.Tensor(x, 1, 1, 3), lambda x: ATEN.unsqueeze.default(x, 0),
+    lambda x: ATEN.squeeze.dim(x, 0), lambda x: ATEN.squeeze.default(x), lambda x: ATEN.detach.default(x),
+    lambda x: ATEN.as_strided.default(x, [2, 2], [1, 4], 1), lambda x: ATEN.as_strided.default(x, [300], [1]),
+    lambda x: ATEN.diagonal.default(x, 0, 1, 2), lambda x: ATEN.unfold.default(x, 1, 2, 1),
+    lambda x: ATEN.view_as_real.default(x), lambda x: ATEN.alias.default(x), lambda x: ATEN.split.Tensor(x, 2, 1)[1],
+    lambda x: ATEN.select.int(ATEN.slice.Tensor(x, 1, 1, 3), 1, 1), lambda x: ATEN._conj.default(x),
+]
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_remembered_views_are_worked_out(context, monkeypatch):
+    def run(call, x, mode):
+        try:
+            with mode:
+                base = mode.from_tensor(x)
+                view = call(base)
+                if view.is_conj():
+                    return True
+                root = base if base._base is None else base._base
+                related = (view.untyped_storage()._cdata == base.untyped_storage()._cdata, view._is_view(),
+                           view._base is root, view._is_view() and view._version == base._version)
+                if torch.is_floating_point(view) and view.numel() and 0 not in view.stride():
+                    view.zero_()
+                return told(view), related, view._version, base._version
+        except (RuntimeError, ValueError, NotImplementedError, IndexError) as error:
+            return type(error)
+
+    cases = list(itertools.product(VIEWS, forms()))
+    with context():
+        remembered = [[run(*case, TraceFakeMode()) for case in cases] for _ in range(2)]
+        entries = len(fake_results._views)
+        monkeypatch.setattr(fake_results, "key_of", lambda *_: None)
+        fresh = [run(*case, TraceFakeMode()) for case in cases]
+    assert remembered[0] == remembered[1] == fresh
+    assert entries > 100 or context is torch.inference_mode
