@@ -171,7 +171,7 @@ def view_again(mode: Any, key: Any, base: FakeTensor) -> FakeTensor | None:
     (size, strides, dtype, device), offset = found
     with in_kernel_invocation_manager(mode):
         view = torch.empty(0, dtype=dtype, device="meta")
-        view.set_(base.untyped_storage(), offset, size, strides)  # type: ignore[call-overload]
+        view.set_(base.untyped_storage(), offset, size, strides)
     return FakeTensor(mode, view, device)
 
 
@@ -186,7 +186,7 @@ def remember_view(key: Any, result: Any, base: FakeTensor) -> None:
     if len(_views) >= _MOST_ENTRIES:
         _views.clear()
     made = tuple(result.shape), result.stride(), result.dtype, result.fake_device
-    _views[key] = made, result.storage_offset()
+    _views[key] = made, int(result.storage_offset())
 
 
 def _lies_in(places: set[int], value: Any) -> bool:
