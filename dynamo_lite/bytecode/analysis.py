@@ -45,6 +45,7 @@ class Analysis:
         decoded = decode(code)
         self.instructions = decoded.instructions
         self.names = decoded.localsplus
+        self.locals = decoded.locals
         self.sees_frame = not FRAME_READERS.isdisjoint(code.co_names) or (
             not GLOBAL_FRAME_READERS.isdisjoint(code.co_names)
             and any(i.opname == "LOAD_GLOBAL" and i.argval in GLOBAL_FRAME_READERS for i in self.instructions)
@@ -52,6 +53,7 @@ class Analysis:
         self._bit = {name: 1 << i for i, name in enumerate(self.names)}
         self._everything = (1 << len(self.names)) - 1
         self._closed = self._mask((*code.co_cellvars, *code.co_freevars))
+        self._hides_cells = not {*code.co_varnames}.issuperset(decoded.locals)
         flags = code.co_flags
         self._arguments = code.co_argcount + code.co_kwonlyargcount + bool(flags & 4) + bool(flags & 8)
         # super() without arguments reads the first argument, whatever became of its name
@@ -240,9 +242,8 @@ class Analysis:
     def _can_enter(self, index: int) -> bool:
         """Whether what lies on the stack and in the locals before an instruction can be brought there.
 
-        Not at what a loop passes over when it ends, where nobody ever stands; not where an inlined comprehension keeps
-        a plain value in the slot of a cell, nor in code that has two variables of one name, as such a comprehension may
-        make; not with an iterator of 3.15 on the stack.
+        Not at what a loop passes over when it ends, where nobody ever stands; not in an inlined comprehension where the
+        code may look at names of locals, if one has the name of a cell; not with an iterator of 3.15 on the stack.
         """
         stack = self.stacks[index]
         if index in self._passed_over or (stack is not None and FIXED in stack):
@@ -251,15 +252,7 @@ class Analysis:
             return True
         if self.instructions[index].opname == "MAKE_CELL" and stack:  # its slot is empty, there is no cell to pass on
             return False
-        if len({*self.names}) != len(self.names):
-            return False
-        return stack is None or SAVED not in stack or not self._hides_cells()
-
-    def _hides_cells(self) -> bool:
-        return any(
-            i.opname == "LOAD_FAST_AND_CLEAR" and self._bit[i.argval] & self._closed and following.opname != "MAKE_CELL"
-            for i, following in zip(self.instructions, self.instructions[1:])
-        )
+        return stack is None or SAVED not in stack or not (self.sees_frame and self._hides_cells)
 
     def _stores_saved(self, instruction: Instruction) -> bool:
         """Whether a local gets back what it held before, be it nothing."""

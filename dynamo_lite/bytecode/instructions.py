@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from dynamo_lite.bytecode import library, roles
 from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.facts import facts
+from dynamo_lite.bytecode.hidden import name_hidden, own_slots
 from dynamo_lite.bytecode.library import OPMAP
 
 Positions = dis.Positions
@@ -98,20 +99,24 @@ class Instruction:
 class Decoded:
     """The instructions of one code object, which it does not keep alive."""
 
-    __slots__ = ("first_index", "index_at", "instructions", "localsplus")
+    __slots__ = ("first_index", "index_at", "instructions", "locals", "localsplus")
 
     def __init__(
         self,
         instructions: tuple[Instruction, ...],
         index_at: dict[int, int],
         localsplus: tuple[str, ...],
+        locals: tuple[str, ...],
         first_index: int,
     ) -> None:
         self.instructions = instructions
         # byte offset (of the opcode, or of its first EXTENDED_ARG) -> index
         self.index_at = index_at
-        # names of the frame's slots in order: locals, cells that are no locals, free variables
+        # names of the frame's slots in order: locals, cells that are no locals, free variables; then those that
+        # comprehensions share with a cell
         self.localsplus = localsplus
+        # of these, the ones that are no cells or free variables
+        self.locals = locals
         # the first instruction after the frame's set-up (MAKE_CELL, COPY_FREE_VARS, RESUME)
         self.first_index = first_index
 
@@ -132,11 +137,13 @@ def decode(code: CodeType) -> Decoded:
 
 
 def localsplus_names(code: CodeType) -> tuple[str, ...]:
-    """Names of the frame's slots in order; an argument or local that is also a cell has one slot."""
+    """Names of the frame's slots in order; an argument or local that is also a cell has one slot, a comprehension's
+    variable that is named like a free variable a name of its own."""
     varnames = code.co_varnames
     if not code.co_cellvars and not code.co_freevars:
         return varnames
-    return varnames + tuple(name for name in code.co_cellvars if name not in varnames) + code.co_freevars
+    cells = tuple(name for name in code.co_cellvars if name not in varnames)
+    return own_slots(varnames, code.co_freevars) + cells + code.co_freevars
 
 
 def docstring(code: CodeType) -> str | None:
@@ -217,8 +224,6 @@ def _decode(code: CodeType) -> Decoded:
             else:
                 _look_closer(instruction, special, code)
 
-    if facts.FAST_CELLS and (code.co_cellvars or code.co_freevars):
-        _name_loads_of_cells(instructions, {*code.co_cellvars, *code.co_freevars})
     for instruction, target in jumps:
         instruction.target = instruction.argval = index_at[target]
     for begin, end, target, depth, lasti in library.handlers(code):
@@ -227,7 +232,15 @@ def _decode(code: CodeType) -> Decoded:
         while index < len(instructions) and instructions[index].offset < end:
             instructions[index].handler = handler
             index += 1
-    return Decoded(tuple(instructions), index_at, localsplus, _first_index(instructions))
+    if code.co_cellvars or code.co_freevars:
+        closed = {*code.co_cellvars, *code.co_freevars}
+        localsplus += name_hidden(instructions, closed)
+        if facts.FAST_CELLS:
+            _name_loads_of_cells(instructions, closed)
+        own = tuple(name for name in localsplus if name not in closed)
+    else:
+        own = localsplus
+    return Decoded(tuple(instructions), index_at, localsplus, own, _first_index(instructions))
 
 
 def _first_index(instructions: list[Instruction]) -> int:
@@ -288,27 +301,7 @@ def _rename(instruction: Instruction, opname: str) -> None:
 
 
 def _name_loads_of_cells(instructions: list[Instruction], closed: set[str]) -> None:
-    """Names each LOAD_FAST of a cell LOAD_CLOSURE.
-
-    An inlined comprehension may keep a plain value in the slot of a cell; where one does, only a load for a function's
-    closure is one of the cell.
-    """
-    shared = {
-        i.argval
-        for i, following in zip(instructions, instructions[1:])
-        if i.opname == "LOAD_FAST_AND_CLEAR" and following.opname != "MAKE_CELL"
-    }
-    for index, instruction in enumerate(instructions):
+    """Names each LOAD_FAST of a cell LOAD_CLOSURE."""
+    for instruction in instructions:
         if instruction.opname == "LOAD_FAST" and instruction.argval in closed:
-            if instruction.argval not in shared or _is_for_closure(instructions, index):
-                _rename(instruction, "LOAD_CLOSURE")
-
-
-def _is_for_closure(instructions: list[Instruction], index: int) -> bool:
-    start = index
-    while instructions[index].opname in ("LOAD_FAST", "LOAD_CLOSURE"):
-        index += 1
-    following = [(i.opname, i.arg) for i in instructions[index : index + 4]]
-    return [name for name, _ in following[:3]] == ["BUILD_TUPLE", "LOAD_CONST", "MAKE_FUNCTION"] and (
-        following[0][1] >= index - start and following[3:] == [("SET_FUNCTION_ATTRIBUTE", 8)]  # type: ignore[operator]
-    )
+            _rename(instruction, "LOAD_CLOSURE")

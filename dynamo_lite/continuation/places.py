@@ -42,7 +42,7 @@ class BreakSite(NamedTuple):
 
         Judged by the user's code: resume code no longer shows that, say, ``locals`` was loaded before the break.
         """
-        return self.analysis.live(self.start).intersection(self.code.co_varnames).difference(self.code.co_cellvars)
+        return self.analysis.live(self.start).intersection(self.analysis.locals)
 
 
 def break_site(code: CodeType, index: int) -> BreakSite:

@@ -206,7 +206,7 @@ class _Break:
         """The kind of what an inlined comprehension puts on the stack: what a slot has held."""
         if name in uncertain:
             return SAVED
-        return VALUE if name in bound or name not in self.code.co_varnames or name in self.code.co_cellvars else NULL
+        return VALUE if name in bound or name not in self.analysis.locals else NULL
 
     # One way out
 
@@ -222,7 +222,7 @@ class _Break:
                 return
         e = self.e
         carried_set = bound if self.keep_dead else bound & (self.analysis.live(index) | self.keep)
-        carried = tuple(name for name in self.code.co_varnames if name in carried_set)
+        carried = tuple(name for name in self.analysis.locals if name in carried_set)
         uncertain = uncertain & carried_set
         kept_cells = self.keep.intersection(self.code.co_cellvars)
         target = resume_code(self.site, index, stack, carried, uncertain, kept_cells)

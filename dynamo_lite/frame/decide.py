@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._device import DeviceContext
 
-from .. import log
+from .. import exc, log
 from .._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, SKIP_RECURSIVE, skip, unskip
 from ..bytecode.code_map import CodeMap
+from ..bytecode.hidden import two_cells
 from ..guards import Guard
 from ..guards.source import LocalSource
 from ..rules import torch_marks, trace_rules
@@ -55,6 +56,7 @@ def decide(settings: Settings, frame: Frame, function: types.FunctionType) -> De
 
     Raises:
         exc.RecompileLimitExceeded: with config.error_on_recompile.
+        exc.Unsupported: with fullgraph, for code that can't be taken up.
     """
     for rule in _RULES:
         decision = rule(settings, frame, function)
@@ -112,6 +114,18 @@ def enable_code(code: types.CodeType) -> None:
     if _disabled.get(code) is not None:
         _disabled.pop(code)
         unskip(code, None)
+
+
+# ---------------------------------------------------------------- what no code of ours can take up
+def _has_two_cells_of_one_name(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+    """A comprehension of Python 3.12 and later may make a cell in place of a free variable of its function."""
+    twice = {*frame.user_code.co_cellvars}.intersection(frame.user_code.co_freevars)
+    if not twice:
+        return None
+    reason = two_cells(min(twice))
+    if settings.fullgraph:
+        raise exc.Unsupported("unsupported_opcode", reason)
+    return Decision(SKIP, reason)
 
 
 # ---------------------------------------------------------------- left alone
@@ -267,6 +281,6 @@ def _is_at_the_limit(settings: Settings, frame: Frame, function: types.FunctionT
 _LIMIT = "config.recompile_limit is reached"
 _Rule = Callable[[Settings, Frame, types.FunctionType], Decision | None]
 _RULES: tuple[_Rule, ...] = (
-    _compiles_nothing, _is_disabled, _is_not_the_programs, _asks_the_interpreter, _runs_under_modes, _helps_in_vain,
-    _is_at_the_limit,
+    _compiles_nothing, _is_disabled, _is_not_the_programs, _has_two_cells_of_one_name, _asks_the_interpreter,
+    _runs_under_modes, _helps_in_vain, _is_at_the_limit,
 )

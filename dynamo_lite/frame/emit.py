@@ -128,7 +128,7 @@ def _restore_frame(cg: Codegen, end: Ending) -> list[str]:
     """Restores the frame: cells, stack, locals. Values are computed before a local is overwritten."""
     emitter, tx = cg.emit, end.trace.tx
     held: list[tuple[str, str]] = []
-    for name in tx.code.co_varnames:
+    for name in tx.decoded.locals:
         if name in tx.locals and name in end.live:
             held.append((name, cg.hold(tx.locals[name])))
     for cell in _own_cells(end):

@@ -27,7 +27,7 @@ from ..variables.objects.classes import (
 )
 from ..variables.objects.made_classes import DESCRIPTORS, DescriptorVariable, define_class
 from ..variables.objects.objects import ObjectVariable
-from ..variables.objects.supers import SuperVariable
+from ..variables.objects.supers import SuperVariable, misfit_text
 from ..variables.objects.weakrefs import WeakrefVariable
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.torch_api.inference import InferenceModeVariable
@@ -115,7 +115,8 @@ def _super(tx: Tracer, *args: VariableTracker) -> VariableTracker:
     if isinstance(owner, ClassVariable) and derives(tx, owner.value, cls):
         return SuperVariable(cls, owner, owner.value, True)
     if not derives(tx, owner.python_type(), cls):
-        tx.raise_error(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+        is_class = isinstance(owner, ClassVariable)
+        tx.raise_error(TypeError, misfit_text(cls, owner.value if is_class else owner.python_type(), is_class))
     return SuperVariable(cls, owner, owner.python_type(), False)
 
 

@@ -26,8 +26,10 @@ class Iteration(Part):
 
     def close_generator(self, generator: GeneratorVariable) -> VariableTracker:
         """generator.close() (Objects/genobject.c, gen_close)."""
-        if not generator.started or generator.finished:
+        if not generator.started:
+            generator.begin(self.tx)
             generator.finished = True
+        if generator.finished:
             return ConstantVariable(None)
         try:
             value = generator.resume(self.tx, None, ObservedException(self.tx.errors.new_exception(GeneratorExit, [])))

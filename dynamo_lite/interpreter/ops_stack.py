@@ -1,12 +1,14 @@
 """Instructions that move values: constants, locals, cells, globals, the stack itself."""
 from __future__ import annotations
 
+from types import CodeType
 from typing import Any, NoReturn
 
 from ..bytecode.facts import facts
+from ..bytecode.hidden import said_name, two_cells
 from ..continuation.origins import is_resume_code
 from ..guards.source import ConstSource
-from ..variables.base import MISSING, VariableTracker
+from ..variables.base import MISSING, VariableTracker, unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
 from .registry import opcode, refuse
@@ -71,10 +73,13 @@ def _load_const(tx: Translator, i: Any) -> None:
 def _load_fast(tx: Translator, i: Any) -> None:
     value = tx.locals.get(i.argval)
     if value is None:
-        tx.raise_error(
-            UnboundLocalError, f"cannot access local variable {i.argval!r} where it is not associated with a value"
-        )
+        _raise_unbound_local(tx, i.argval)
     tx.push(value)
+
+
+def _raise_unbound_local(tx: Translator, name: str) -> NoReturn:
+    what = f"cannot access local variable {said_name(name)!r} where it is not associated with a value"
+    tx.raise_error(UnboundLocalError, what)
 
 
 def store_local(tx: Translator, i: Any) -> None:
@@ -89,14 +94,19 @@ def store_local(tx: Translator, i: Any) -> None:
 @opcode("DELETE_FAST")
 def _delete_fast(tx: Translator, i: Any) -> None:
     if tx.locals.pop(i.argval, None) is None:
-        tx.raise_error(
-            UnboundLocalError, f"cannot access local variable {i.argval!r} where it is not associated with a value"
-        )
+        _raise_unbound_local(tx, i.argval)
 
 
 # ---------------------------------------------------------------- cells
+def _user_code(tx: Translator) -> CodeType:
+    resumed = is_resume_code(tx.code)
+    return tx.code if resumed is None else resumed.original
+
+
 @opcode("MAKE_CELL")
 def _make_cell(tx: Translator, i: Any) -> None:
+    if i.argval in tx.code.co_freevars and i.argval in _user_code(tx).co_freevars:
+        unsupported("unsupported_opcode", two_cells(i.argval))
     contents = tx.locals.pop(i.argval, MISSING)
     cell = tx.cells[i.argval] = CellVariable(contents, local=i.argval if tx.parent is None else None)
     tx.output.effects.cells.append(cell)
@@ -117,8 +127,7 @@ def _load_deref(tx: Translator, i: Any) -> None:
 
 def raise_unbound(tx: Translator, name: str) -> NoReturn:
     """What a read of an empty cell raises (Python/ceval.c, format_exc_unbound)."""
-    resumed = is_resume_code(tx.code)
-    free = name in (tx.code if resumed is None else resumed.original).co_freevars
+    free = name in _user_code(tx).co_freevars
     said = f"cannot access {'free' if free else 'local'} variable {name!r} where it is not associated with a value"
     tx.raise_error(NameError if free else UnboundLocalError, said + " in enclosing scope" * free)
 

@@ -1,7 +1,7 @@
 """Instructions that Python 3.12 has and 3.11 has not, or not so.
 
 Comprehensions are part of the function that they stand in (PEP 709): each takes the slots of its variables for itself
-and gives back afterwards what they held. A slot may be that of a cell; what is saved then is the cell.
+and gives back afterwards what they held. Where a variable of a comprehension is a cell, what is saved is a cell, too.
 """
 from __future__ import annotations
 
@@ -25,15 +25,9 @@ TABLE.add("MAKE_FUNCTION", py311.make_function)
 
 
 # ---------------------------------------------------------------- inlined comprehensions
-def _is_cell_slot(tx: Translator, i: Any) -> bool:
-    """Whether an instruction for locals acts on the slot of a cell or free variable."""
-    code = tx.code
-    return i.arg >= len(code.co_varnames) or i.argval in code.co_cellvars
-
-
 @TABLE.opcode("LOAD_FAST_AND_CLEAR")
 def _load_fast_and_clear(tx: Translator, i: Any) -> None:
-    if i.argval in tx.cells and _is_cell_slot(tx, i):
+    if i.argval in tx.cells:
         tx.push(tx.cells.pop(i.argval))
     else:
         tx.push(tx.locals.pop(i.argval, NULL))
@@ -41,15 +35,13 @@ def _load_fast_and_clear(tx: Translator, i: Any) -> None:
 
 @TABLE.opcode("STORE_FAST")
 def _store_fast(tx: Translator, i: Any) -> None:
-    name = i.argval
-    if (tx.code.co_cellvars or tx.code.co_freevars) and _is_cell_slot(tx, i):
+    name, code = i.argval, tx.code
+    if name in code.co_cellvars or name in code.co_freevars:  # what LOAD_FAST_AND_CLEAR has saved
         value = tx.wrap_top()
-        if isinstance(value, CellVariable):  # what LOAD_FAST_AND_CLEAR has saved
-            tx.cells[name] = value
-            tx.locals.pop(name, None)
-            tx.pop_lazy()
-            return
-        tx.cells.pop(name, None)
+        assert isinstance(value, CellVariable)
+        tx.cells[name] = value
+        tx.pop_lazy()
+        return
     store_local(tx, i)
 
 

@@ -8,6 +8,7 @@ rebuilt.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -306,6 +307,48 @@ def _pairwise(iterator: Iterator[Any], /) -> Iterator[Any]:
     for element in Steps(iterator):
         yield previous, element
         previous = element
+
+
+def _whole_number(n: Any) -> int:
+    size = operator.index(n)
+    if size < 1:
+        raise ValueError("n must be at least one")
+    return size
+
+
+def _batched(iterator: Iterator[Any], n: int) -> Iterator[Any]:
+    while True:
+        batch = []
+        for element in Steps(iterator):
+            batch.append(element)
+            if len(batch) == n:
+                break
+        if not batch:
+            return
+        yield tuple(batch)
+
+
+def _batched_or_strict(iterator: Iterator[Any], n: int, *, strict: bool) -> Iterator[Any]:
+    for batch in _batched(iterator, n):
+        if strict and len(batch) < n:
+            raise ValueError("batched(): incomplete batch")
+        yield batch
+
+
+_BATCHED = getattr(itertools, "batched", None)
+if _BATCHED is not None and "strict" in (_BATCHED.__text_signature__ or ""):
+
+    @replaces(_BATCHED)
+    def batched_or_strict(iterable: Iterable[Any], n: int, *, strict: bool = False) -> Iterator[Any]:
+        size = _whole_number(n)
+        return _batched_or_strict(iter(iterable), size, strict=bool(strict))
+
+elif _BATCHED is not None:
+
+    @replaces(_BATCHED)
+    def batched(iterable: Iterable[Any], n: int) -> Iterator[Any]:
+        size = _whole_number(n)
+        return _batched(iter(iterable), size)
 
 
 @replaces(itertools.zip_longest)

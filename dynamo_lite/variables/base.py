@@ -32,7 +32,7 @@ __all__ = ["MISSING", "IteratorVariable", "LazyVariable", "ObservedException", "
 
 def is_made_by_python(cls: type) -> bool:
     """Whether a class statement (or a call of type) made the class; classes of C may be heap types, too."""
-    if not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & _NOT_INSTANTIABLE:
+    if not cls.__flags__ & _HEAP_TYPE or cls.__flags__ & (_NOT_INSTANTIABLE | _IMMUTABLE):
         return False
     new = cls.__dict__.get("__new__")
     return not (isinstance(new, types.BuiltinFunctionType) and new.__self__ is cls)
@@ -45,8 +45,8 @@ def type_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__name__}"
 
 
-# Include/object.h: Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_DISALLOW_INSTANTIATION
-_HEAP_TYPE, _NOT_INSTANTIABLE = 1 << 9, 1 << 7
+# Include/object.h: Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_DISALLOW_INSTANTIATION, Py_TPFLAGS_IMMUTABLETYPE
+_HEAP_TYPE, _NOT_INSTANTIABLE, _IMMUTABLE = 1 << 9, 1 << 7, 1 << 8
 
 
 class ObservedException(Exception):

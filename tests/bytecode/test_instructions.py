@@ -150,6 +150,33 @@ def test_a_comprehension_that_keeps_its_variable_in_the_slot_of_a_cell() -> None
         y = [(x,) for x in range(3)]
         return (lambda: x), y
 
-    names = [i.opname for i in decode(f.__code__).instructions if i.argval == "x"]
-    inlined = ["LOAD_FAST_AND_CLEAR", "STORE_FAST", "LOAD_FAST", "STORE_FAST", "LOAD_CLOSURE", "STORE_FAST"]
-    assert names == ["MAKE_CELL", *(["LOAD_CLOSURE"] if sys.version_info < (3, 12) else inlined)]
+    def named(name: str) -> list[str]:
+        return [i.opname for i in decode(f.__code__).instructions if i.argval == name]
+
+    inlined = ["LOAD_FAST_AND_CLEAR", "STORE_FAST", "LOAD_FAST", "STORE_FAST", "STORE_FAST"]
+    assert named("x") == ["MAKE_CELL", "LOAD_CLOSURE"]
+    assert named("x'") == ([] if sys.version_info < (3, 12) else inlined)
+    assert decode(f.__code__).locals == (("y",) if sys.version_info < (3, 12) else ("y", "x'"))
+
+
+def test_a_comprehension_inside_one_of_the_same_variable_and_of_one_that_makes_a_cell() -> None:
+    def f():
+        x = 5
+        g = lambda: x
+        return [[x for x in range(x)] for x in (1, 2)], [[x + h() for h in [lambda: x]] for x in (3,)], g
+
+    cells = [i.opname for i in decode(f.__code__).instructions if i.argval == "x" and "CELL" in i.opname]
+    assert cells == (["MAKE_CELL"] if sys.version_info < (3, 12) else ["MAKE_CELL", "MAKE_CELL"])
+    own = () if sys.version_info < (3, 12) else ("x'",)
+    assert decode(f.__code__).locals[-len(own):] == own if own else decode(f.__code__).locals == ("g",)
+
+
+def test_a_comprehension_with_the_name_of_a_free_variable() -> None:
+    x = 5
+
+    def f():
+        return [x for x in range(3)], x
+
+    decoded = decode(f.__code__)
+    assert decoded.localsplus == (("x'", "x") if sys.version_info >= (3, 12) else ("x",))
+    assert [i.opname for i in decoded.instructions if i.argval == "x"] == ["LOAD_DEREF"]

@@ -161,6 +161,18 @@ class SequenceVariable(VariableTracker):
     methods: dict[str, Any] = {"index": _index, "count": _count}
 
 
+def _bounds_come_last() -> bool:
+    """Whether a list takes all elements of what is assigned to a slice before it looks where they go."""
+    try:
+        [][:] = 5  # type: ignore[call-overload]
+    except TypeError as error:
+        return "extended" in str(error)
+    raise AssertionError("unreachable")
+
+
+_BOUNDS_COME_LAST = _bounds_come_last()
+
+
 class ListVariable(SequenceVariable):
     """A list."""
 
@@ -198,7 +210,9 @@ class ListVariable(SequenceVariable):
 
     def _set_slice(self, tx: Tracer, index: slice, value: VariableTracker) -> None:
         """self[index] = value (Objects/listobject.c, list_ass_subscript): the bounds are those of the list before the
-        value is iterated over, which may change it."""
+        value is iterated over, which may change it, or after that, from Python 3.12.5 on."""
+        if _BOUNDS_COME_LAST:
+            value = ListVariable(tx.iteration.fast_sequence(value, "must assign iterable to extended slice", self))
         size = len(self.items)
         start, stop, step = tx.run_python(index.indices, size)
         if step == 1:

@@ -196,7 +196,7 @@ def _is_known(argument: VariableTracker) -> bool:
     value = argument.value
     cls = type(value)
     return argument.source is not None and value is not None and cls.__hash__ is object.__hash__ and (
-        cls.__eq__ is object.__eq__ and cls.__weakrefoffset__ > 0 and not isinstance(value, type))
+        cls.__eq__ is object.__eq__ and cls.__weakrefoffset__ != 0 and not isinstance(value, type))
 
 
 def _real(argument: VariableTracker) -> Any:

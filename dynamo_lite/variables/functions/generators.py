@@ -32,6 +32,7 @@ class GeneratorVariable(VariableTracker):
         self.function = function
         self.arguments = arguments
         self.started = False
+        self.begun_at: int | None = None  # the instruction of the root with which its first step began
         self.finished = False
         self.failed = False  # it was ended by an exception
         self.returned: VariableTracker = ConstantVariable(None)
@@ -70,11 +71,11 @@ class GeneratorVariable(VariableTracker):
         if self._running:
             self._refuse_reentry(tx)
         tx.output.effects.advance(self)
-        first, self.started = not self.started, True
-        if first:
-            tx.output.effects.note_started(self, tx.root.visits - 1)
+        first = not self.started
         if first and sent is not None and not sent.is_none():
             tx.raise_error(TypeError, "can't send non-None value to a just-started generator")
+        if first:
+            self.begin(tx)
         if first and raised is not None:
             self.finished = True
             raise raised
@@ -91,6 +92,12 @@ class GeneratorVariable(VariableTracker):
             self.failed = self.frame.stopped
             self.returned = self.frame.returned
         return value
+
+    def begin(self, tx: Tracer) -> None:
+        """From here on the generator is no longer what its call has made, be it that it is closed."""
+        self.started = True
+        self.begun_at = tx.root.visits - 1
+        tx.output.effects.note_started(self, self.begun_at)
 
     def _refuse_reentry(self, tx: Tracer) -> None:
         """Its own body asks it for its next value."""
@@ -137,7 +144,8 @@ class GeneratorVariable(VariableTracker):
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.started:
-            unsupported("generator_frame", f"{self.describe()}, begun in the captured part and used after it")
+            what = f"{self.describe()}, begun in the captured part and used after it"
+            unsupported("generator_frame", what, visit=self.begun_at)
         if self.stands_for is not None:
             stands_for = self.stands_for
             cg.build_new(self, lambda: stands_for.reconstruct(cg), lambda: None)

@@ -66,6 +66,9 @@ class RangeVariable(VariableTracker):
         cg.emit.load_const(self.value)
 
 
+_AS_KEY = object()  # tells a slice from a tuple of its parts
+
+
 class SliceVariable(VariableTracker):
     """A slice; its parts may be any values."""
 
@@ -107,7 +110,13 @@ class SliceVariable(VariableTracker):
         return self.may_be_the_same(other)
 
     def hash_key(self) -> Any:
-        raise TypeError("unhashable type: 'slice'")
+        if slice.__hash__ is None:  # up to Python 3.11
+            raise TypeError("unhashable type: 'slice'")
+        return (_AS_KEY, *(part.hash_key() for part in self.parts))
+
+    def guard_hash(self, tx: Tracer) -> None:
+        for part in self.parts:
+            part.guard_hash(tx)
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(

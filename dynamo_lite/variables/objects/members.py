@@ -53,9 +53,17 @@ class BuiltinMethodVariable(VariableTracker):
         )
 
 
+# Up to Python 3.12 a classmethod asks the descriptor that it holds; later it binds whatever it holds.
+_ASKS_DESCRIPTORS = classmethod(property(lambda cls: True)).__get__(None, int) is True  # type: ignore[arg-type]
+
+
 def class_method(tx: Tracer, attribute: Any, source: Source, cls: VariableTracker) -> VariableTracker:
     """What a classmethod gives when it is read (Objects/funcobject.c, cm_descr_get)."""
     function = attribute.__func__
+    if not _ASKS_DESCRIPTORS:
+        if not callable(function):  # no code can make such a method again
+            unsupported("unsupported_attribute", f"a classmethod around a {type(function).__qualname__}")
+        return MethodVariable(tx.values.wrap_class_part(function, source), cls)
     if isinstance(function, property):
         return tx.call(tx.values.wrap_class_part(function.fget, source), [cls], {})
     binds = isinstance(function, (types.FunctionType, *BIND))

@@ -208,10 +208,12 @@ class ObjectVariable(VariableTracker):
                 self.own_dict.items[name] = (ConstantVariable(name), written.pop(name))
         return self.own_dict
 
-    def read_descriptor(self, tx: Tracer, name: str, attribute: Any) -> VariableTracker | None:
+    def read_descriptor(
+        self, tx: Tracer, name: str, attribute: Any, home: type | None = None
+    ) -> VariableTracker | None:
         """What reading a class attribute through the instance gives (the descriptor protocol); None for a slot that is
-        empty."""
-        return reader_of(attribute)(tx, self, name, attribute)
+        empty. `home`: the class that was asked for it, if that is not the instance's."""
+        return reader_of(attribute)(tx, self, home or self.cls, name, attribute)
 
     def read_slot(self, tx: Tracer, name: str, descriptor: Any) -> VariableTracker | None:
         """What a slot holds, None if it is empty."""

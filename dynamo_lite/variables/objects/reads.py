@@ -22,8 +22,8 @@ from .members import BIND, BuiltinMethodVariable, class_method, native_class_met
 if TYPE_CHECKING:
     from ..protocols import ObjectVariable, Tracer
 
-# The tracer, the instance, the attribute's name, the attribute.
-Reader = Callable[["Tracer", "ObjectVariable", str, Any], VariableTracker | None]
+# The tracer, the instance, the class through which the attribute was found, its name, the attribute.
+Reader = Callable[["Tracer", "ObjectVariable", type, str, Any], VariableTracker | None]
 _READERS: dict[type, Reader] = {}
 
 
@@ -45,78 +45,80 @@ def reads(*classes: type) -> Callable[[Reader], Reader]:
 
 
 @reads(types.FunctionType)
-def _function(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
-    source = class_attribute_source(owner.cls, name)
+def _function(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+    source = class_attribute_source(home, name)
     return MethodVariable(tx.values.wrap_function(attribute, source, trusted=True), owner)
 
 
 @reads(staticmethod)
-def _static(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
-    return tx.values.wrap_class_part(attribute.__func__, class_attribute_source(owner.cls, name))
+def _static(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+    return tx.values.wrap_class_part(attribute.__func__, class_attribute_source(home, name))
 
 
 @reads(classmethod)
-def _of_class(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+def _of_class(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
     cls = tx.values.from_result(owner.cls, "class")
-    return class_method(tx, attribute, class_attribute_source(owner.cls, name), cls)
+    return class_method(tx, attribute, class_attribute_source(home, name), cls)
 
 
 @reads(property)
-def _property(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+def _property(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker | None:
     if is_property(tx, attribute, "__get__"):
         return call_property(tx, attribute, owner, name, "__get__")
-    return _by_get(tx, owner, name, attribute)
+    return _by_get(tx, owner, home, name, attribute)
 
 
 @reads(types.MemberDescriptorType)
-def _slot(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+def _slot(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker | None:
     if is_exception_class(owner.cls) and not is_made_by_python(attribute.__objclass__):
         return tx.errors.exception_attribute(owner, name)
     return owner.read_slot(tx, name, attribute)
 
 
 @reads(*BIND)
-def _binding(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
-    return MethodVariable(realized(tx, tx.values.wrap_at(attribute, class_attribute_source(owner.cls, name))), owner)
+def _binding(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+    return MethodVariable(realized(tx, tx.values.wrap_at(attribute, class_attribute_source(home, name))), owner)
 
 
 @reads(functools.cached_property)
-def _cached_property(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
-    function = tx.values.wrap_class_part(attribute.func, class_attribute_source(owner.cls, name))
+def _cached_property(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
+    function = tx.values.wrap_class_part(attribute.func, class_attribute_source(home, name))
     value = tx.call(function, [owner], {})
     owner.write_own(tx, name, value)
     return value
 
 
 @reads(types.ClassMethodDescriptorType)
-def _native_class_method(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+def _native_class_method(
+    tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any
+) -> VariableTracker | None:
     if is_stand_in(owner.cls):
-        return _by_get(tx, owner, name, attribute)
+        return _by_get(tx, owner, home, name, attribute)
     return native_class_method(tx, attribute, tx.classes.class_of(owner, False), f"{owner.cls.__qualname__}.{name}")
 
 
 @reads(types.MethodDescriptorType, types.WrapperDescriptorType)
-def _native_method(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+def _native_method(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
     return BuiltinMethodVariable(owner, name, attribute)
 
 
 @reads(FIELD)
-def _field(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker | None:
+def _field(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker | None:
     if isinstance(owner.content, TupleVariable):
         return owner.content.item(tx, attribute.__reduce__()[1][0])
-    return _by_get(tx, owner, name, attribute)
+    return _by_get(tx, owner, home, name, attribute)
 
 
 @reads(types.GetSetDescriptorType)
-def _computed(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+def _computed(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
     if is_exception_class(owner.cls):
         return tx.errors.exception_attribute(owner, name)
     unsupported("unsupported_attribute", f"{owner.describe()}.{name}, a descriptor written in C")
 
 
-def _by_get(tx: Tracer, owner: ObjectVariable, name: str, attribute: Any) -> VariableTracker:
+def _by_get(tx: Tracer, owner: ObjectVariable, home: type, name: str, attribute: Any) -> VariableTracker:
     """By the ``__get__`` of the attribute's class; the attribute itself if there is none."""
-    source = class_attribute_source(owner.cls, name)
+    source = class_attribute_source(home, name)
     getter = tx.classes.lookup(type(attribute), "__get__", NO_ATTRIBUTE)
     if getter is NO_ATTRIBUTE:
         return realized(tx, tx.values.wrap_at(attribute, source))

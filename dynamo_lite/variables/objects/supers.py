@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards.source import Source
 
-from ..base import VariableTracker, unsupported, wraps_type
+from ..base import VariableTracker, type_name, unsupported, wraps_type
 from ..functions.functions import MethodVariable
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
 from .members import BuiltinMethodVariable, class_method, native_class_method
@@ -59,7 +59,8 @@ class SuperVariable(VariableTracker):
             return tx.values.wrap_class_part(attribute.__func__, source)
         if isinstance(attribute, classmethod):
             return class_method(tx, attribute, source, tx.classes.class_of(self.owner, self.of_class))
-        if isinstance(attribute, property) and not self.of_class:
+        plain = isinstance(attribute, property) and attribute.fget is not None
+        if plain and type(attribute).__get__ is property.__get__ and not self.of_class:
             return tx.call(tx.values.wrap_class_part(attribute.fget, source), [self.owner], {})
         if name == "__new__":
             return NewVariable(cls)
@@ -72,11 +73,29 @@ class SuperVariable(VariableTracker):
         if isinstance(self.owner, ObjectVariable):
             if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
                 return BuiltinMethodVariable(self.owner, name, attribute)
-            found = self.owner.read_descriptor(tx, name, attribute)
+            found = self.owner.read_descriptor(tx, name, attribute, cls)
             if found is None:
                 tx.raise_error(AttributeError, f"{self.owner.cls.__name__!r} object has no attribute {name!r}")
             return found
         unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
+
+
+def misfit_text(start: type, owner: type, owner_is_class: bool) -> str:
+    """What CPython says of ``super(start, owner)`` for a class, or an instance of one, that does not derive from
+    `start`."""
+
+    class Start:
+        pass
+
+    class Owner:
+        pass
+
+    try:
+        super(Start, Owner if owner_is_class else Owner())
+    except TypeError as error:
+        text = str(error).replace("Owner", "{owner}").replace("Start", "{start}")
+        return text.format(owner=type_name(owner), start=type_name(start))
+    raise AssertionError("unreachable")
 
 
 class OuterSuperVariable(VariableTracker):
