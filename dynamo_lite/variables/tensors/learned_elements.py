@@ -102,7 +102,7 @@ def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
         tensor = output.tensor_of(values[0])
         source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
         usable = source is not None and value is not None and may_be_guarded(value) and (
-            source.key not in output.value_guards.paths and output.value_guards.allowed.allows(source, value))
+            source.key not in output.value_guards.paths and output.value_guards.allowed.allows(source))
         return [] if usable else None
     name = operation_name(node)
     if node.op == "call_function" and not is_of_torch(node.target) or node.op not in ("call_function", "call_method"):
@@ -162,7 +162,7 @@ def needed(tx: Tracer, error: Unsupported, nodes: Iterable[fx.Node]) -> Unsuppor
         return ValuesNeeded(error.kind, error.detail, frozenset(guards.learned), _readers(tx))
     if not origins:
         return error
-    dynamic = sorted(s.name for s, value in origins.values() if not guards.allowed.allows(s, value))
+    dynamic = sorted(s.name for s, _ in origins.values() if not guards.allowed.allows(s))
     if dynamic:
         names = ", ".join(dynamic)
         detail = f"{error.detail}, for which the elements of {names} matter, and these change from call to call"

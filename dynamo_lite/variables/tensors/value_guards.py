@@ -5,10 +5,11 @@ outside, and masks that the program computes from floats (``real = (pixels == 0)
 which images of a batch are padding, which rows are empty). A guard computes such a mask from the tensor as eager does;
 its elements are known from the operation on that makes it (``fake.elements``).
 
-One rule says which of them are (:func:`is_worth_its_cost`), by what a guard costs. While it holds, it reads the
-elements at each call and runs the operations that compute a mask. When it does not, the frame is compiled once more and
-breaks there from then on (``frame.changed_values``); that is likely for what the program has computed itself, and the
-likelier the more elements have to come again: a mask as large as its tensor (``x[x > 0]``) changes with every call.
+One rule says which of them are (:func:`is_worth_its_cost`), by what a guard costs. While it holds, it saves the compile
+of what comes behind a break, reads the elements at each call and runs the operations that compute a mask. When it does
+not, the frame is compiled once more and breaks there from then on (``frame.changed_values``). One compile stands
+against one, so a guard is tried where it is more likely to hold than not: not for what the program has just computed
+and given to a function that breaks, nor for a mask whose elements sum up few (``x[x > 0]``).
 
 Invariant: the elements are those at that point of the program, whatever shares memory with them; and of the operations
 that make a mask only those take part that are exact, so that the graph computes the mask that the guard has computed,
@@ -28,7 +29,18 @@ from torch import fx
 from ... import config
 from ...continuation.deoptimize import is_of_torch
 from ...guards.memory import overlap_on_device
-from ...guards.source import ComputedSource, LocalSource, PathKey, Source
+from ...guards.source import (
+    AttrSource,
+    ComputedSource,
+    ConstSource,
+    GlobalsSource,
+    InstanceDictSource,
+    LocalSource,
+    PathKey,
+    SlotSource,
+    Source,
+    TypeAttrSource,
+)
 from .graph_nodes import computed_from, operation_name
 
 if TYPE_CHECKING:
@@ -53,7 +65,7 @@ class Guardable(NamedTuple):
         changed: the paths of values that have changed from call to call.
         changed_names: the same, by name; ``ANY_NAME`` stands for all.
         left: the frame's locals that a break has left there.
-        computed: whether the frame's arguments count as computed by the program.
+        computed: whether what the frame was given counts as computed by the program, and not what objects hold.
     """
 
     none: bool = False
@@ -62,15 +74,16 @@ class Guardable(NamedTuple):
     left: frozenset[str] = frozenset()
     computed: bool = False
 
-    def allows(self, source: Source, value: torch.Tensor) -> bool:
+    def allows(self, source: Source) -> bool:
         """Whether a tensor may be guarded."""
         if self.none or source.key in self.changed or not self.changed_names.isdisjoint((source.name, ANY_NAME)):
             return False
-        while source.parents():
-            source = source.parents()[0]
-        if isinstance(source, LocalSource) and source.local in self.left:
+        root = source
+        while root.parents():
+            root = root.parents()[0]
+        if isinstance(root, LocalSource) and root.local in self.left:
             return False
-        return not self.computed or is_worth_its_cost(value.numel(), computed=True)
+        return not self.computed or is_kept(source)
 
 
 _ALL = Guardable()
@@ -117,20 +130,28 @@ class ValueGuards:
 
 
 # ---------------------------------------------------------------- the rule
-def is_worth_its_cost(elements: int, *, of: int | None = None, operations: int = 0, computed: bool = False) -> bool:
+def is_worth_its_cost(elements: int, *, of: int | None = None, operations: int = 0) -> bool:
     """Whether a tensor of so many elements is worth a value guard.
 
     Args:
         of: from how many elements a mask is computed.
         operations: that compute it.
-        computed: whether the program has computed the tensor before the frame, nobody knows from what.
     """
     if elements > config.value_guard_elements or operations > config.value_guard_operations:
         return False
-    summed = config.value_guard_reduction * max(1, elements)
-    if computed:
-        return summed <= config.value_guard_computed_elements
-    return of is None or elements <= config.value_guard_computed_elements and summed <= of
+    return of is None or config.value_guard_reduction * max(1, elements) <= of
+
+
+def is_kept(source: Source) -> bool:
+    """Whether a tensor is what an object or a module's globals hold, and not what a function was given."""
+    while source.parents():
+        if isinstance(source, _OF_OBJECTS):
+            return True
+        source = source.parents()[0]
+    return isinstance(source, (GlobalsSource, ConstSource))
+
+
+_OF_OBJECTS = (AttrSource, InstanceDictSource, SlotSource, TypeAttrSource)
 
 
 def may_be_guarded(value: torch.Tensor) -> bool:
@@ -230,7 +251,7 @@ def source_of(output: OutputGraph, node: fx.Node) -> tuple[ComputedSource, Tenso
     found = node.meta.get("example_value")
     if not isinstance(found, torch.Tensor) or found.dtype is not torch.bool:
         return None
-    if found.numel() > config.value_guard_computed_elements:
+    if found.numel() > config.value_guard_elements:
         return None  # asked of every node, so the cheapest part of the rule first
     if node.op == "placeholder" or found.device.type != "cpu":
         return None
