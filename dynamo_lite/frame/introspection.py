@@ -35,7 +35,7 @@ def reason_to_leave(code: types.CodeType, globals: dict[str, Any]) -> str | None
     """Why a frame's objects are to be the interpreter's own, or None."""
     if not _NAMES.isdisjoint(code.co_names) and _reaches(code, globals, _BOOKS):
         return "it asks the interpreter for the size, the number or the holders of objects"
-    if _reaches(code, globals, _WEAK) and _collects(code, globals):
+    if _reaches(code, globals, _WEAK) and _reaches(code, globals, _COLLECT):
         return "it watches, by weak references and the garbage collector, how long objects live"
     if not FRAME_READERS.isdisjoint(code.co_names) and _reaches(code, globals, _FRAMES):
         return "it gets hold of frames of the interpreter, which go on changing while they run"
@@ -60,12 +60,3 @@ def _reaches(code: types.CodeType, globals: dict[str, Any], functions: Functions
             elif name in names and getattr(module, name, None) is value:
                 return True
     return False
-
-
-def _collects(code: types.CodeType, globals: dict[str, Any]) -> bool:
-    """Whether code runs the garbage collector, itself or by a function of its module."""
-    if _reaches(code, globals, _COLLECT):
-        return True
-    helpers = (globals.get(name) for name in code.co_names)
-    return any(type(helper) is types.FunctionType and _reaches(helper.__code__, helper.__globals__, _COLLECT)
-               for helper in helpers)

@@ -4,12 +4,13 @@ Invariant: what is found, and that nothing stands before it, is guarded.
 """
 from __future__ import annotations
 
+import functools
 import types
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards.source import Source
 
-from ..base import VariableTracker, type_name, unsupported, wraps_type
+from ..base import VariableTracker, realized, type_name, unsupported, wraps_type
 from ..functions.functions import MethodVariable
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
 from .members import BuiltinMethodVariable, class_method, native_class_method
@@ -69,7 +70,7 @@ class SuperVariable(VariableTracker):
         if self.of_class and isinstance(attribute, types.ClassMethodDescriptorType):
             return native_class_method(tx, attribute, self.owner, f"super().{name}")
         if self.of_class:
-            return tx.values.from_result(attribute, f"super().{name}")
+            return self._of_class(tx, cls, name, attribute)
         if isinstance(self.owner, ObjectVariable):
             if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
                 return BuiltinMethodVariable(self.owner, name, attribute)
@@ -78,6 +79,19 @@ class SuperVariable(VariableTracker):
                 tx.raise_error(AttributeError, f"{self.owner.cls.__name__!r} object has no attribute {name!r}")
             return found
         unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
+
+    def _of_class(self, tx: Tracer, cls: type, name: str, attribute: Any) -> VariableTracker:
+        """An attribute that a class finds: what has no ``__get__``, or one that gives itself where there is no
+        object."""
+        if hasattr(type(attribute), "__get__") and type(attribute) not in _THEMSELVES:
+            unsupported("unsupported_attribute", f"super().{name}, a {type(attribute).__qualname__}, of a class")
+        return realized(tx, tx.values.wrap_at(attribute, class_attribute_source(cls, name)))
+
+
+_THEMSELVES = (
+    property, functools.cached_property, types.MemberDescriptorType, types.GetSetDescriptorType,
+    types.MethodDescriptorType, types.WrapperDescriptorType,
+)
 
 
 def misfit_text(start: type, owner: type, owner_is_class: bool) -> str:
