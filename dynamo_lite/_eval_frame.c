@@ -122,6 +122,10 @@ call_guarded(ThreadState *thread, GuardedCode *entry, PyFunctionObject *original
     PyObject *small[16];
     PyObject **stack = small;
     Py_ssize_t n = frame->nargs;
+    PyObject *given = entry->direct == NULL ? NULL : guarded_call_direct(entry, *inputs);
+    if (given != NULL) {
+        return given;
+    }
     PyFunctionObject *function = take_function(entry, original, frame);
     if (function == NULL) {
         return NULL;

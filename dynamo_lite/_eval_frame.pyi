@@ -50,16 +50,20 @@ class GuardedCode:
     it is. `needs_hook`: whether what the code calls is to be looked up (after a graph break), or runs without the hook.
     Entries are tried in the order of their last use, but those of smaller `breadth` (0 to 2) first, until these have
     not fitted too often: what fits more calls is slower, and once it were the first it would stand for theirs too.
+    `direct`: the code does no more than return `direct(*inputs)[0]`. While nothing watches calls of Python functions,
+    `direct` is called without a frame for the code; if it raises, it has changed nothing, and the code runs.
     """
 
     program: GuardProgram
     code: CodeType | None
     needs_hook: bool
     breadth: int
+    direct: Callable[..., Any] | None
     hits: int
     extra: Any
     def __new__(
-        cls, program: GuardProgram, code: CodeType | None, needs_hook: bool, *, extra: Any = None, breadth: int = 1
+        cls, program: GuardProgram, code: CodeType | None, needs_hook: bool, *, extra: Any = None, breadth: int = 1,
+        direct: Callable[..., Any] | None = None
     ) -> GuardedCode: ...
 
 @final

@@ -46,6 +46,7 @@ typedef struct {
     Layout *layouts;
     PyObject *faults; /* a tuple of (exception type, message), or NULL if the function reports none */
     int release_gil;
+    char is_brief;
 } Entry;
 
 static const DLPackExchangeAPI *exchange;
@@ -247,6 +248,7 @@ entry_repr(PyObject *self)
 static PyMemberDef entry_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Entry, vectorcall), READONLY, NULL},
     {"__dictoffset__", T_PYSSIZET, offsetof(Entry, dict), READONLY, NULL},
+    {"is_brief", T_BOOL, offsetof(Entry, is_brief), READONLY, "whether it keeps the GIL"},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -386,6 +388,7 @@ make_entry(PyObject *module, PyObject *args)
     entry->n_tensors = n_tensors;
     entry->n_sizes = n_sizes;
     entry->release_gil = release_gil;
+    entry->is_brief = !release_gil;
     entry->faults = faults != NULL && PyTuple_GET_SIZE(faults) != 0 ? Py_NewRef(faults) : NULL;
     if (set_layouts(entry, layouts) < 0) {
         Py_DECREF(entry);

@@ -48,6 +48,7 @@ typedef struct {
     PyObject *program; /* GuardProgram */
     PyObject *code;    /* NULL: run the original frame */
     PyObject *extra;
+    PyObject *direct;  /* NULL, or what the code calls with the inputs to return the first of its results */
     PyObject *function; /* made from code; taken out for the time of a call */
     unsigned long long hits, passed_over; /* how often the guards have held, and not */
     Slot *slot; /* where the entry is listed; NULL when it is not or no longer */
@@ -123,6 +124,7 @@ void note_traced(PyThreadState *tstate);
 
 /* _eval_frame.c */
 PyObject *eval_frame(PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
+PyObject *guarded_call_direct(GuardedCode *entry, PyObject *inputs);
 PyObject *run_guarded(ThreadState *thread, FrameHook *hook, GuardedCode *entry, PyFunctionObject *function,
                       const GuardFrame *frame, PyObject **inputs, PyObject **owned);
 PyObject *trampoline(ThreadState *thread, FrameHook *hook, PyObject *continuation);

@@ -6,14 +6,34 @@
 
 #include <structmember.h>
 
+/* What the entry's code would return, without a frame for it. NULL without an exception: the code is to run. It is, too,
+ * after a failure, which has changed nothing: the code calls again what failed, and has a handler. */
+PyObject *
+guarded_call_direct(GuardedCode *entry, PyObject *inputs)
+{
+    if (inputs == NULL || !PyTuple_CheckExact(inputs) || calls_are_watched(PyThreadState_Get())) {
+        return NULL;
+    }
+    PyObject *outputs = PyObject_Vectorcall(entry->direct, &PyTuple_GET_ITEM(inputs, 0), (size_t)PyTuple_GET_SIZE(inputs), NULL);
+    PyObject *result = NULL;
+    if (outputs == NULL) {
+        PyErr_Clear();
+    }
+    else if (PyTuple_CheckExact(outputs) && PyTuple_GET_SIZE(outputs) != 0) {
+        result = Py_NewRef(PyTuple_GET_ITEM(outputs, 0));
+    }
+    Py_XDECREF(outputs);
+    return result;
+}
+
 static PyObject *
 guarded_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"program", "code", "needs_hook", "extra", "breadth", NULL};
-    PyObject *program, *code, *extra = Py_None;
+    static char *names[] = {"program", "code", "needs_hook", "extra", "breadth", "direct", NULL};
+    PyObject *program, *code, *extra = Py_None, *direct = Py_None;
     int needs_hook, breadth = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Op|$Oi:GuardedCode", names, guards->program_type, &program, &code,
-                                     &needs_hook, &extra, &breadth)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Op|$OiO:GuardedCode", names, guards->program_type, &program, &code,
+                                     &needs_hook, &extra, &breadth, &direct)) {
         return NULL;
     }
     if (code != Py_None && !PyCode_Check(code)) {
@@ -25,6 +45,7 @@ guarded_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         self->program = Py_NewRef(program);
         self->code = code == Py_None ? NULL : Py_NewRef(code);
         self->extra = Py_NewRef(extra);
+        self->direct = direct == Py_None ? NULL : Py_NewRef(direct);
         self->needs_hook = (char)needs_hook;
         self->breadth = (char)(breadth < 0 ? 0 : breadth > 2 ? 2 : breadth);
     }
@@ -36,6 +57,7 @@ guarded_traverse(GuardedCode *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->program);
     Py_VISIT(self->extra);
+    Py_VISIT(self->direct);
     Py_VISIT(self->function);
     /* The collector can't see through a code object, and the constants of guarded code can refer back here. While nobody but
      * this entry holds the code, its reference to the constants counts as one of the entry's own. */
@@ -50,6 +72,7 @@ static int
 guarded_clear(GuardedCode *self)
 {
     Py_CLEAR(self->extra);
+    Py_CLEAR(self->direct);
     Py_CLEAR(self->function);
     Py_CLEAR(self->program);
     Py_CLEAR(self->code);
@@ -68,6 +91,7 @@ static PyMemberDef guarded_members[] = {
     {"program", T_OBJECT, offsetof(GuardedCode, program), READONLY, "the GuardProgram"},
     {"code", T_OBJECT, offsetof(GuardedCode, code), READONLY, "the code object to run, or None"},
     {"extra", T_OBJECT, offsetof(GuardedCode, extra), 0, "any object, for logs"},
+    {"direct", T_OBJECT, offsetof(GuardedCode, direct), READONLY, "what is called in place of the code, or None"},
     {"needs_hook", T_BOOL, offsetof(GuardedCode, needs_hook), READONLY, "whether the code runs with the hook active"},
     {"breadth", T_BYTE, offsetof(GuardedCode, breadth), READONLY, "0 to 2: narrow ones are tried first"},
     {"hits", T_ULONGLONG, offsetof(GuardedCode, hits), READONLY, "how often the guards have held"},
@@ -79,8 +103,8 @@ PyTypeObject GuardedCode_Type = {
     .tp_name = "dynamo_lite._eval_frame.GuardedCode",
     .tp_basicsize = sizeof(GuardedCode),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "GuardedCode(program, code, needs_hook, *, extra=None, breadth=1): code to run in place of a frame whose "
-              "guards hold",
+    .tp_doc = "GuardedCode(program, code, needs_hook, *, extra=None, breadth=1, direct=None): code to run in place of a "
+              "frame whose guards hold",
     .tp_new = guarded_new,
     .tp_dealloc = (destructor)guarded_dealloc,
     .tp_traverse = (traverseproc)guarded_traverse,

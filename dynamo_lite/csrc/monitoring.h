@@ -28,6 +28,16 @@ tools_see_lines(const uint8_t *tools, size_t n_events)
     return (((first | last) & OTHER_TOOLS * every_byte) | (lines & PROFILING_TOOLS * every_byte)) != 0;
 }
 
+static inline int
+tools_see_anything(const uint8_t *tools, size_t n_events)
+{
+    uint64_t first, last = 0;
+    memcpy(&first, tools, 8);
+    memcpy(&last, tools + 8, n_events - 8);
+    return (first | last) != 0;
+}
+
 #define TOOLS_SEE_LINES(monitors) tools_see_lines((monitors).tools, sizeof((monitors).tools))
+#define TOOLS_SEE_ANYTHING(monitors) tools_see_anything((monitors).tools, sizeof((monitors).tools))
 
 #endif

@@ -95,6 +95,13 @@ thread_is_traced(PyThreadState *tstate)
     return tstate->c_tracefunc != NULL;
 }
 
+/* Something is told of calls of Python functions, a profiler for example. */
+static inline int
+calls_are_watched(PyThreadState *tstate)
+{
+    return tstate->c_profilefunc != NULL || tstate->c_tracefunc != NULL;
+}
+
 /* A tool has asked for events in this code alone, which it is therefore to see as it is. */
 static inline int
 code_is_monitored(PyCodeObject *Py_UNUSED(code))

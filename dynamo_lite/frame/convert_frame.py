@@ -21,7 +21,7 @@ from ..runtime import collector, in_flight
 from ..runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from . import trace
 from .decide import decide, note_skipped
-from .emit import emit_code, plan_code
+from .emit import direct_call, emit_code, plan_code
 from .entry import make_entry
 from .finish import close_graph, compile_graph, ending, nothing_to_run, report_break, uncompiled
 from .recompiles import first_request, note_compile
@@ -110,7 +110,7 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
             return plain
         compiled = compile_graph(settings, end, graph)
         emitter = emit_code(end, plan, graph, compiled)
-        return make_entry(settings, end, plan, graph, emitter)
+        return make_entry(settings, end, plan, graph, emitter, direct_call(end, emitter, compiled))
     except exc.Unsupported as error:
         return trace.after_refusal(settings, traced, error)
 

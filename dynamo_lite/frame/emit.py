@@ -74,6 +74,30 @@ def emit_code(end: Ending, plan: Plan, graph: Graph, compiled: Compiled | None) 
     return emitter
 
 
+def direct_call(end: Ending, emitter: Emitter, compiled: Compiled | None) -> Callable[..., Any] | None:
+    """What the code comes down to, to be called without a frame: a function in C that gives what the code returns first
+    of all; None if the code does more. The function changes nothing, so that the code may call it again when it raises.
+
+    A backend says by an attribute `is_brief` that a function runs no Python code and keeps the interpreter's lock.
+    """
+    output = end.trace.output
+    if compiled is None or not getattr(compiled.run, "is_brief", False) or output.mutated_inputs():
+        return None
+    if output.fake_mode.random_seen or any(node.meta.get("impure") for node in output.graph.nodes):
+        return None
+    least = Emitter()
+    least.load_function(compiled.run)
+    least.load_fast(INPUTS)
+    least.call_ex(False)
+    least.store_fast(OUTPUTS)
+    least.load_fast(OUTPUTS)
+    least.load_const(0)
+    least.subscr()
+    least.ret()
+    same = [(op.name, op.arg) for op in emitter.ops[:len(least)]] == [(op.name, op.arg) for op in least.ops]
+    return compiled.run if same else None
+
+
 def _codegen(end: Ending, plan: Plan, graph_inputs: int) -> Codegen:
     emitter = Emitter()
     emitter.set_line(end.trace.tx.current.positions)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import logging
 import types
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -28,7 +30,10 @@ from .places import place
 from .request import Frame, Settings
 
 
-def make_entry(settings: Settings, end: Ending, plan: Plan, graph: Graph, emitter: Emitter) -> GuardedCode:
+def make_entry(
+    settings: Settings, end: Ending, plan: Plan, graph: Graph, emitter: Emitter,
+    direct: Callable[..., Any] | None = None,
+) -> GuardedCode:
     """The entry of a frame that has been compiled."""
     frame, request, output = end.frame, end.trace.request, end.trace.output
     _guard_aliases(output)
@@ -53,7 +58,7 @@ def make_entry(settings: Settings, end: Ending, plan: Plan, graph: Graph, emitte
         settings.on_entry(record)
     on_elements = any(guard.kind == "tensor_data" for guard in guards)
     breadth = 0 if on_elements else 2 if request.fits_all else 1
-    return GuardedCode(program, guarded, end.returned is None, extra=record, breadth=breadth)
+    return GuardedCode(program, guarded, end.returned is None, extra=record, breadth=breadth, direct=direct)
 
 
 def _guard_aliases(output: OutputGraph) -> None:
