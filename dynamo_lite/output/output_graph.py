@@ -409,7 +409,7 @@ class OutputGraph:
         for node in reversed(list(self.graph.nodes)):
             if node.op in ("placeholder", "output") or node.users or node.meta.get("impure"):
                 continue
-            if node.meta.get("raises"):
+            if node.meta.get("raises") or _takes_an_int(node):
                 continue  # it may raise, though nobody wants what it gives
             if node.meta.get("visit", -1) >= 0 and (raised := refused_in_eager(node)) is not None:
                 what = f"{type(raised).__name__} of {target_name(node.target)}: {exc.one_line(raised)}"
@@ -464,6 +464,14 @@ def _written_by(node: fx.Node) -> frozenset[int]:
     """The storages that an impure node may write to."""
     writes: frozenset[int] | None = node.meta.get("writes")
     return writes if writes is not None else frozenset(_storages_of(node.all_input_nodes))
+
+
+def _takes_an_int(node: fx.Node) -> bool:
+    """Whether an operation on tensors gets an int that only the running program knows: it may be out of bounds, or too
+    large for the tensor's type."""
+    if not isinstance(node.meta.get("example_value"), torch.Tensor):
+        return False
+    return any(isinstance(argument.meta.get("example_value"), torch.SymInt) for argument in node.all_input_nodes)
 
 
 def _does_something(node: fx.Node) -> bool:

@@ -425,6 +425,12 @@ _ANY_NUMBER: frozenset[Any] = frozenset({
     *(getattr(torch, name) for name in ("add", "sub", "mul", "div", "pow", "float_power", "remainder", "fmod")),
     *(name + end for name in ("add", "sub", "mul", "div", "pow") for end in ("", "_")),
 })
+# Those among them that no number of integers makes raise, as a division by 0 and a negative power do.
+_WHATEVER_NUMBER: frozenset[Any] = frozenset({
+    *COMPARE.values(), *(getattr(operator, i + name) for name in ("add", "sub", "mul", "truediv") for i in ("", "i")),
+    *(getattr(torch, name) for name in ("add", "sub", "mul")),
+    *(name + end for name in ("add", "sub", "mul") for end in ("", "_")),
+})
 _FROM_NUMBERS = (torch.tensor, torch.as_tensor)
 
 
@@ -433,7 +439,11 @@ def run_with_numbers(
 ) -> tuple[Any, bool]:
     """Runs an operation on fake tensors where some arguments may be numbers that nobody knows yet."""
     if target in _ANY_NUMBER:
-        args, kwargs = fx.node.map_aggregate((args, kwargs), example_of)
+        examples, named = fx.node.map_aggregate((args, kwargs), example_of)
+        made = tx.output.run_fake(tx, op, target, examples, named)
+        if target not in _WHATEVER_NUMBER and any(map(is_unknown, _leaves(args))) and _is_whole(made[0]):
+            tx.output.fake_mode.raises_seen = True  # the example is no divisor of 0 and no exponent below
+        return made
     elif target in (operator.getitem, operator.setitem):
         args = (args[0], _any_index(args[1]), *args[2:])
     elif target in _FROM_NUMBERS and any(is_unknown(leaf) for leaf in _leaves(args)) and not _has_tensor_inside(args):
@@ -459,6 +469,10 @@ def _leaves(value: Any) -> list[Any]:
     if isinstance(value, (tuple, list)):
         return [leaf for item in value for leaf in _leaves(item)]
     return [value]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
 
 
 def _has_tensor_inside(args: tuple[Any, ...]) -> bool:

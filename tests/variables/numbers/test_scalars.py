@@ -242,3 +242,31 @@ def test_random_numbers_keep_their_order() -> None:
         expected = fn(x)
         torch.manual_seed(seed)
         assert same(expected, compiled(x))
+
+
+# ---------------------------------------------------------------- numbers that have changed, by which nothing is kept
+WHOLE = "y.to(torch.int64)"
+UNUSED = [
+    f"t = {WHOLE} // n", f"t = {WHOLE} % n", f"t = torch.fmod({WHOLE}, n)", f"t = torch.remainder({WHOLE}, n)",
+    f"t = torch.div({WHOLE}, n, rounding_mode='trunc')", f"t = {WHOLE}.floor_divide_(n)", f"t = {WHOLE} // (2 * n)",
+    f"t = {WHOLE} ** (n - 1)", f"t = {WHOLE}.pow(n - 1)", f"t = 5 // ({WHOLE} * n)", "t = torch.tensor(3) % n",
+    "t = y[n - 3]", "t = y.to(torch.int8) + n * 10**30", f"y.mul_(2); t = {WHOLE} // n",
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("unused", UNUSED)
+def test_an_unused_operation_with_a_number_that_changes_raises(unused, backend):
+    scope = {"torch": torch}
+    exec(f"def f(y, n):\n    {unused}\n    return y + 1", scope)
+    compiled = dynamo_lite.compile(scope["f"], backend=backend)
+
+    def run(fn, n):
+        y = torch.full((3,), 3.0)
+        try:
+            return fn(y, n).tolist(), y.tolist()
+        except Exception as error:
+            return type(error), str(error), y.tolist()
+
+    for n in (1, 1, 2, 2, 0, 3, 0):
+        assert run(compiled, n) == run(scope["f"], n)
