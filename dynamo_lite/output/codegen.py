@@ -162,6 +162,9 @@ class Codegen:
         unfilled: list[tuple[str, Callable[[], Any]]] = []
         if not refers_only:
             self._fill(outer)  # what is looked at is complete
+            if id(value) in self._built:  # by what was filled, which holds it
+                self.emit.load_fast(self._built[id(value)])
+                return
             self._unfilled = None
         elif outer is None:
             self._unfilled = unfilled

@@ -449,3 +449,37 @@ def test_an_input_that_is_first_met_in_inference_mode() -> None:
     said.append((torch.is_inference(x), torch.is_inference(y), y.is_inference(), t.is_inference()))
     return x * 2
     """)
+
+
+# A value that a returned function holds and that is returned beside it is one object.
+HELD_BY_FUNCTIONS = [
+    "return h, h.calls",
+    "return h.calls, h",
+    "return [h, [h.calls]]",
+    "return {'h': h, 'c': h.calls}",
+    "box.held = [h, h.calls]; return h.calls",
+    "g = lambda: (h, h.calls); return g, h.calls, h",
+    "table['a'] = h; said.append(h.calls); return h.calls",
+]
+
+
+@pytest.mark.parametrize("way_out", HELD_BY_FUNCTIONS)
+@pytest.mark.parametrize("empty", ["[]", "{}", "Box(x, [])"])
+def test_what_a_function_holds_is_one_object(empty: str, way_out: str) -> None:
+    grow = {"[]": "calls.append(a)", "{}": "calls[len(calls)] = a"}.get(empty, "calls.k.append(a)")
+    check(f"""
+    def counted(fn):
+        calls = {empty}
+        def inner(*a):
+            {grow}
+            return fn(*a)
+        inner.calls = calls
+        return inner
+
+    @counted
+    def h(a):
+        return a * n
+
+    h(x)
+    {way_out}
+    """)
