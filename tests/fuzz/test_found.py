@@ -483,3 +483,58 @@ def test_what_a_function_holds_is_one_object(empty: str, way_out: str) -> None:
     h(x)
     {way_out}
     """)
+
+
+# What super() finds is the upper class's, where the instance's class has another one of the name.
+UNDER_SUPER = [
+    ("v = 1", "v = 5", "super().v"), ("v = [1]", "v = [2]", "(super().v, super().v is self.v)"),
+    ("v = functools.lru_cache(lambda self: 1)", "v = functools.lru_cache(lambda self: 2)", "(super().v(), self.v())"),
+    ("v = functools.partialmethod(lambda self, k: k, 1)", "v = functools.partialmethod(lambda self, k: -k, 2)",
+     "(super().v(), self.v())"),
+    ("v = staticmethod(lambda: 1)", "v = staticmethod(lambda: 2)", "(super().v(), self.v())"),
+    ("v = classmethod(lambda cls: cls)", "v = classmethod(lambda cls: 1)", "(super().v().__name__, self.v())"),
+    ("v = functools.cached_property(lambda self: 1)", "v = property(lambda self: 2)", "(super().v, self.v)"),
+    ("v = Box(1, 2)", "v = Box(3, 4)", "(super().v.k, self.v.k)"),
+    ("v = lambda self: 1", "v = lambda self: 2", "(super().v(), self.v(), super(A, self).__init__())"),
+]
+
+
+@pytest.mark.parametrize("above, below, reads", UNDER_SUPER)
+def test_what_super_finds(above: str, below: str, reads: str) -> None:
+    check(f"""
+    class A:
+        {above}
+    class B(A):
+        {below}
+        def reads(self):
+            return {reads}
+    class C(B):
+        w = 1
+    dynamo_lite.graph_break()
+    return B().reads(), C().reads(), x + 1
+    """)
+
+
+CACHED = [
+    "o = Counts(); return o.m(1), o.m(1), o.c",
+    "o = Counts(); a = o.m(1); o.c = 7; return a, o.m(1), o.c",
+    "o = Counts(); o.c = 3; return o.m(1), Counts().m(1), o.reads(), o.c",
+    "o = Counts(); a = o.reads(); o.c += 1; return a, o.reads()",
+    "table['o'] = o = Counts(); a = o.reads(); o.c += 1; dynamo_lite.graph_break(); return a, o.reads()",
+]
+
+
+@pytest.mark.parametrize("body", CACHED)
+def test_a_cache_keeps_what_it_gave_for_an_object(body: str) -> None:
+    check("""
+    class Counts:
+        c = 0
+        @functools.lru_cache
+        def m(self, a):
+            self.c += 1
+            return a + self.c
+        @functools.lru_cache
+        def reads(self):
+            return self.c
+    dynamo_lite.graph_break()
+    """ + body)

@@ -90,6 +90,10 @@ class CachedFunctionVariable(RealObjectVariable):
         for argument in _elements([*args, *kwargs.values()]):
             if isinstance(argument, ScalarVariable):
                 argument.refuse("an argument of a cached function")
+            if _is_new(argument):
+                # The cache keeps what the first call gave, whatever becomes of the object.
+                what = f"{self.describe()} keeps what it gives for {argument.describe()}, made here"
+                unsupported("call_skipped", what)
         constant = all(a.is_constant() for a in (*args, *kwargs.values()))
         if constant and not may_change_something(self.value.__wrapped__):
             return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
@@ -181,6 +185,11 @@ def _elements(arguments: Iterable[VariableTracker]) -> Iterator[VariableTracker]
             yield from _elements(argument.items)  # type: ignore[attr-defined]
         else:
             yield argument
+
+
+def _is_new(argument: VariableTracker) -> bool:
+    """Whether an argument is an object with a state that the trace has made."""
+    return argument.source is None and isinstance(argument, ObjectVariable)
 
 
 def _is_tuple(argument: VariableTracker) -> bool:
