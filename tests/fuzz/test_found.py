@@ -463,8 +463,10 @@ HELD_BY_FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("way_out", HELD_BY_FUNCTIONS)
-@pytest.mark.parametrize("empty", ["[]", "{}", "Box(x, [])"])
+@pytest.mark.parametrize("empty, way_out", [
+    *(("[]", way_out) for way_out in HELD_BY_FUNCTIONS),
+    ("{}", "return h, h.calls"), ("Box(x, [])", "return h, h.calls"),
+])
 def test_what_a_function_holds_is_one_object(empty: str, way_out: str) -> None:
     grow = {"[]": "calls.append(a)", "{}": "calls[len(calls)] = a"}.get(empty, "calls.k.append(a)")
     check(f"""
