@@ -243,7 +243,8 @@ class Analysis:
         """Whether what lies on the stack and in the locals before an instruction can be brought there.
 
         Not at what a loop passes over when it ends, where nobody ever stands; not in an inlined comprehension where the
-        code may look at names of locals, if one has the name of a cell; not with an iterator of 3.15 on the stack.
+        code may look at names of locals, if one has the name of a cell; not where a generator of 3.15 delegates to
+        another.
         """
         stack = self.stacks[index]
         if index in self._passed_over or (stack is not None and FIXED in stack):

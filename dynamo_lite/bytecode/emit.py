@@ -182,7 +182,19 @@ class Emitter:
             raise KeyError(symbol)
 
     def get_iter(self) -> None:
-        self._emit("GET_ITER", 0)
+        if facts.ITERATOR_SLOTS == 1:
+            self._emit("GET_ITER", 0)
+        else:
+            self.load_function(iter)
+            self.swap(2)
+            self.swap(3)
+            self.call(1)
+
+    def loop_over(self) -> None:
+        """[iterable] -> [iterator, ready for a loop]: as iter() makes it, which has no state but its own."""
+        self.get_iter()
+        if facts.ITERATOR_SLOTS > 1:
+            self.push_null()
 
     def build_tuple(self, n: int) -> None:
         self._emit("BUILD_TUPLE", n)

@@ -1,6 +1,7 @@
 """What is particular to the bytecode of CPython 3.15; see ``py311`` for what each name means.
 
-An iterator has two slots on the stack, of which the second may hold a bare number: breaks can't move it yet.
+An iterator has two slots on the stack, of which the second may hold a bare number, where the first is a list or tuple
+itself. Code that is left and entered again has NULL there and the iterator that ``iter()`` makes, as for other values.
 """
 
 from __future__ import annotations

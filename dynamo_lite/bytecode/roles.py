@@ -24,7 +24,8 @@ from __future__ import annotations
     LOADS_METHOD,
     RETURNS,
     RERAISES,
-) = (1 << bit for bit in range(16))
+    BEGINS_LOOP,  # an iterator of the top of the stack
+) = (1 << bit for bit in range(17))
 ANY_VARIABLE = READS_LOCAL | WRITES_LOCAL | DELETES_LOCAL | TOUCHES_CELL
 
 _TABLE: dict[int, str] = {
@@ -46,6 +47,7 @@ _TABLE: dict[int, str] = {
     LOADS_METHOD: "LOAD_METHOD",
     RETURNS: "RETURN_VALUE",
     RERAISES: "RERAISE",
+    BEGINS_LOOP: "GET_ITER",
 }
 
 ROLES: dict[str, int] = {}

@@ -8,7 +8,8 @@ builds it up elsewhere has to know them:
 * LASTI, the number that a handler pushes for RERAISE;
 * SAVED, what a local held while an inlined comprehension uses its slot: a value, or NULL if the local had none; from
   3.14 on, too, what a special method is to be called with;
-* FIXED, the second half of an iterator from 3.15 on, perhaps a bare number: nothing can hold it but the stack.
+* FIXED, the second half of an iterator that a generator delegates to, from 3.15 on, perhaps a bare number: nothing can
+  hold it but the stack. In a loop it is NULL: a GET_ITER behind which code is left is written so that it is no number.
 
 Invariant: the number of PREV_EXC slots is the number of ``except`` (or ``finally``, ``with``) handlers whose exception
 is the current one at that place, the innermost on top. The cleanup ``COPY 3; POP_EXCEPT; RERAISE`` keeps a spent copy
@@ -75,7 +76,7 @@ def after(instruction: Instruction, stack: Stack, *, jumps: bool = False) -> Sta
         return stack[:-3] + (_CALLABLE if arg & 1 else (VALUE,))  # type: ignore[operator]
     size = len(stack) + dis.stack_effect(instruction.opcode, arg, jump=jumps)
     if opname == "GET_ITER" and size > len(stack):
-        return (*stack, FIXED)
+        return (*stack, NULL if arg == 0 else FIXED)
     if opname in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):  # the result may land in the slot of the NULL
         return (*stack[: size - 1], VALUE)
     if size <= len(stack):

@@ -41,6 +41,7 @@ from dynamo_lite.bytecode import roles
 from dynamo_lite.bytecode.assembler import HandlerRef, Label, prologue_length
 from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.bytecode.emit import Emitter
+from dynamo_lite.bytecode.facts import facts
 from dynamo_lite.bytecode.instructions import Handler, Instruction, loop_landing
 from dynamo_lite.bytecode.stack import LASTI, NULL, PREV_EXC, SAVED, VALUE, Stack, StackKind, after, at_handler
 from dynamo_lite.continuation.origins import ResumeInfo, is_resume_code, note_origin
@@ -216,7 +217,8 @@ class _Break:
         if self.inline_tail:
             index, stack, bound, uncertain = self._let_go(index, stack, bound, uncertain)
             loop = self._loop_at(index)
-            if loop is not None and loop.index not in self.loops and len(stack) - 1 in self.foreign:
+            iterator = len(stack) - facts.ITERATOR_SLOTS
+            if loop is not None and loop.index not in self.loops and iterator in self.foreign:
                 self.loops.add(loop.index)
                 self._emit_unit([loop], stack, bound, uncertain)
                 return
@@ -333,11 +335,14 @@ def _bound_by(
 
 
 def emit_instructions(e: Emitter, unit: Sequence[Instruction], jump_label: Label | None) -> None:
-    """The instructions as they are, but a method is always loaded as NULL and a bound method."""
+    """The instructions as they are, but a method is always loaded as NULL and a bound method, and an iterator has
+    nothing beside it on the stack that can't be moved."""
     for instruction in unit:
         if instruction.roles & roles.LOADS_METHOD:
             e.load_attr(instruction.argval)
             e.ready_to_call()
+        elif instruction.roles & roles.BEGINS_LOOP and facts.ITERATOR_SLOTS > 1 and not instruction.arg:
+            e.loop_over()
         else:
             e.raw(instruction, jump_label)
 

@@ -12,10 +12,10 @@ from code_objects import check_stacks, functions_of
 
 from dynamo_lite.bytecode.analysis import analyse
 from dynamo_lite.bytecode.instructions import Instruction, decode
-from dynamo_lite.bytecode.stack import FIXED, NULL, VALUE
+from dynamo_lite.bytecode.stack import NULL, VALUE
 
 CALLABLE = (NULL, VALUE) if sys.version_info < (3, 13) else (VALUE, NULL)
-ITERATOR = (VALUE,) if sys.version_info < (3, 15) else (VALUE, FIXED)
+ITERATOR = (VALUE,) if sys.version_info < (3, 15) else (VALUE, NULL)
 STDLIB = os.path.dirname(os.__file__)
 
 
