@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..bytecode.facts import facts
 from ..bytecode.instructions import loop_landing
 from ..variables.base import ObservedException, unsupported
 from ..variables.constant import ConstantVariable
@@ -48,7 +49,8 @@ def _pop_iter(tx: Translator, i: Any) -> None:
 @opcode("END_SEND")
 def _end_send(tx: Translator, i: Any) -> None:
     result = tx.pop_lazy()
-    tx.pop_lazy()
+    for _ in range(facts.ITERATOR_SLOTS):
+        tx.pop_lazy()
     tx.push(result)
 
 
@@ -58,6 +60,7 @@ def _cleanup_throw(tx: Translator, i: Any) -> int:
     error = tx.pop()
     if not issubclass(error.python_type(), StopIteration):
         raise ObservedException(error)
+    tx.pop_lazy()
     tx.push(tx.getattr(error, "value"))
     return i.index + 1
 
@@ -191,7 +194,7 @@ def _get_yield_from_iter(tx: Translator, i: Any) -> None:
 @opcode("SEND")
 def _send(tx: Translator, i: Any) -> int | None:
     sent = tx.pop()
-    receiver = tx.wrap_top()
+    receiver = tx.peek(facts.ITERATOR_SLOTS)
     try:
         if isinstance(receiver, GeneratorVariable):
             value = receiver.resume(tx, sent)

@@ -311,7 +311,8 @@ def new_function(tx: Translator, code: types.CodeType) -> NestedFunctionVariable
 
 
 def set_function_part(tx: Translator, function: NestedFunctionVariable, flag: int, value: VariableTracker) -> None:
-    """Gives a new function its defaults (1), those of keywords (2), annotations (4) or closure (8)."""
+    """Gives a new function its defaults (1), those of keywords (2), annotations (4), closure (8) or what computes its
+    annotations (16)."""
     if flag == 1:
         function.own_defaults = list(value.iterate(tx))
     elif flag == 2:
@@ -325,6 +326,8 @@ def set_function_part(tx: Translator, function: NestedFunctionVariable, flag: in
         function.annotations = value
     elif flag == 8:
         function.closure = [c for c in value.iterate(tx) if isinstance(c, CellVariable)]
+    elif flag == 16:
+        function.annotate = value
     else:
         unsupported("unsupported_opcode", f"part {flag} of a function")
 

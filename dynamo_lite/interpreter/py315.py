@@ -12,7 +12,6 @@ from .registry import OpcodeTable
 from .translator import NULL, Translator
 
 TABLE: OpcodeTable = py314.TABLE.without()
-TABLE.refuse("a generator that delegates to another", "SEND")
 
 
 @TABLE.opcode("GET_ITER")

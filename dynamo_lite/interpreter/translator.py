@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from .. import config
+from ..bytecode.facts import facts
 from ..bytecode.instructions import Decoded, Instruction, decode
 from ..exc import Unsupported
 from ..guards.source import (
@@ -355,7 +356,7 @@ class Translator(Evaluator):
         following = self.decoded.instructions[self.index]
         if following.opname != "RESUME" or following.arg & 3 != 2:  # type: ignore[operator]
             return None
-        inner = self.stack[-1]
+        inner = self.stack[-facts.ITERATOR_SLOTS]
         if not isinstance(inner, GeneratorVariable):
             unsupported("generator_frame", f"throw() into a generator that delegates to {inner.describe()}")
         return inner

@@ -231,6 +231,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
         self.own_keyword_defaults = keyword_defaults
         self.closure = closure
         self.annotations = annotations
+        self.annotate: VariableTracker | None = None  # what computes them when they are read (PEP 649)
         self.attributes: dict[str, VariableTracker] = {}  # those that a function stores in C
         self.own_dict = FunctionDictVariable(self)
         self.stands_for: StandsFor | None = None
@@ -281,8 +282,12 @@ class NestedFunctionVariable(BaseFunctionVariable):
             return tx.values.new_dict({ConstantVariable(k): v for k, v in self.own_keyword_defaults.items()})
         if name == "__annotations__":
             if self.annotations is None:
-                self.annotations = tx.values.new_dict({})
+                known = self.annotate is None or self.annotate.is_none()
+                self.annotations = (
+                    tx.values.new_dict({}) if known else tx.call(self.annotate, [ConstantVariable(_BY_VALUE)], {}))
             return self.annotations
+        if name == "__annotate__" and name in _STORED_IN_C:
+            return ConstantVariable(None) if self.annotate is None else self.annotate
         if name == "__code__":
             return tx.values.from_result(self._code, "code object")
         if name == "__class__":
@@ -300,6 +305,12 @@ class NestedFunctionVariable(BaseFunctionVariable):
             self.own_dict.store(tx, ConstantVariable(name), value)
             return
         tx.output.effects.advance(self)
+        if name == "__annotate__":  # whichever is set last holds (Objects/funcobject.c, function___annotate___set_impl)
+            self.annotate, self.annotations = value, None
+            self.attributes.pop("__annotations__", None)
+            return
+        if name == "__annotations__":
+            self.annotate = None
         self.attributes[name] = value
 
     def delattr(self, tx: Tracer, name: str) -> None:
@@ -334,6 +345,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
             extra.setdefault("__qualname__", ConstantVariable(self.qualname))
         if self.annotations is not None:
             extra.setdefault("__annotations__", self.annotations)
+        elif self.annotate is not None:
+            extra["__annotate__"] = self.annotate
         for name, value in extra.items():
             cg.emit.dup()
             cg.push(value)
@@ -341,7 +354,10 @@ class NestedFunctionVariable(BaseFunctionVariable):
             cg.emit.store_attr(name)
 
 
-_STORED_IN_C = frozenset({"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"})
+_STORED_IN_C = frozenset(
+    {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__type_params__"}
+    | ({"__annotate__"} if hasattr(types.FunctionType, "__annotate__") else set()))
+_BY_VALUE = 1  # annotationlib.Format.VALUE: what reading __annotations__ asks an annotate function for
 
 
 class FunctionDictVariable(DictVariable):

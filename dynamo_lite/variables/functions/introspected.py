@@ -66,7 +66,7 @@ def _guard_signature(tx: Tracer, function: Any, source: Source) -> None:
 
 def _like_nested(tx: Tracer, function: NestedFunctionVariable) -> types.FunctionType:
     """A real function with the parameters of one that the traced program made."""
-    if function.annotations is not None or function.getattr(tx, "__dict__").truth(tx):
+    if function.annotations is not None or function.annotate is not None or function.getattr(tx, "__dict__").truth(tx):
         unsupported("unsupported_builtin", f"inspect.signature of {function.describe()}")
     code = function.code()
     cells = tuple(types.CellType() for _ in code.co_freevars)
