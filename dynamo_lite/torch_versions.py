@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx import _symbolic_trace
 
 OLDEST = (2, 11)
 
@@ -26,6 +27,9 @@ def refusal(version: str) -> str | None:
 # Until 2.14 a class method in Python, from 2.15 on one in C, which is found by its descriptor.
 _apply = torch.autograd.Function.__dict__["apply"]
 FUNCTION_APPLY: Callable[..., Any] = getattr(_apply, "__func__", _apply)
+
+# Whether torch.fx traces is a flag of the module until 2.14, of the thread from 2.15 on.
+FX_TRACES_BY_THREAD = hasattr(_symbolic_trace, "_is_fx_tracing_tls")
 
 # Switches of kernels that came later: setter -> getter. The kernel of cuDNN's depthwise convolutions: 2.13.
 LATER_SWITCHES: dict[Any, Any] = {

@@ -12,6 +12,13 @@ from torch.distributions import constraints
 from ..rules.table import stands_in_for
 
 
+@stands_in_for("torch.distributions.distribution:_all_true_or_runtime_assert")
+def all_true(valid: torch.Tensor, error_message: str) -> Any:
+    """What decides whether parameters are valid, a function since torch 2.15: the tensor, so that the branch which asks
+    for its truth is one that raises."""
+    return torch._is_all_true(valid)
+
+
 @stands_in_for(constraints._Symmetric.check)
 def is_symmetric(self: Any, value: torch.Tensor) -> torch.Tensor:
     """``constraints.symmetric.check``: whether matrices are square is known without a look at the values."""

@@ -12,6 +12,7 @@ import torch
 from torch.fx import _symbolic_trace
 
 from ..rules.table import stands_in_for
+from ..torch_versions import FX_TRACES_BY_THREAD
 
 
 @stands_in_for(torch.jit.annotate)
@@ -20,10 +21,18 @@ def annotate(the_type: Any, the_value: Any) -> Any:
     return the_value
 
 
-@stands_in_for(_symbolic_trace.is_fx_tracing, _symbolic_trace.is_fx_symbolic_tracing)
 def is_fx_tracing() -> bool:
     """``torch.fx``'s, without the warning that it logs at each call."""
     return _symbolic_trace._is_fx_tracing_flag
+
+
+def is_fx_tracing_in_thread() -> bool:
+    """The same, where each thread has a flag of its own."""
+    return getattr(_symbolic_trace._is_fx_tracing_tls, "flag", False)
+
+
+stands_in_for(_symbolic_trace.is_fx_tracing, _symbolic_trace.is_fx_symbolic_tracing)(
+    is_fx_tracing_in_thread if FX_TRACES_BY_THREAD else is_fx_tracing)
 
 
 def call_graph_module(module: Any, /, *args: Any, **kwargs: Any) -> Any:

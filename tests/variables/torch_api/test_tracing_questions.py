@@ -85,11 +85,13 @@ def test_fx_tracing_is_guarded():
     counter = Counter()
     f = dynamo_lite.compile(lambda x: x + 1 if _symbolic_trace.is_fx_tracing() else x + 2, backend=counter)
     assert f(X).tolist() == [3.0] * 3
-    _symbolic_trace._is_fx_tracing_flag = True
+    by_thread = getattr(_symbolic_trace, "_is_fx_tracing_tls", None)
+    holder, name = (_symbolic_trace, "_is_fx_tracing_flag") if by_thread is None else (by_thread, "flag")
+    setattr(holder, name, True)
     try:
         assert f(X).tolist() == [2.0] * 3
     finally:
-        _symbolic_trace._is_fx_tracing_flag = False
+        setattr(holder, name, False) if by_thread is None else delattr(holder, name)
     assert f(X).tolist() == [3.0] * 3 and len(counter.graphs) == 2
 
 
