@@ -3,7 +3,7 @@
 The standard library documents most of these as equivalent Python (docs of itertools and functools). Invariant: a
 replacement gives what the C function gives for every argument that it takes, exceptions included.
 
-May import `rules`, where each is registered; knows nothing of trackers.
+May import `rules`, where each is registered, and `torch_versions`; knows nothing of trackers.
 """
 from __future__ import annotations
 

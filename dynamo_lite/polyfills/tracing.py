@@ -28,7 +28,7 @@ def is_fx_tracing() -> bool:
 
 def is_fx_tracing_in_thread() -> bool:
     """The same, where each thread has a flag of its own."""
-    return getattr(_symbolic_trace._is_fx_tracing_tls, "flag", False)
+    return getattr(_symbolic_trace._is_fx_tracing_tls, "flag", False)  # type: ignore[attr-defined]
 
 
 stands_in_for(_symbolic_trace.is_fx_tracing, _symbolic_trace.is_fx_symbolic_tracing)(

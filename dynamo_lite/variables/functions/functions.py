@@ -282,9 +282,10 @@ class NestedFunctionVariable(BaseFunctionVariable):
             return tx.values.new_dict({ConstantVariable(k): v for k, v in self.own_keyword_defaults.items()})
         if name == "__annotations__":
             if self.annotations is None:
-                known = self.annotate is None or self.annotate.is_none()
-                self.annotations = (
-                    tx.values.new_dict({}) if known else tx.call(self.annotate, [ConstantVariable(_BY_VALUE)], {}))
+                if self.annotate is None or self.annotate.is_none():
+                    self.annotations = tx.values.new_dict({})
+                else:
+                    self.annotations = tx.call(self.annotate, [ConstantVariable(_BY_VALUE)], {})
             return self.annotations
         if name == "__annotate__" and name in _STORED_IN_C:
             return ConstantVariable(None) if self.annotate is None else self.annotate
