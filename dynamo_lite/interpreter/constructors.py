@@ -4,7 +4,9 @@ Invariant: an object made in the trace is not made for real before generated cod
 """
 from __future__ import annotations
 
+import enum
 import functools
+import inspect
 import types
 import weakref
 from collections.abc import Callable
@@ -16,7 +18,9 @@ from torch.distributions.utils import _lazy_property_and_property
 from ..polyfills.optimizers import Region
 from ..rules.table import handles
 from ..variables.base import VariableTracker, unsupported
+from ..variables.class_calls import allocates, constructs_classes_of
 from ..variables.constant import ConstantVariable
+from ..variables.contents import VALUE_TYPES
 from ..variables.functions.functions import FunctionVariable, MethodVariable
 from ..variables.functions.partials import new_partial
 from ..variables.numbers.ranges import RangeVariable, SliceVariable
@@ -99,6 +103,45 @@ for _cls in DESCRIPTORS:
 @handles(object)
 def _object(tx: Tracer) -> VariableTracker:
     return ObjectVariable(object)
+
+
+@allocates(object)
+def _new_plain(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    if inspect.isabstract(cls):
+        tx.run_python(object.__new__, cls)
+    return ObjectVariable(cls)
+
+
+@allocates(*VALUE_TYPES)
+def _new_value(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    return tx.construction.construct(ClassVariable(native), args, kwargs)
+
+
+@constructs_classes_of(enum.EnumMeta)
+def _enum_member(
+    tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    if len(args) != 1 or kwargs:
+        unsupported("unsupported_builtin", f"making the enum {cls.value.__qualname__}")
+    return tx.values.from_result(tx.run_python(cls.value, args[0].constant()), "enum member")
+
+
+def _constant_of_torch(cls: type) -> Constructor:
+    """Classes of torch's in C whose instances are constants."""
+    def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        plain = [tx.values.as_plain(a) for a in args]
+        named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
+        return tx.values.from_result(tx.run_python(cls, *plain, **named), cls.__name__)
+
+    return constructor
+
+
+for _class_of_constants in (torch.device, torch.finfo, torch.iinfo):
+    handles(_class_of_constants)(_constant_of_torch(_class_of_constants))
 
 
 @handles(super)

@@ -7,13 +7,15 @@ from __future__ import annotations
 import collections
 import itertools
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..guards.source import ConstSource
 from ..polyfills.iteration import Steps
 from ..rules.table import handles
-from ..variables.base import VariableTracker, type_name, unsupported
+from ..variables.base import VariableTracker, realized, type_name, unsupported
+from ..variables.class_calls import allocates, constructs
 from ..variables.constant import ConstantVariable
 from ..variables.containers.deques import DequeIteratorVariable, DequeVariable
 from ..variables.containers.dict_views import DictIteratorVariable, DictViewVariable
@@ -29,9 +31,17 @@ from ..variables.containers.iterators import (
 )
 from ..variables.containers.mappings import DictVariable, MappingProxyVariable
 from ..variables.containers.sequence_iterators import ReversedVariable
-from ..variables.containers.sequences import ListVariable, SequenceVariable, TupleVariable
+from ..variables.containers.sequences import (
+    ListVariable,
+    NamedTupleVariable,
+    SequenceVariable,
+    TupleVariable,
+    is_named_tuple,
+)
 from ..variables.containers.sets import SetVariable, set_of
+from ..variables.functions.functions import FunctionVariable
 from ..variables.numbers.ranges import RangeVariable
+from ..variables.objects.classes import ClassVariable
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
 from .constructors import Constructor
@@ -45,11 +55,51 @@ def _list(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
     return ListVariable(tx.iteration.listed(items) if items is not None else [])
 
 
+@allocates(list)
+def _new_list(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    return ListVariable([])
+
+
 @handles(tuple)
 def _tuple(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, TupleVariable) and items.cls is tuple:
         return items
     return TupleVariable(tx.iteration.listed(items) if items is not None else [])
+
+
+@allocates(tuple)
+def _new_tuple(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    items = args[0] if args else None
+    if is_named_tuple(cls):
+        return NamedTupleVariable(tx.iteration.listed(items) if items is not None else [], None, cls)
+    _check_keywords(tx, cls, native, kwargs)
+    return TupleVariable(tx.iteration.listed(items) if items is not None else [])
+
+
+def _check_keywords(tx: Tracer, cls: type, native: Any, kwargs: dict[str, VariableTracker]) -> None:
+    """``__new__`` of tuple and frozenset takes keyword arguments for a class that has an ``__init__`` for them."""
+    if kwargs and tx.classes.lookup(cls, "__new__") is native.__dict__.get("__new__"):
+        tx.raise_error(TypeError, f"{native.__name__}() takes no keyword arguments")
+
+
+@constructs(tuple)
+def _named_tuple(
+    tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    value: Any = cls.value
+    if not is_named_tuple(value):
+        return None
+    if not hasattr(value, "_fields"):
+        return NamedTupleVariable(tx.iteration.listed(args[0]), None, value)
+    new = value.__new__
+    if not isinstance(new, types.FunctionType):
+        unsupported("unsupported_builtin", f"{value.__qualname__}()")
+    bound = FunctionVariable(new, ConstSource(new, value.__qualname__)).bind(tx, [cls, *args], kwargs)
+    return NamedTupleVariable([realized(tx, bound[name]) for name in value._fields], None, value)
 
 
 @handles(torch.Size)
@@ -81,6 +131,13 @@ def _defaultdict(
     return result
 
 
+@allocates(dict, collections.OrderedDict, collections.defaultdict)
+def _new_dict(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    return DictVariable({}, cls=native)
+
+
 @handles(types.MappingProxyType)
 def _mapping_proxy(tx: Tracer, mapping: VariableTracker) -> VariableTracker:
     content = tx.operators.dict_content(mapping)
@@ -109,6 +166,21 @@ def _frozenset(tx: Tracer, items: VariableTracker | None = None) -> VariableTrac
     if isinstance(items, SetVariable) and items.cls is frozenset:
         return items
     return set_of(tx, items, frozenset) if items is not None else SetVariable({}, cls=frozenset)
+
+
+@allocates(set)
+def _new_set(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    return SetVariable({})
+
+
+@allocates(frozenset)
+def _new_frozenset(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    _check_keywords(tx, cls, native, kwargs)
+    return set_of(tx, args[0], frozenset) if args else SetVariable({}, cls=frozenset)
 
 
 @handles(enumerate)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..rules.table import handles
 from ..variables.base import MISSING, ObservedException, VariableTracker, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.containers.deques import DequeVariable
@@ -31,6 +32,7 @@ _FILLED = (object, list, dict, collections.OrderedDict, collections.defaultdict)
 _MADE_OF = (tuple, str, bytes, int, float, complex)
 
 
+@handles(object.__reduce_ex__)
 def reduced_ex(tx: Tracer, owner: VariableTracker, protocol: VariableTracker) -> VariableTracker:
     """owner.__reduce_ex__(protocol)."""
     cls = owner.python_type()
@@ -38,6 +40,12 @@ def reduced_ex(tx: Tracer, owner: VariableTracker, protocol: VariableTracker) ->
     if isinstance(own, types.FunctionType):
         return tx.classes.call_attribute(owner, cls, "__reduce__", own, [], {})
     return reduced(tx, owner, as_new=tx.operators.as_index(protocol) >= 2)
+
+
+@handles(object.__reduce__, BaseException.__reduce__, set.__reduce__, frozenset.__reduce__,
+         collections.deque.__reduce__, collections.OrderedDict.__reduce__, collections.defaultdict.__reduce__)
+def _reduced(tx: Tracer, owner: VariableTracker) -> VariableTracker:
+    return reduced(tx, owner)
 
 
 def reduced(tx: Tracer, owner: VariableTracker, *, as_new: bool = False) -> VariableTracker:

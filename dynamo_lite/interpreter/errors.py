@@ -5,15 +5,20 @@ out of the evaluator is either ``exc.Unsupported`` or a fault of ours.
 """
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import types
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..variables.base import ObservedException, VariableTracker, unsupported
+from ..variables.class_calls import allocates, constructs
 from ..variables.constant import ConstantVariable
 from ..variables.containers.sequences import TupleVariable
 from ..variables.objects.classes import ClassVariable, derives, native_base
 from ..variables.objects.exception_state import ExceptionState
 from ..variables.objects.objects import ObjectVariable
 from .part import Part
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
 
 _EXCEPTION_FIELDS = {"__cause__": None, "__context__": None, "__traceback__": None, "__suppress_context__": False}
 
@@ -140,3 +145,23 @@ class Errors(Part):
         if state is not None and state.by_interpreter:  # of ImportError, UnicodeError and OSError
             return ConstantVariable(self.tx.run_python(str, self.tx.run_python(base, *self.tx.values.as_plain(args))))
         return ConstantVariable(self.tx.run_python(str, self._real_exception(value)))
+
+
+# ---------------------------------------------------------------- exceptions that the program makes
+@constructs(BaseException)
+def _exception(
+    tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    new, init = cls.value.__new__, cls.value.__init__  # type: ignore[misc]
+    if isinstance(new, types.FunctionType) or isinstance(init, types.FunctionType):
+        return None
+    if kwargs:
+        unsupported("unsupported_builtin", f"{cls.value.__qualname__} with keyword arguments")
+    return tx.errors.new_exception(cls.value, args)
+
+
+@allocates(BaseException, derived=True)
+def _new_exception(
+    tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    return tx.errors.new_exception(cls, args, initialize=False)

@@ -29,6 +29,8 @@ from . import torch_marks
 class Rule(enum.Enum):
     """What a call becomes."""
 
+    __hash__ = object.__hash__  # in C: rules are keys of tables that each call asks
+
     GRAPH = "a graph node"
     ELEMENTS = "a graph node where its tensors' elements are known, and a break elsewhere"
     INLINE = "inlined"

@@ -155,6 +155,11 @@ class VariableTracker:
         unsupported("unsupported_value", f"rebuilding {self.describe()} after the graph")
 
     # -- Python's protocols
+    def initialize(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        """value.__init__(*args, **kwargs) of a builtin's; ``__new__`` has seen to what can't be changed."""
+        if kwargs:
+            tx.raise_error(TypeError, f"{self.python_type().__name__}() takes no keyword arguments")
+
     def truth(self, tx: Tracer) -> bool:
         """bool(value)."""
         unsupported("unsupported_value", f"truth of {self.describe()}")

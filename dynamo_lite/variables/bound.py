@@ -117,8 +117,14 @@ def _for_effect(function: Callable[..., Any]) -> Special:
     return call
 
 
+def _beside(owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+    """An operand as a builtin's own methods see it: what an instance of a subclass holds."""
+    content = other.content
+    return content if content is not None and owner.content is None else other
+
+
 def _binary(symbol: str, reflected: bool) -> Special:
-    return lambda tx, owner, other: _or_not_implemented(owner.binary(tx, symbol, other, reflected))
+    return lambda tx, owner, other: _or_not_implemented(owner.binary(tx, symbol, _beside(owner, other), reflected))
 
 
 def _inplace(symbol: str) -> Special:
@@ -126,7 +132,19 @@ def _inplace(symbol: str) -> Special:
 
 
 def _compare(symbol: str) -> Special:
-    return lambda tx, owner, other: _or_not_implemented(owner.compare(tx, symbol, other))
+    return lambda tx, owner, other: _or_not_implemented(owner.compare(tx, symbol, _beside(owner, other)))
+
+
+def _add(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+    """``__add__``, which of a sequence raises where others give NotImplemented."""
+    sequence = issubclass(owner.python_type(), (list, tuple, str, bytes))
+    return tx.operators.binary("+", owner, other) if sequence else _binary("+", False)(tx, owner, other)
+
+
+def _power(
+    tx: Tracer, owner: VariableTracker, other: VariableTracker, *modulo: VariableTracker
+) -> VariableTracker:
+    return owner.call_method(tx, "__pow__", [other, *modulo], {}) if modulo else _binary("**", False)(tx, owner, other)
 
 
 def _unary(symbol: str) -> Special:
@@ -171,4 +189,5 @@ SPECIAL_METHODS: dict[str, Special] = {
     **{names[1]: _binary(symbol, True) for symbol, names in BINARY_METHODS.items()},
     **{"__i" + names[0][2:]: _inplace(symbol) for symbol, names in BINARY_METHODS.items()},
     **{name: _compare(symbol) for symbol, name in COMPARE_METHODS.items()},
+    "__add__": _add, "__pow__": _power,
 }

@@ -179,11 +179,6 @@ class Construction(Protocol):
     ) -> VariableTracker:
         """A method that a user's class inherits from a class written in C."""
 
-    def call_torch_class(
-        self, cls: type, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker:
-        """torch.device(...), torch.Size(...), torch.finfo(...): classes written in C whose instances are constants."""
-
 
 class Classes(Protocol):
     """What classes define, read and guarded."""

@@ -191,6 +191,9 @@ class DictVariable(VariableTracker):
     def hash_key(self) -> Any:
         raise TypeError(f"unhashable type: {type_name(self.cls)!r}")
 
+    def initialize(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        DictVariable._update(self, tx, *args, **kwargs)
+
     def truth(self, tx: Tracer) -> bool:
         return bool(self.items)
 

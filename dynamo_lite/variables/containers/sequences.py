@@ -185,6 +185,12 @@ class ListVariable(SequenceVariable):
     def like(self, tx: Tracer, items: list[VariableTracker]) -> VariableTracker:
         return ListVariable(list(items))
 
+    def initialize(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        super().initialize(tx, args, kwargs)
+        self.call_method(tx, "clear", [], {})
+        if args:
+            self.call_method(tx, "extend", args, {})
+
     def hash_key(self) -> Any:
         raise TypeError("unhashable type: 'list'")
 

@@ -102,6 +102,13 @@ class SetVariable(VariableTracker):
     def contains_tensor(self) -> bool:
         return any(m.contains_tensor() for m in self.members.values())
 
+    def initialize(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> None:
+        super().initialize(tx, args, kwargs)
+        if self.cls is not frozenset:
+            self.call_method(tx, "clear", [], {})
+            if args:
+                self.call_method(tx, "update", args, {})
+
     def truth(self, tx: Tracer) -> bool:
         return bool(self.members)
 

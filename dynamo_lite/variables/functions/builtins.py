@@ -15,7 +15,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...guards.source import AttrSource, Source
 from ...rules.table import Decision, Level, Rule, breaks, decide, handles, module, row
@@ -25,15 +25,14 @@ from ..constant import ConstantVariable
 from ..containers.sequences import SequenceVariable, TupleVariable
 from ..containers.spaces import space_at
 from ..identity import number_of
-from ..numbers.rng import draw, draw_from
 from ..numbers.scalars import call_on_scalars
 from ..objects.classes import ClassVariable, MadeClassVariable
 from ..objects.exception_state import TracebackVariable
 from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
+from ..rule_calls import CALLERS, calls_by
 from ..tensors.tensor import TensorVariable, call_in_graph
 from ..torch_api.torch_functions import TorchFunctionVariable
-from .functions import standing_for
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
@@ -75,32 +74,8 @@ class BuiltinVariable(RealObjectVariable):
             if number is not None:
                 return number
         decision = decide(self.value)
-        made = self._by_rule(tx, decision, args, kwargs) if decision.rule is not Rule.RECEIVER else None
+        made = CALLERS[decision.rule](tx, self, decision, args, kwargs) if decision.rule in CALLERS else None
         return made if made is not None else self._by_receiver(tx, args, kwargs)
-
-    def _by_rule(
-        self, tx: Tracer, decision: Decision, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-    ) -> VariableTracker | None:
-        """What the table of calls says; None where it says nothing for these arguments."""
-        rule, bound = decision.rule, decision.level is Level.METHOD
-        if rule is Rule.HANDLED:
-            owner = [tx.values.from_result(self.value.__self__, "the owner of a method")] if bound else []
-            return tx.checked_call(decision.calls, tx, *owner, *args, **kwargs)
-        if rule is Rule.REPLACED:
-            made = tx.call(tx.values.library_function(decision.calls), args, kwargs)
-            return standing_for(made, self.value, args, kwargs)
-        if rule is Rule.FOLD and not any(a.contains_tensor() for a in (*args, *kwargs.values())):
-            plain = [tx.values.as_plain(a) for a in args]
-            named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
-            return tx.values.from_result(tx.run_python(self.value, *plain, **named), self.describe())
-        if rule is Rule.RANDOM and bound and type(self.value.__self__) is random.Random:
-            return draw_from(tx, decision.subject, self.value.__self__, args, kwargs)
-        if rule is Rule.RANDOM and not bound and args:
-            return draw(tx, self.value, args[0], args[1:], kwargs)
-        if rule is Rule.SKIP:
-            by_user = f": {decision.reason}" if decision.level is Level.USER and decision.reason else ""
-            unsupported(decision.kind, f"{self.describe()}(){by_user}")
-        return None
 
     def _by_receiver(
         self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -118,6 +93,40 @@ class BuiltinVariable(RealObjectVariable):
         unsupported("call_skipped", f"{self.describe()}()")
 
 
+# ---------------------------------------------------------------- by rule
+@calls_by(Rule.HANDLED)
+def _handled(
+    tx: Tracer, called: VariableTracker, decision: Decision, args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    bound = decision.level is Level.METHOD
+    owner = [tx.values.from_result(called.value.__self__, "the owner of a method")] if bound else []
+    return tx.checked_call(decision.calls, tx, *owner, *args, **kwargs)
+
+
+@calls_by(Rule.FOLD)
+def _folded(
+    tx: Tracer, called: VariableTracker, decision: Decision, args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    if any(a.contains_tensor() for a in (*args, *kwargs.values())):
+        return None
+    plain = [tx.values.as_plain(a) for a in args]
+    named = {k: tx.values.as_plain(v) for k, v in kwargs.items()}
+    return tx.values.from_result(tx.run_python(called.value, *plain, **named), called.describe())
+
+
+@calls_by(Rule.SKIP)
+def _skipped(
+    tx: Tracer, called: VariableTracker, decision: Decision, args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker]
+) -> NoReturn:
+    name = called.value.__qualname__ if isinstance(called, ClassVariable) else called.describe()
+    by_user = f": {decision.reason}" if decision.level is Level.USER and decision.reason else ""
+    unsupported(decision.kind, f"{name}(){by_user}")
+
+
+# ---------------------------------------------------------------- from outside
 _WRITTEN_IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
                  types.MethodWrapperType, types.ClassMethodDescriptorType)
 
@@ -455,6 +464,16 @@ def _object_init(
     tx: Tracer, owner: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     return ConstantVariable(None)
+
+
+@handles(object.__eq__)
+def _object_eq(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+    return ConstantVariable(True if tx.operators.is_same(owner, other) else NotImplemented)
+
+
+@handles(object.__ne__)
+def _object_ne(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
+    return tx.operators.compare("!=", owner, other)
 
 
 @handles(operator.index)

@@ -20,11 +20,13 @@ from ...guards.source import (
     SequenceItemSource,
     Source,
 )
+from ...rules.table import Decision, Rule
 from ..base import MISSING, LazyVariable, VariableTracker, realized, unsupported, wraps_type
 from ..cells import CellVariable
 from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
 from ..containers.spaces import read_own, space_at, write_own
+from ..rule_calls import calls_by
 from .binding import VARARGS, bind_arguments
 from .equivalents import StandsFor
 from .generators import GeneratorVariable
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 GENERATOR, COROUTINE, ASYNC_GENERATOR = 0x20, 0x80, 0x200
 # inspect.CO_ITERABLE_COROUTINE
 _NOT_INLINED = COROUTINE | ASYNC_GENERATOR | 0x100
-
-
 
 
 def standing_for(
@@ -56,6 +56,26 @@ def standing_for(
             positional += rest.items  # type: ignore[attr-defined]
         value.stands_for = StandsFor(function, positional, named)
     return value
+
+
+@calls_by(Rule.REPLACED)
+def _replaced(
+    tx: Tracer, called: VariableTracker, decision: Decision, args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    made = tx.call(tx.values.library_function(decision.calls), args, kwargs)
+    return standing_for(made, called.value, args, kwargs)
+
+
+@calls_by(Rule.SUBSTITUTED)
+def _substituted(
+    tx: Tracer, called: VariableTracker, decision: Decision, args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    if not isinstance(decision.calls, types.FunctionType):
+        return None
+    held = ConstSource(decision.calls, decision.calls.__qualname__)
+    return tx.call(tx.values.wrap_function(decision.calls, held, trusted=True), args, kwargs)
 
 
 class CallableVariable(VariableTracker):

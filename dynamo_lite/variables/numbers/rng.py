@@ -12,11 +12,12 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...rules.table import Rule, decide, row
+from ...rules.table import Decision, Level, Rule, decide, row
 from ...runtime.graph_calls import Draw
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..containers.sequences import ListVariable, TupleVariable
+from ..rule_calls import calls_by
 from .scalars import NUMBERS, ScalarVariable, is_number, new_number
 
 if TYPE_CHECKING:
@@ -29,11 +30,6 @@ _OF_NUMPY: dict[str, tuple[type, tuple[str, ...]]] = {
     **dict.fromkeys(("rand", "randn", "random", "random_sample", "standard_normal"), (float, ())),
     "uniform": (float, ("low", "high")), "normal": (float, ("loc", "scale")), "randint": (int, ("low", "high")),
 }
-
-
-def is_draw(function: Any) -> bool:
-    """Whether it is a method of random.Random whose calls a graph holds."""
-    return decide(function).calls is draw
 
 
 def draw(
@@ -63,6 +59,17 @@ def draw_from(
     if error is not None:
         unsupported("rng_state", f"random.{function.__name__}() raises {type(error).__name__}")
     return _node(tx, function, generator, cls, args, kwargs)
+
+
+@calls_by(Rule.RANDOM)
+def _drawn(
+    tx: Tracer, called: VariableTracker, decision: Decision, args: list[VariableTracker],
+    kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    if decision.level is Level.METHOD:
+        owner = called.value.__self__
+        return draw_from(tx, decision.subject, owner, args, kwargs) if type(owner) is random.Random else None
+    return draw(tx, called.value, args[0], args[1:], kwargs) if args else None
 
 
 def is_draw_of_numpy(function: Any) -> bool:

@@ -16,11 +16,13 @@ from ...guards.source import Source
 from ...rules.table import Rule, breaks, decide, handles, instances
 from ...runtime.graph_calls import ArrayCall
 from ..base import VariableTracker, unsupported, wraps_if
+from ..class_calls import constructs
 from ..constant import UNARY, ConstantVariable
 from ..torch_api.modules import SkippedFunctionVariable
 from .tensor import TensorVariable, call_in_graph, record
 
 if TYPE_CHECKING:
+    from ..objects.classes import ClassVariable
     from ..protocols import Codegen, Tracer
 
 _KIND = "numpy_conversion"
@@ -188,6 +190,13 @@ def fold(tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[st
     pairs = zip([*plain, *named.values()], [*args, *kwargs.values()])
     given = [(p, a) for p, a in pairs if isinstance(a, ArrayVariable) and isinstance(p, np.ndarray)]
     return from_numpy(tx, tx.run_python(function, *plain, **named), given)
+
+
+@constructs(np.generic)
+def _scalar(
+    tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    return fold(tx, cls.value, args, kwargs)
 
 
 def _plain(tx: Tracer, value: VariableTracker) -> Any:

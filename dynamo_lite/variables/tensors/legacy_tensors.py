@@ -7,17 +7,19 @@ its own exception.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from ...rules.table import handles
 from ..base import VariableTracker, unsupported
+from ..class_calls import constructs
 from ..constant import ConstantVariable
 from .class_arguments import LEGACY_DTYPES
 from .tensor import TensorVariable, call_in_graph
 
 if TYPE_CHECKING:
+    from ..objects.classes import ClassVariable
     from ..protocols import Tracer
 
 _CPU = torch.device("cpu")
@@ -53,6 +55,13 @@ def _of_tensor(tx: Tracer, cls: Any, other: TensorVariable) -> VariableTracker:
 
 def _options(dtype: torch.dtype) -> dict[str, VariableTracker]:
     return {"dtype": ConstantVariable(dtype), "device": ConstantVariable(_CPU)}
+
+
+@constructs(torch.Tensor)
+def _of_subclass(
+    tx: Tracer, cls: ClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> NoReturn:
+    unsupported("tensor_subclass", f"{cls.value.__qualname__}()")
 
 
 @handles(torch.nn.Parameter)
