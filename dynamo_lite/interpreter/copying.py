@@ -129,9 +129,15 @@ def _slot(tx: Tracer, owner: ObjectVariable, name: str) -> VariableTracker | Non
 
 
 def deep_copied(tx: Tracer, owner: VariableTracker, memo: VariableTracker) -> VariableTracker:
-    """owner.__deepcopy__(memo) of a tensor: a clone, where that has the same strides and nothing shares its memory."""
-    if not isinstance(owner, TensorVariable) or not isinstance(memo, DictVariable):
-        return owner.call_method(tx, "__deepcopy__", [memo], {})
+    """owner.__deepcopy__(memo)."""
+    return owner.call_method(tx, "__deepcopy__", [memo], {})
+
+
+@handles(torch.Tensor.__deepcopy__, torch.nn.Parameter.__deepcopy__, of_tensor=True)
+def _deep_copied_tensor(tx: Tracer, owner: TensorVariable, memo: VariableTracker) -> VariableTracker:
+    """A clone, where that has the same strides and nothing shares its memory."""
+    if not isinstance(memo, DictVariable):
+        unsupported("unsupported_method", f"Tensor.__deepcopy__() of {owner.describe()}, with another memo")
     key = IdentityVariable(owner)
     known = memo.lookup(tx, key)
     if known is not None:

@@ -64,6 +64,8 @@ class Texts(Part):
                     break
             if isinstance(value.content, ConstantVariable):
                 return self.to_text(value.content, conversion)
+            if _writes_as_its_content(self.tx, value):
+                return self.to_text(value.content, "a" if conversion == "a" else "r")
             if issubclass(value.cls, BaseException):
                 return self.tx.errors.exception_text(value, conversion)
         if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
@@ -116,6 +118,12 @@ class Texts(Part):
         plain = [a.constant() if a.is_constant() else self.tx.values.as_plain(a) for a in args]
         named = {k: self.tx.values.as_plain(v) for k, v in kwargs.items()}
         return ConstantVariable(self.tx.run_python(template.format, *plain, **named))
+
+
+def _writes_as_its_content(tx: Tracer, value: ObjectVariable) -> bool:
+    """Whether repr() of an instance of a subclass of a builtin container says nothing of the class."""
+    cls = value.content.python_type() if value.content is not None else None
+    return cls in (list, tuple, dict) and tx.classes.lookup(value.cls, "__repr__") is cls.__dict__["__repr__"]
 
 
 _CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}

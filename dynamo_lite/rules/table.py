@@ -72,6 +72,8 @@ class Decision:
         reason: why, in words.
         calls: the function that evaluates the call, or is called in its place; None where the rule needs none.
         bound: whether the row of a method holds for the method of a known object, too, such as ``random.random``.
+        of_tensor: whether it is an operation on the tensor that comes first: torch's overrides and modes are asked
+            before it is evaluated, and another first argument is left to torch.
         level: by what the decision was found.
         subject: the callable or code, or the name, that the row is about.
         place: file and line where the row is written.
@@ -82,6 +84,7 @@ class Decision:
     reason: str = ""
     calls: Any = None
     bound: bool = False
+    of_tensor: bool = False
     level: Level = Level.DEFAULT
     subject: Any = None
     place: tuple[str, int] | None = None
@@ -158,16 +161,15 @@ def _refuse_second(known: Decision, new: Decision) -> NoReturn:
 
 def _check(decision: Decision) -> None:
     """Refuses rows that say what can't be."""
-    who = describe(decision.subject)
     if decision.rule in _BREAKING and decision.kind not in BREAK_KINDS:
-        raise RuleError(f"{who}: there is no kind of break {decision.kind!r}; break_kinds.py lists them")
+        raise RuleError(f"{describe(decision.subject)}: there is no kind of break {decision.kind!r}; break_kinds.py lists them")
     if (decision.calls is not None) != (decision.rule in _CALLING):
         lacks = "needs" if decision.calls is None else "takes no"
-        raise RuleError(f"{who}: the rule {decision.rule.name} {lacks} function to call")
+        raise RuleError(f"{describe(decision.subject)}: the rule {decision.rule.name} {lacks} function to call")
 
 
 def row(rule: Rule, *subjects: Any, kind: str = "call_skipped", reason: str = "",
-        calls: Callable[..., Any] | None = None, bound: bool = False) -> None:
+        calls: Callable[..., Any] | None = None, bound: bool = False, of_tensor: bool = False) -> None:
     """Adds a row for each of these callables: objects, code of functions that are made anew, or names
     ``"package.module:name"``, which count once that module is imported.
 
@@ -176,7 +178,7 @@ def row(rule: Rule, *subjects: Any, kind: str = "call_skipped", reason: str = ""
     """
     place = _caller()
     for subject in subjects:
-        new = Decision(rule, kind, reason, calls, bound, Level.CALLABLE, subject, place)
+        new = Decision(rule, kind, reason, calls, bound, of_tensor, Level.CALLABLE, subject, place)
         _check(new)
         if isinstance(subject, str):
             _wait(_waiting, subject, new)
@@ -219,9 +221,9 @@ def breaks(kind: str, *subjects: Any, reason: str = "") -> None:
     row(Rule.SKIP, *subjects, kind=kind, reason=reason)
 
 
-def handles(*subjects: Any, bound: bool = False) -> Callable[[F], F]:
+def handles(*subjects: Any, bound: bool = False, of_tensor: bool = False) -> Callable[[F], F]:
     """Registers ``(tx, *args, **kwargs) -> tracker`` for calls of these functions and classes."""
-    return _calling(Rule.HANDLED, subjects, bound)
+    return _calling(Rule.HANDLED, subjects, bound, of_tensor)
 
 
 def replaces(*subjects: Any) -> Callable[[F], F]:
@@ -240,9 +242,11 @@ def looks_at(*subjects: Any) -> Callable[[F], F]:
     return _calling(Rule.LOOKED_AT, subjects)
 
 
-def _calling(rule: Rule, subjects: tuple[Any, ...], bound: bool = False) -> Callable[[F], F]:
+def _calling(
+    rule: Rule, subjects: tuple[Any, ...], bound: bool = False, of_tensor: bool = False
+) -> Callable[[F], F]:
     def register(function: F) -> F:
-        row(rule, *subjects, calls=function, bound=bound)
+        row(rule, *subjects, calls=function, bound=bound, of_tensor=of_tensor)
         return function
 
     return register
@@ -364,13 +368,24 @@ def _said(function: Any) -> Decision | None:
     return found[1] if found is not None and found[0]() is function else None
 
 
+_DISALLOWED = Decision(Rule.SKIP, "disallowed_function", "torch._dynamo.disallow_in_graph", level=Level.USER)
+_ALLOWED = Decision(Rule.GRAPH, reason="torch.compiler.allow_in_graph", level=Level.USER)
+
+
 def _said_to_torch(function: Any) -> Decision | None:
     """What the user decided about a function by torch's names."""
-    if torch_marks.is_disallowed(function):
-        return Decision(Rule.SKIP, "disallowed_function", "torch._dynamo.disallow_in_graph", level=Level.USER)
-    if torch_marks.is_allowed(function):
-        return Decision(Rule.GRAPH, reason="torch.compiler.allow_in_graph", level=Level.USER)
-    return None
+    allowed = torch_marks.is_allowed(function)
+    return None if allowed is None else _ALLOWED if allowed else _DISALLOWED
+
+
+def row_of(function: Any) -> Decision | None:
+    """What the user has said of a callable, or its row; None where there is neither, so that it is decided by what it
+    is. For methods, of which torch's compiler is told nothing and which are looked up at each call."""
+    if _of_users or _waiting_of_users:
+        said = _said(function)
+        if said is not None:
+            return said
+    return _rows.get(id(function))
 
 
 # ---------------------------------------------------------------- deciding

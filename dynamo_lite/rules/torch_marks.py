@@ -138,16 +138,16 @@ def _table(module: str, name: str) -> Any:
     return None if loaded is None else getattr(loaded, name, None)
 
 
-def is_allowed(function: Any) -> bool:
-    """Whether ``torch.compiler.allow_in_graph`` was applied."""
-    table = _table("torch._dynamo.trace_rules", "_allowed_callable_ids")
-    return table is not None and id(function) in table
-
-
-def is_disallowed(function: Any) -> bool:
-    """Whether ``torch._dynamo.disallow_in_graph`` was applied."""
-    table = _table("torch._dynamo.trace_rules", "_disallowed_callable_ids")
-    return table is not None and id(function) in table
+def is_allowed(function: Any) -> bool | None:
+    """Whether ``torch.compiler.allow_in_graph`` was applied, and not ``torch._dynamo.disallow_in_graph``; None if
+    neither was."""
+    loaded = sys.modules.get("torch._dynamo.trace_rules")
+    if loaded is None:
+        return None
+    key = id(function)
+    if key in getattr(loaded, "_disallowed_callable_ids", ()):
+        return False
+    return True if key in getattr(loaded, "_allowed_callable_ids", ()) else None
 
 
 def substitute(function: Any) -> types.FunctionType | None:

@@ -60,12 +60,12 @@ def _compare(tx: Tracer, function: Any, a: VariableTracker, b: VariableTracker, 
     return EqualityVariable(node, bool, node.meta["example_value"], None).compare_with(a, b, plain)
 
 
-@handles(torch.equal, torch.Tensor.equal)
+@handles(torch.equal, torch.Tensor.equal, of_tensor=True)
 def _equal(tx: Tracer, a: VariableTracker, other: VariableTracker) -> VariableTracker:
     return _compare(tx, torch.equal, a, other, [])
 
 
-@handles(torch.allclose, torch.Tensor.allclose)
+@handles(torch.allclose, torch.Tensor.allclose, of_tensor=True)
 def _allclose(
     tx: Tracer, a: VariableTracker, other: VariableTracker, rtol: VariableTracker | None = None,
     atol: VariableTracker | None = None, equal_nan: VariableTracker | None = None,

@@ -392,6 +392,11 @@ def _repr(tx: Tracer, value: VariableTracker) -> VariableTracker:
     return tx.texts.to_text(value, "r")
 
 
+@handles(object.__str__)
+def _object_str(tx: Tracer, owner: VariableTracker) -> VariableTracker:
+    return tx.texts.to_text(owner, "r")
+
+
 @handles(ascii)
 def _ascii(tx: Tracer, value: VariableTracker) -> VariableTracker:
     return ConstantVariable(ascii(_Text(tx.texts.to_text(value, "r").constant())))
@@ -473,7 +478,8 @@ def _object_eq(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> Va
 
 @handles(object.__ne__)
 def _object_ne(tx: Tracer, owner: VariableTracker, other: VariableTracker) -> VariableTracker:
-    return tx.operators.compare("!=", owner, other)
+    equal = owner.compare(tx, "==", other)
+    return ConstantVariable(NotImplemented if equal is None else not tx.truth(equal))
 
 
 @handles(operator.index)

@@ -17,7 +17,7 @@ from .parameters import adds_only
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
-from .method_tables import PLAIN_TENSOR_TYPES
+from .attributes import PLAIN_TENSOR_TYPES
 from .methods import TensorMethodVariable
 
 _DLPACK_CODES = {

@@ -27,8 +27,6 @@ class TensorMethodVariable(VariableTracker):
         return type(getattr(torch.empty(0), self.method))
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        if self.method == "__deepcopy__" and len(args) == 1 and not kwargs:
-            return tx.deep_copied(self.tensor, args[0])
         return self.tensor.call_method(tx, self.method, args, kwargs)
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:

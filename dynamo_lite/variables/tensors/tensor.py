@@ -20,8 +20,7 @@ from torch.utils import _pytree as pytree
 from ...exc import Unsupported
 from ...fake.elements import MOST_IN_GRAPH
 from ...guards.source import AttrSource, Source
-from ...polyfills.optimizers import METHODS as WITH_NUMBERS
-from ...rules.torch_marks import setting
+from ...rules.table import Decision, Level, Rule, row_of
 from ...runtime.graph_calls import GraphCall
 from ...runtime.raising import may_raise
 from ...runtime.storage_extent import storage_extent
@@ -29,18 +28,11 @@ from ..base import VariableTracker, instance_dict, realized, unsupported
 from ..constant import ConstantVariable
 from ..containers.spaces import dict_source, read_own, write_own
 from ..failures import target_name
-from ..numbers.scalars import NUMBER_METHODS, ScalarVariable, number_in, run_with_numbers
+from ..numbers.scalars import ScalarVariable, run_with_numbers
+from ..objects.classes import class_attribute_source
+from .attributes import METADATA_ATTRIBUTES, PLAIN_TENSOR_TYPES, VIEW_ATTRIBUTES
 from .class_arguments import in_graph
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
-from .method_tables import (
-    AUTOGRAD_CHANGES,
-    DATA_METHODS,
-    LAYOUT_QUESTIONS,
-    METADATA_ATTRIBUTES,
-    METADATA_METHODS,
-    PLAIN_TENSOR_TYPES,
-    VIEW_ATTRIBUTES,
-)
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
 from .tensor_data import check_leaf_views, check_uses, set_data
@@ -207,83 +199,33 @@ class TensorVariable(VariableTracker):
             made = tx.output.overrides.call(tx, method_by_name, [self, ConstantVariable(name), *args], kwargs)
             if made is not None:
                 return made
-        kind = DATA_METHODS.get(name)
-        if kind == "dynamic_output_shape" and known_tensor(tx, self.fake) is None:
-            learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
-        elif kind is not None and kind != "dynamic_output_shape":
-            return self._data_method(tx, name, kind)
-        if name in METADATA_METHODS and self.source is not None:
-            unsupported("input_mutation", f"Tensor.{name} of the input {self.source.name!r}")
-        if name == "size" and not kwargs:
-            shape = tx.values.new_size([ConstantVariable(n) for n in self.fake.shape])
-            return shape.getitem(tx, args[0]) if args else shape
-        if name == "new":
-            return self._new(tx, args, kwargs)
-        if name in ("equal", "allclose"):
-            return tx.call(tx.values.from_result(getattr(torch, name), name), [self, *args], kwargs)
         added = self.cls not in PLAIN_TENSOR_TYPES and is_added(self.cls, name)
-        if added or tx.classes.lookup(self.cls, name) is None:
+        method = None if added else tx.classes.lookup(self.cls, name)
+        if method is None:
             return tx.call(self.getattr(tx, name), args, kwargs)
-        if name == "__len__":
-            return self.length(tx)
-        if name == "__getitem__":
-            return self.getitem(tx, *args)
-        if name == "__setitem__":
-            self.setitem(tx, *args)
-            return ConstantVariable(None)
-        if name == "requires_grad_":
-            return self._requires_grad(tx, *args, **kwargs)
-        if name == "__hash__":
-            unsupported("unsupported_method", "hash() of a tensor")
-        if name == "register_hook":
-            unsupported("autograd_in_graph", "Tensor.register_hook")
-        number = kwargs.get("alpha", kwargs.get("value"))
-        if number is not None and len(kwargs) == 1 and name in WITH_NUMBERS and is_unknown_number(tx, number):
-            return tx.call(tx.values.library_function(WITH_NUMBERS[name]), [self, *args], kwargs)
-        if tx.overrides_torch([*args, *kwargs.values()]):
-            return tx.call_override(method_by_name, [self, ConstantVariable(name), *args], kwargs)
-        return record(tx, "call_method", name, [self, *args], kwargs)
+        decision = row_of(method)
+        if decision is None:
+            return record_method(tx, name, self, args, kwargs)
+        return self._call_by_row(tx, decision, name, method, args, kwargs)
 
-    def _new(
-        self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    def _call_by_row(
+        self, tx: Tracer, decision: Decision, name: str, method: Any, args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        """Tensor.new(): sizes give a tensor with no values, a list or tuple one of these values."""
-        if kwargs or any(a.contains_tensor() for a in args):
-            unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
-        plain = [tx.values.as_plain(a) for a in args]
-        if len(plain) == 1 and type(plain[0]) in (list, tuple):
-            dtype: dict[str, VariableTracker] = {"dtype": ConstantVariable(self.fake.dtype)}
-            return record(tx, "call_method", "new_tensor", [self, args[0]], dtype)
-        sizes = plain[0] if len(plain) == 1 and isinstance(plain[0], torch.Size) else plain or [0]
-        return record(
-            tx, "call_method", "new_empty", [self, tx.values.new_list([ConstantVariable(n) for n in sizes])], {}
-        )
-
-    def _requires_grad(self, tx: Tracer, requires_grad: VariableTracker | None = None) -> VariableTracker:
-        """requires_grad_(); a tensor made in the trace becomes a leaf."""
-        wanted = requires_grad is None or tx.truth(requires_grad)
-        if wanted == self.fake.requires_grad:
-            return self
-        if self.source is not None or not self.fake.is_leaf:
-            unsupported("grad_mode_mismatch", f"requires_grad_({wanted}) of {self.describe()}")
-        args = (wanted,)
-        tx.output.run_fake(tx, "call_method", "requires_grad_", (self.fake, *args), {})
-        tx.output.create_node(tx, "call_method", "requires_grad_", (self.node, *args), {}, self.fake, True)
-        return self
-
-    def _data_method(self, tx: Tracer, name: str, kind: str) -> VariableTracker:
-        gives_numbers = name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
-        constant = known_tensor(tx, self.fake) if gives_numbers else None
-        if constant is None and setting("capture_scalar_outputs") and name in NUMBER_METHODS:
-            number = number_in(tx, self, name)
-            if number is not None:
-                return number
-        if constant is None and gives_numbers:
-            learn_or_refuse(tx, kind, f"Tensor.{name}()", [self])
-            constant = known_tensor(tx, self.fake)
-        if constant is not None:  # made from Python numbers in this very trace, or guarded by value
-            return tx.values.from_result(tx.run_python(getattr(constant, name)), f"Tensor.{name}()")
-        unsupported(kind, f"Tensor.{name}()")
+        """A method of which the table of calls says something."""
+        rule = decision.rule
+        if rule is Rule.HANDLED:
+            return tx.checked_call(decision.calls, tx, self, *args, **kwargs)
+        by_user = decision.level is Level.USER
+        if rule is Rule.SKIP:
+            said = f": {decision.reason}" if by_user and decision.reason else ""
+            unsupported(decision.kind, f"Tensor.{name}(){said}")
+        if by_user and rule is not Rule.GRAPH:
+            function = realized(tx, tx.values.wrap_at(method, class_attribute_source(self.cls, name)))
+            return tx.call(function, [self, *args], kwargs)
+        if rule is Rule.ELEMENTS and known_tensor(tx, self.fake) is None:
+            learn_or_refuse(tx, decision.kind, f"Tensor.{name}()", [self])
+        return record_method(tx, name, self, args, kwargs)
 
     def length(self, tx: Tracer) -> VariableTracker:
         if tx.output.overrides.active():
@@ -374,11 +316,24 @@ def _is_operand(value: VariableTracker) -> bool:
 
 
 # ---------------------------------------------------------------- recording
+# They change what autograd knows of a tensor, and no memory.
+_AUTOGRAD_CHANGES = ("detach_", torch.Tensor.detach_, torch.detach_)
+
+
 def call_in_graph(
     tx: Tracer, function: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Records ``function(*args, **kwargs)`` and gives its result."""
     return record(tx, "call_function", function, args, kwargs)
+
+
+def record_method(
+    tx: Tracer, name: str, tensor: TensorVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Records ``tensor.name(*args, **kwargs)``, if no argument overrides it, and gives its result."""
+    if tx.overrides_torch([*args, *kwargs.values()]):
+        return tx.call_override(method_by_name, [tensor, ConstantVariable(name), *args], kwargs)
+    return record(tx, "call_method", name, [tensor, *args], kwargs)
 
 
 def record(
@@ -420,10 +375,8 @@ def record(
     if not impure and isinstance(fake_kwargs.get("out"), torch.Tensor):
         # Some composite ones give a new tensor where operands are of a subclass, and leave `out` as it was.
         unsupported("unsupported_torch_call", f"{target_name(target)} does not write to out without data")
-    if target in AUTOGRAD_CHANGES:
+    if target in _AUTOGRAD_CHANGES:
         impure = True
-    if target in LAYOUT_QUESTIONS:
-        output.layout_questions += 1
     if not impure and not _has_tensor(result):
         if result is None or _is_metadata(result):
             return tx.values.from_result(result, f"result of {target_name(target)}")
@@ -587,8 +540,3 @@ def _is_metadata(result: Any) -> bool:
 def fake_of(node: fx.Node) -> Any:
     """What a node of the graph gives, on fake tensors."""
     return node.meta["example_value"]
-
-
-# ---------------------------------------------------------------- inputs
-
-

@@ -41,15 +41,22 @@ class TorchFunctionVariable(RealObjectVariable):
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         decision = decide(self.value)
+        if decision.level is Level.USER and decision.rule not in (Rule.GRAPH, Rule.SKIP):
+            marked = tx.values.wrap_marked(self.value, ConstSource(self.value, self.describe()))
+            if marked is not None:
+                return marked.call(tx, args, kwargs)
         handler = decision.calls if decision.rule is Rule.HANDLED else None
-        if handler is None and any_overrides(tx, [*args, *kwargs.values()]):
+        operation = handler is None or decision.of_tensor
+        if operation and any_overrides(tx, [*args, *kwargs.values()]):
             return call_override(tx, self.value, args, kwargs)
         if handler is None:
             self._refuse(tx, decision, args, kwargs)  # before modes are asked, which may call it
-        if tx.output.overrides.active() and (handler is None or self.value in _ASKS_MODES):
+        if tx.output.overrides.active() and (operation or self.value in _ASKS_MODES):
             made = tx.output.overrides.call(tx, self.value, args, kwargs)
             if made is not None:
                 return made
+        if decision.of_tensor and not (args and isinstance(args[0], TensorVariable)):
+            handler = None
         if handler is not None:
             return tx.checked_call(handler, tx, *args, **kwargs)
         out = kwargs.get("out")

@@ -1,0 +1,183 @@
+"""Methods of tensors that are not just nodes of the graph: rows of the table of calls, each with what it does.
+
+A row is about the method in its class (``torch.Tensor.item``), however it is called: ``x.item()``,
+``torch.Tensor.item(x)``. A method without one is an operation of the graph. Invariant: overrides and modes of torch's
+have been asked before a function here is called, and its first argument is a tensor of the trace.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ...polyfills.optimizers import METHODS as WITH_NUMBERS
+from ...rules.table import Rule, breaks, handles, row
+from ...rules.torch_marks import setting
+from ..base import VariableTracker, unsupported
+from ..constant import ConstantVariable
+from ..numbers.scalars import NUMBER_METHODS, number_in
+from .learned_elements import known_tensor, learn_or_refuse
+from .tensor import TensorVariable, is_unknown_number, record, record_method
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
+Method = Callable[..., VariableTracker]
+F = TypeVar("F", bound=Method)
+
+
+def handles_method(*methods: Any) -> Callable[[F], F]:
+    """Registers ``(tx, tensor, *args, **kwargs) -> tracker`` for methods of tensors."""
+    return handles(*methods, of_tensor=True)
+
+
+# ---------------------------------------------------------------- what breaks
+breaks("tensor_to_python", Tensor.__complex__, Tensor.is_nonzero, Tensor.__contains__)
+breaks("numpy_conversion", Tensor.numpy, Tensor.__array__)
+breaks("data_ptr", Tensor.data_ptr, Tensor.untyped_storage, Tensor.storage, Tensor._typed_storage,
+       Tensor.storage_offset, Tensor.__dlpack__, Tensor.share_memory_, Tensor.is_shared, Tensor.pin_memory,
+       Tensor.is_pinned)
+breaks("autograd_in_graph", Tensor.backward, Tensor.register_hook, Tensor.retain_grad,
+       Tensor.register_post_accumulate_grad_hook)
+breaks("input_mutation", Tensor.set_, Tensor.resize_, Tensor.resize_as_, reason="it gives a tensor other memory")
+breaks("tensor_formatting", Tensor.__repr__, torch.nn.Parameter.__repr__, Tensor.__format__)
+breaks("sparse_or_quantized", Tensor.to_sparse, Tensor.to_mkldnn, Tensor.to_sparse_csr, Tensor.coalesce,
+       Tensor.to_dense)
+breaks("unsupported_method", Tensor.__reduce_ex__, torch.nn.Parameter.__reduce_ex__, Tensor.map_, Tensor.apply_,
+       Tensor.map2_, Tensor._is_view, Tensor.is_inference, Tensor.__hash__)
+row(Rule.ELEMENTS,
+    Tensor.nonzero, Tensor.unique, Tensor.unique_consecutive, Tensor.masked_select, Tensor.bincount, Tensor.argwhere,
+    kind="dynamic_output_shape")
+
+
+# ---------------------------------------------------------------- numbers
+def _as_number(name: str) -> Method:
+    """A method that hands elements to Python."""
+
+    def method(tx: Tracer, tensor: TensorVariable) -> VariableTracker:
+        known = known_tensor(tx, tensor.fake)
+        if known is None and setting("capture_scalar_outputs") and name in NUMBER_METHODS:
+            number = number_in(tx, tensor, name)
+            if number is not None:
+                return number
+        if known is None:
+            learn_or_refuse(tx, "tensor_to_python", f"Tensor.{name}()", [tensor])
+            known = known_tensor(tx, tensor.fake)
+        if known is None:
+            unsupported("tensor_to_python", f"Tensor.{name}()")
+        # Made from Python numbers in this very trace, or guarded by value.
+        return tx.values.from_result(tx.run_python(getattr(known, name)), f"Tensor.{name}()")
+
+    return method
+
+
+for _name in ("item", "tolist", "__bool__", "__int__", "__float__", "__index__"):
+    handles_method(getattr(Tensor, _name))(_as_number(_name))
+
+
+def _with_number(name: str, equivalent: Callable[..., Any]) -> Method:
+    """An operation whose ``alpha`` or ``value`` may be a number that only the running graph knows."""
+
+    def method(
+        tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
+        number = kwargs.get("alpha", kwargs.get("value")) if len(kwargs) == 1 else None
+        if number is not None and is_unknown_number(tx, number):
+            return tx.call(tx.values.library_function(equivalent), [tensor, *args], kwargs)
+        return record_method(tx, name, tensor, list(args), kwargs)
+
+    return method
+
+
+for _name, _equivalent in WITH_NUMBERS.items():
+    handles_method(getattr(Tensor, _name))(_with_number(_name, _equivalent))
+
+
+# ---------------------------------------------------------------- sizes, strides, elements
+@handles_method(Tensor.size)
+def _size(tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if kwargs:
+        return record_method(tx, "size", tensor, list(args), kwargs)
+    shape = tx.values.new_size([ConstantVariable(n) for n in tensor.fake.shape])
+    return shape.getitem(tx, args[0]) if args else shape
+
+
+def _layout_question(name: str) -> Method:
+    """A question about how a tensor lies in memory, which the trace of a backward counts."""
+
+    def method(
+        tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
+        tx.output.layout_questions += 1
+        return record_method(tx, name, tensor, list(args), kwargs)
+
+    return method
+
+
+for _name in ("stride", "is_contiguous"):
+    handles_method(getattr(Tensor, _name))(_layout_question(_name))
+
+
+@handles_method(Tensor.__len__)
+def _length(tx: Tracer, tensor: TensorVariable) -> VariableTracker:
+    return tensor.length(tx)
+
+
+@handles_method(Tensor.__getitem__)
+def _item(tx: Tracer, tensor: TensorVariable, key: VariableTracker) -> VariableTracker:
+    return tensor.getitem(tx, key)
+
+
+@handles_method(Tensor.__setitem__)
+def _set_item(tx: Tracer, tensor: TensorVariable, key: VariableTracker, value: VariableTracker) -> VariableTracker:
+    tensor.setitem(tx, key, value)
+    return ConstantVariable(None)
+
+
+@handles_method(Tensor.new)
+def _new(tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """Sizes give a tensor with no values, a list or tuple one of these values."""
+    if kwargs or any(a.contains_tensor() for a in args):
+        unsupported("unsupported_torch_call", "Tensor.new() of a tensor")
+    plain = [tx.values.as_plain(a) for a in args]
+    if len(plain) == 1 and type(plain[0]) in (list, tuple):
+        dtype: dict[str, VariableTracker] = {"dtype": ConstantVariable(tensor.fake.dtype)}
+        return record(tx, "call_method", "new_tensor", [tensor, args[0]], dtype)
+    sizes = plain[0] if len(plain) == 1 and isinstance(plain[0], torch.Size) else plain or [0]
+    shape = tx.values.new_list([ConstantVariable(n) for n in sizes])
+    return record(tx, "call_method", "new_empty", [tensor, shape], {})
+
+
+# ---------------------------------------------------------------- changes of a tensor
+def _metadata_change(name: str) -> Method:
+    """A change of a tensor's metadata, which the caller sees of an input; on others it is an operation like any."""
+
+    def method(
+        tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
+        if tensor.source is not None:
+            unsupported("input_mutation", f"Tensor.{name} of the input {tensor.source.name!r}")
+        return record_method(tx, name, tensor, list(args), kwargs)
+
+    return method
+
+
+for _name in ("t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_"):
+    handles_method(getattr(Tensor, _name))(_metadata_change(_name))
+
+
+@handles_method(Tensor.requires_grad_)
+def _requires_grad(
+    tx: Tracer, tensor: TensorVariable, requires_grad: VariableTracker | None = None
+) -> VariableTracker:
+    """A tensor made in the trace becomes a leaf."""
+    wanted = requires_grad is None or tx.truth(requires_grad)
+    if wanted == tensor.fake.requires_grad:
+        return tensor
+    if tensor.source is not None or not tensor.fake.is_leaf:
+        unsupported("grad_mode_mismatch", f"requires_grad_({wanted}) of {tensor.describe()}")
+    tx.output.run_fake(tx, "call_method", "requires_grad_", (tensor.fake, wanted), {})
+    tx.output.create_node(tx, "call_method", "requires_grad_", (tensor.node, wanted), {}, tensor.fake, True)
+    return tensor
