@@ -64,8 +64,9 @@ class Texts(Part):
                     break
             if isinstance(value.content, ConstantVariable):
                 return self.to_text(value.content, conversion)
-            if _writes_as_its_content(self.tx, value):
-                return self.to_text(value.content, "a" if conversion == "a" else "r")
+            content = _written_as(self.tx, value)
+            if content is not None:
+                return self.to_text(content, "a" if conversion == "a" else "r")
             if issubclass(value.cls, BaseException):
                 return self.tx.errors.exception_text(value, conversion)
         if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
@@ -120,10 +121,11 @@ class Texts(Part):
         return ConstantVariable(self.tx.run_python(template.format, *plain, **named))
 
 
-def _writes_as_its_content(tx: Tracer, value: ObjectVariable) -> bool:
-    """Whether repr() of an instance of a subclass of a builtin container says nothing of the class."""
+def _written_as(tx: Tracer, value: ObjectVariable) -> VariableTracker | None:
+    """What an instance of a subclass of list, tuple or dict holds, if that is all that its text shows."""
     cls = value.content.python_type() if value.content is not None else None
-    return cls in (list, tuple, dict) and tx.classes.lookup(value.cls, "__repr__") is cls.__dict__["__repr__"]
+    own = cls in (list, tuple, dict) and tx.classes.lookup(value.cls, "__repr__") is cls.__dict__["__repr__"]
+    return value.content if own else None
 
 
 _CYCLES: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "set(...)"}
