@@ -85,6 +85,18 @@ def test_paths_in_diffs_exist():
     assert len(shown) > 6 and all((ROOT / path).is_file() for path in shown), shown
 
 
+def test_diffs_are_as_the_files_stand():
+    """Each line that a diff of contributing.md adds or leaves stands in the file of today."""
+    text = (ROOT / "docs" / "contributing.md").read_text()
+    wrong = []
+    for diff in re.findall(r"```diff\n(.*?)```", text, flags=re.S):
+        for part in re.split(r"^\+\+\+ b/", diff, flags=re.M)[1:]:
+            path, *lines = part.splitlines()
+            have = {"", *(line.strip() for line in (ROOT / path).read_text().splitlines())}
+            wrong += [f"{path}: {line}" for line in lines if line[:1] in ("+", " ") and line[1:].strip() not in have]
+    assert not wrong
+
+
 def test_paths_in_docstrings_exist():
     wrong = []
     for path in OUR_FILES:
