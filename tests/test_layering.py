@@ -69,6 +69,9 @@ FORBIDDEN_NAMES = {"make_fx"}
 VERSIONED = ("bytecode", "interpreter")
 MAX_LINES = 600
 MAX_FUNCTION_LINES = 60
+# How many branches of a function may ask what class a value has, or which object it is. More are a table, in which
+# the classes register, or a method of theirs.
+MAX_KINDS_ASKED = 8
 # The one module that others may import, for type checking alone, although it imports them.
 PROTOCOLS = "dynamo_lite.variables.protocols"
 
@@ -294,6 +297,30 @@ def _functions():
         for node in ast.walk(m.tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 yield f"{m.shown} {node.name}", node.end_lineno - node.lineno + 1
+
+
+def _asks_for_a_kind(test: ast.expr) -> bool:
+    """Whether a condition asks for a value's class, or whether it is some object but None, True, ..."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in (
+                "isinstance", "issubclass"):
+            return True
+        if isinstance(node, ast.Compare) and any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) and not any(
+                isinstance(operand, ast.Constant) for operand in node.comparators):
+            return True
+    return False
+
+
+def test_no_function_is_a_ladder_of_kinds():
+    long = []
+    for m in MODULES:
+        for function in ast.walk(m.tree):
+            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                asked = sum(_asks_for_a_kind(node.test) for node in ast.walk(function)
+                            if isinstance(node, (ast.If, ast.IfExp)))
+                if asked > MAX_KINDS_ASKED:
+                    long.append(f"{m.shown} {function.name} asks {asked} times what a value is")
+    check(long)
 
 
 def test_no_import_cycle():

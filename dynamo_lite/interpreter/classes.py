@@ -5,26 +5,23 @@ Invariant: whatever a decision takes from a class's dict is guarded.
 from __future__ import annotations
 
 import enum
-import functools
 import operator
 import types
 from typing import Any
 
-from ..guards.source import AttrSource, ConstSource, Source
-from ..rules.table import Rule, decide
+from ..guards.source import AttrSource, ConstSource
 from ..rules.trace_rules import is_library
 from ..variables.base import MISSING, VariableTracker, realized, type_name, unsupported
-from ..variables.bound import BoundMethodVariable
 from ..variables.constant import ConstantVariable
 from ..variables.containers.sequences import (
     ListVariable,
 )
 from ..variables.finalization import SUSPENDED
 from ..variables.functions.functions import MethodVariable
+from ..variables.objects.class_reads import builtin_reader_of, class_reader_of
 from ..variables.objects.classes import (
     ClassVariable,
     MadeClassVariable,
-    NewVariable,
     class_attribute_source,
     class_source,
     is_data_descriptor,
@@ -32,7 +29,6 @@ from ..variables.objects.classes import (
     is_made_by_python,
     is_stand_in,
 )
-from ..variables.objects.members import class_method, native_class_method
 from .part import Part
 
 _ABSENT = object()
@@ -99,7 +95,7 @@ class Classes(Part):
         attribute = tx.classes.lookup(value, name, _ABSENT, data=True)
         source = class_attribute_source(value, name)
         if attribute is not _ABSENT:
-            return self._unbound_attribute(cls, name, attribute, source)
+            return class_reader_of(attribute)(tx, cls, name, attribute, source)
         if meta is not None:
             if isinstance(meta, types.FunctionType):
                 return MethodVariable(
@@ -112,34 +108,6 @@ class Classes(Part):
         if isinstance(hook, types.FunctionType):
             return tx.classes.call_attribute(cls, type(value), "__getattr__", hook, [ConstantVariable(name)], {})
         tx.raise_error(AttributeError, f"type object {value.__name__!r} has no attribute {name!r}")
-
-    def _unbound_attribute(self, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
-        tx = self.tx
-        if isinstance(attribute, types.FunctionType):
-            return tx.values.wrap_function(attribute, source, trusted=True)
-        if isinstance(attribute, staticmethod):
-            if name == "__new__" and not isinstance(attribute.__func__, types.FunctionType):
-                return NewVariable(cls.value)
-            return tx.values.wrap_class_part(attribute.__func__, source)
-        if isinstance(attribute, classmethod):
-            return class_method(tx, attribute, source, cls)
-        if name == "__new__":
-            return NewVariable(cls.value)
-        if isinstance(attribute, types.ClassMethodDescriptorType):
-            if is_stand_in(cls.value) and decide(attribute).rule is Rule.RECEIVER:
-                unsupported("class_definition", f"{cls.value.__qualname__}.{name}(), written in C")
-            return native_class_method(tx, attribute, cls, f"{cls.value.__qualname__}.{name}")
-        if isinstance(cls.value, enum.EnumMeta) and isinstance(getattr(cls.value, name, None), enum.Enum):
-            return tx.values.from_result(getattr(cls.value, name), "enum member")
-        getter = tx.classes.lookup(type(attribute), "__get__")
-        if isinstance(getter, types.FunctionType):
-            descriptor = realized(tx, tx.values.wrap_at(attribute, source))
-            return tx.call_method(descriptor, "__get__", [ConstantVariable(None), cls])
-        if getter is not None or isinstance(attribute, (property, functools.cached_property)):
-            return tx.values.from_result(attribute, f"{cls.value.__qualname__}.{name}")
-        if not is_made_by_python(cls.value):
-            return tx.values.from_result(attribute, f"{cls.value.__qualname__}.{name}")
-        return tx.values.wrap_at(attribute, source)
 
     def class_of(self, value: VariableTracker, is_class: bool) -> VariableTracker:
         """The class to which super() binds class methods."""
@@ -228,20 +196,4 @@ class Classes(Part):
             self.lookup(cls, name)
         if attribute is MISSING:
             self.tx.raise_error(AttributeError, f"{type_name(cls)!r} object has no attribute {name!r}")
-        if isinstance(attribute, types.FunctionType):
-            return MethodVariable(self.tx.values.library_function(attribute), owner)
-        if isinstance(attribute, classmethod) and isinstance(attribute.__func__, types.FunctionType):
-            return MethodVariable(
-                self.tx.values.library_function(attribute.__func__), self.tx.values.from_result(cls, "class")
-            )
-        if isinstance(attribute, staticmethod) and isinstance(attribute.__func__, types.FunctionType):
-            return self.tx.values.library_function(attribute.__func__)
-        if isinstance(attribute, property) and isinstance(attribute.fget, types.FunctionType):
-            return self.tx.call(self.tx.values.library_function(attribute.fget), [owner], {})
-        if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BoundMethodVariable(owner, name)
-        if isinstance(attribute, (types.GetSetDescriptorType, types.MemberDescriptorType, property)):
-            unsupported("unsupported_attribute", f"{owner.describe()}.{name}")
-        if isinstance(attribute, types.ClassMethodDescriptorType) or name == "__new__":
-            return self.tx.values.from_result(getattr(cls, name), f"{cls.__name__}.{name}")
-        return self.tx.values.from_result(attribute, f"{cls.__name__}.{name}")
+        return builtin_reader_of(attribute)(self.tx, owner, cls, name, attribute)

@@ -14,36 +14,30 @@ import torch
 from ..guards.source import ConstSource
 from ..polyfills.iteration import Steps
 from ..rules.table import handles
-from ..variables.base import VariableTracker, realized, type_name, unsupported
+from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.class_calls import allocates, constructs
 from ..variables.constant import ConstantVariable
-from ..variables.containers.deques import DequeIteratorVariable, DequeVariable
-from ..variables.containers.dict_views import DictIteratorVariable, DictViewVariable
+from ..variables.containers.deques import DequeVariable
 from ..variables.containers.iterators import (
     EnumerateVariable,
     FilterVariable,
     MapVariable,
-    ReversedObjectVariable,
     StepsVariable,
     TeeSourceVariable,
     TeeVariable,
     ZipVariable,
 )
 from ..variables.containers.mappings import DictVariable, MappingProxyVariable
-from ..variables.containers.sequence_iterators import ReversedVariable
 from ..variables.containers.sequences import (
     ListVariable,
     NamedTupleVariable,
-    SequenceVariable,
     TupleVariable,
     is_named_tuple,
 )
 from ..variables.containers.sets import SetVariable, set_of
 from ..variables.functions.functions import FunctionVariable
-from ..variables.numbers.ranges import RangeVariable
 from ..variables.objects.classes import ClassVariable
 from ..variables.objects.objects import ObjectVariable
-from ..variables.tensors.tensor import TensorVariable
 from .constructors import Constructor
 
 if TYPE_CHECKING:
@@ -216,29 +210,4 @@ def _steps(tx: Tracer, iterator: VariableTracker) -> VariableTracker:
 
 @handles(reversed)
 def _reversed(tx: Tracer, items: VariableTracker) -> VariableTracker:
-    if isinstance(items, ObjectVariable):
-        method = tx.classes.lookup(items.cls, "__reversed__")
-        if isinstance(method, types.FunctionType):
-            return tx.classes.call_attribute(items, items.cls, "__reversed__", method, [], {})
-        own = [tx.classes.lookup(items.cls, name) for name in ("__getitem__", "__len__")]
-        if items.content is not None and method is not None:
-            items = items.content
-        elif own[0] is None or own[1] is None:
-            tx.raise_error(TypeError, f"{items.cls.__name__!r} object is not reversible")
-        else:
-            return ReversedObjectVariable(items, tx.operators.as_index(items.length(tx)) - 1)
-    if isinstance(items, TensorVariable):
-        return tx.call_method(items, "flip", [ConstantVariable(0)]).iterator(tx)
-    if isinstance(items, DequeVariable):
-        return DequeIteratorVariable(items, backwards=True)
-    if isinstance(items, SequenceVariable):
-        return ReversedVariable(items)
-    if isinstance(items, DictVariable):
-        return DictIteratorVariable(items, "keys", backwards=True)
-    if isinstance(items, DictViewVariable):
-        return DictIteratorVariable(items.owner, items.what, backwards=True)
-    if isinstance(items, RangeVariable):
-        return RangeVariable(items.value[::-1]).iterator(tx)
-    if items.is_constant() and isinstance(items.constant(), (str, bytes)):
-        return ListVariable(list(items.iterate(tx))[::-1]).iterator(tx)
-    tx.raise_error(TypeError, f"{type_name(items.python_type())!r} object is not reversible")
+    return items.reversed(tx)

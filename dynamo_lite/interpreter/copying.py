@@ -72,24 +72,29 @@ def reduced(tx: Tracer, owner: VariableTracker, *, as_new: bool = False) -> Vari
         unsupported("unsupported_method", f"pickling {owner.describe()}, a kind of {base.__name__}")
     if tx.classes.lookup(cls, "__getnewargs_ex__") is not None:
         unsupported("unsupported_method", f"pickling {owner.describe()}, which has __getnewargs_ex__")
-    given_args = tx.classes.lookup(cls, "__getnewargs__")
-    arguments: list[VariableTracker] = []
-    if isinstance(given_args, types.FunctionType):
-        found = tx.classes.call_attribute(owner, cls, "__getnewargs__", given_args, [], {})
-        if not issubclass(found.python_type(), tuple):
-            kind = found.python_type().__name__
-            tx.raise_error(TypeError, f"__getnewargs__ should return a tuple, not {kind!r}")
-        arguments = list(found.iterate(tx))
-    elif base is tuple:
-        assert content is not None
-        arguments = [TupleVariable(list(content.iterate(tx)))]
-    elif base in _MADE_OF:
-        assert content is not None
-        arguments = [content]
+    arguments = _new_arguments(tx, owner, base, content)
     elements = content.iterator(tx) if base is list and content is not None else none
     entries = content.call_method(tx, "items", [], {}).iterator(tx) if isinstance(content, DictVariable) else none
     maker = tx.values.library_function(copyreg.__newobj__)  # type: ignore[attr-defined]
     return TupleVariable([maker, TupleVariable([made_by, *arguments]), _state(tx, owner), elements, entries])
+
+
+def _new_arguments(
+    tx: Tracer, owner: VariableTracker, base: type, content: VariableTracker | None
+) -> list[VariableTracker]:
+    """owner.__getnewargs__()."""
+    cls = owner.python_type()
+    own = tx.classes.lookup(cls, "__getnewargs__")
+    if isinstance(own, types.FunctionType):
+        found = tx.classes.call_attribute(owner, cls, "__getnewargs__", own, [], {})
+        if not issubclass(found.python_type(), tuple):
+            kind = found.python_type().__name__
+            tx.raise_error(TypeError, f"__getnewargs__ should return a tuple, not {kind!r}")
+        return list(found.iterate(tx))
+    if base not in _MADE_OF:
+        return []
+    assert content is not None
+    return [TupleVariable(list(content.iterate(tx))) if base is tuple else content]
 
 
 def _state(tx: Tracer, owner: VariableTracker) -> VariableTracker:

@@ -162,7 +162,8 @@ def _refuse_second(known: Decision, new: Decision) -> NoReturn:
 def _check(decision: Decision) -> None:
     """Refuses rows that say what can't be."""
     if decision.rule in _BREAKING and decision.kind not in BREAK_KINDS:
-        raise RuleError(f"{describe(decision.subject)}: there is no kind of break {decision.kind!r}; break_kinds.py lists them")
+        said = f"there is no kind of break {decision.kind!r}; break_kinds.py lists them"
+        raise RuleError(f"{describe(decision.subject)}: {said}")
     if (decision.calls is not None) != (decision.rule in _CALLING):
         lacks = "needs" if decision.calls is None else "takes no"
         raise RuleError(f"{describe(decision.subject)}: the rule {decision.rule.name} {lacks} function to call")

@@ -226,6 +226,10 @@ class VariableTracker:
         """iter(value): a tracker with :meth:`next`."""
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")
 
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        """reversed(value)."""
+        tx.raise_error(TypeError, f"{type_name(self.python_type())!r} object is not reversible")
+
     def next(self, tx: Tracer) -> VariableTracker | None:
         """next(value), None when exhausted."""
         unsupported("unsupported_iteration", f"next() of {self.describe()}")

@@ -132,6 +132,11 @@ class ConstantVariable(VariableTracker):
             return tx.values.new_list([ConstantVariable(c) for c in self.value]).iterator(tx)
         tx.raise_error(TypeError, f"{type(self.value).__name__!r} object is not iterable")
 
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        if isinstance(self.value, (str, bytes)):
+            return tx.values.new_list(list(self.iterate(tx))[::-1]).iterator(tx)
+        return super().reversed(tx)
+
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if op == "%" and isinstance(self.value, (str, bytes)) and not reflected:
             _check_changes_nothing(other)

@@ -40,6 +40,9 @@ class DequeVariable(ListVariable):
     def iterator(self, tx: Tracer) -> VariableTracker:
         return DequeIteratorVariable(self)
 
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        return DequeIteratorVariable(self, backwards=True)
+
     def iterate(self, tx: Tracer) -> Iterable[VariableTracker]:
         return tx.iteration.steps(self.iterator(tx))
 

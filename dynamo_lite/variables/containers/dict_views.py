@@ -118,6 +118,9 @@ class DictViewVariable(VariableTracker):
     def iterator(self, tx: Tracer) -> VariableTracker:
         return DictIteratorVariable(self.owner, self.what)
 
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        return DictIteratorVariable(self.owner, self.what, backwards=True)
+
     def contains(self, tx: Tracer, item: VariableTracker) -> bool:
         if self.what == "keys":
             return self.owner.contains(tx, item)

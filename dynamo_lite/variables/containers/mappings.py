@@ -212,6 +212,9 @@ class DictVariable(VariableTracker):
     def iterator(self, tx: Tracer) -> VariableTracker:
         return DictIteratorVariable(self, "keys")
 
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        return DictIteratorVariable(self, "keys", backwards=True)
+
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         value = self.lookup(tx, key)
         if value is not None:

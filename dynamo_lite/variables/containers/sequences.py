@@ -19,7 +19,7 @@ from ...guards.source import SequenceItemSource, Source
 from ..base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
 from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable
-from .sequence_iterators import SequenceIteratorVariable
+from .sequence_iterators import ReversedVariable, SequenceIteratorVariable
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
@@ -81,6 +81,9 @@ class SequenceVariable(VariableTracker):
         while index < len(self.items):
             yield self.item(tx, index)
             index += 1
+
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        return ReversedVariable(self)
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         index = tx.operators.as_index(key, self.base_type.__name__)

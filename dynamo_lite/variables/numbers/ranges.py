@@ -54,6 +54,9 @@ class RangeVariable(VariableTracker):
     def iterator(self, tx: Tracer) -> VariableTracker:
         return RangeIteratorVariable(self.value)
 
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        return RangeIteratorVariable(self.value[::-1])
+
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         return tx.values.from_result(tx.run_python(getattr, self.value, name), f"range.{name}")
 

@@ -31,6 +31,7 @@ from ..base import (
 from ..bound import BINARY_METHODS, COMPARE_METHODS, missing_method
 from ..constant import ConstantVariable
 from ..containers.foreign_iterators import FOLLOWED, is_followed
+from ..containers.iterators import ReversedObjectVariable
 from ..containers.mappings import DictVariable
 from ..containers.sequences import ListVariable, TupleVariable
 from ..containers.sets import SetVariable
@@ -381,6 +382,17 @@ class ObjectVariable(VariableTracker):
         if method is None:
             tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not iterable")
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")
+
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        method = tx.classes.lookup(self.cls, "__reversed__")
+        if isinstance(method, types.FunctionType):
+            return tx.classes.call_attribute(self, self.cls, "__reversed__", method, [], {})
+        has = [tx.classes.lookup(self.cls, name) is not None for name in ("__getitem__", "__len__")]
+        if self.content is not None and method is not None:
+            return self.content.reversed(tx)
+        if not all(has):
+            tx.raise_error(TypeError, f"{self.cls.__name__!r} object is not reversible")
+        return ReversedObjectVariable(self, tx.operators.as_index(self.length(tx)) - 1)
 
     def next(self, tx: Tracer) -> VariableTracker | None:
         method = tx.classes.lookup(self.cls, "__next__")

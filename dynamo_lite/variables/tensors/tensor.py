@@ -256,6 +256,9 @@ class TensorVariable(VariableTracker):
             tx.raise_error(TypeError, "iteration over a 0-d tensor")
         return record(tx, "call_method", "unbind", [self, ConstantVariable(0)], {}).iterator(tx)
 
+    def reversed(self, tx: Tracer) -> VariableTracker:
+        return tx.call_method(self, "flip", [ConstantVariable(0)]).iterator(tx)
+
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         operands = [other, self] if reflected else [self, other]
         if tx.overrides_torch([other]):

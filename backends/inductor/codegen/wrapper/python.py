@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-import math
 import re
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.graph import (
@@ -31,8 +29,8 @@ from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena, place, st
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
+from dynamo_lite.backends.inductor.codegen.wrapper.values import size_text, tuple_text, value_text
 from dynamo_lite.backends.inductor.program import (
-    BufferRef,
     BufferSpec,
     CopyInto,
     Expr,
@@ -40,7 +38,6 @@ from dynamo_lite.backends.inductor.program import (
     KernelCall,
     Literal,
     Program,
-    SizeRef,
     View,
     step_reads,
     step_writes,
@@ -315,7 +312,7 @@ class _Writer:
                 shift = " + ".join([str(start)] * bool(start) + [_c_text(offset, itemsize)] * (offset != 0))
                 arguments.append(f"(char *)p[{index}] + {shift}" if shift else f"p[{index}]")
             for expr in call.sizes:
-                arguments.append(f"s[{sizes.setdefault(_text(expr), len(sizes))}]")
+                arguments.append(f"s[{sizes.setdefault(size_text(expr), len(sizes))}]")
             if call.faults:
                 arguments.append(fault)
             body.append(f"    {call.symbol}({', '.join(arguments)});")
@@ -334,7 +331,7 @@ class _Writer:
         self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
         if overwritten:
             bump = self._bind("increment_version", torch._C._increment_version)
-            self._line(f"{bump}({_tuple_of([self._variable(name) for name in dict.fromkeys(overwritten)])})")
+            self._line(f"{bump}({tuple_text([self._variable(name) for name in dict.fromkeys(overwritten)])})")
         results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
         alone = whole and not overwritten and tensors == [self._variable(name) for name in program.inputs]
         self._direct = alone and bool(made) and list(made) == [
@@ -439,7 +436,7 @@ class _Writer:
                 made = self._results_made[id(recipe)] = f"out{i}"
                 self._line(f"{made} = {self._result(recipe)}")
             results.append(made)
-        self._line(f"return {_tuple_of(results)}")
+        self._line(f"return {tuple_text(results)}")
 
     def _result(self, recipe: OutputRecipe) -> str:
         if isinstance(recipe, LiteralOutput):
@@ -461,35 +458,11 @@ class _Writer:
 
     def _strided(self, base: str, size: Any, stride: Any, offset: Expr) -> str:
         origin = base.removesuffix(".detach()")
-        place = "" if isinstance(offset, int) and offset == 0 else f", {origin}.storage_offset() + {_text(offset)}"
+        place = "" if isinstance(offset, int) and offset == 0 else f", {origin}.storage_offset() + {size_text(offset)}"
         return f"{base}.as_strided({_tuple(size)}, {_tuple(stride)}{place})"
 
-    # ------------------------------------------------------------ values
     def _value(self, value: Any) -> str:
-        if isinstance(value, BufferRef):
-            return self._variable(value.name)
-        if isinstance(value, SizeRef):
-            return _text(value.expr)
-        if isinstance(value, torch.SymInt):
-            return _text(value)
-        if value is None or isinstance(value, (bool, str)):
-            return repr(value)
-        if isinstance(value, (int, float)):
-            if isinstance(value, float) and not math.isfinite(value):
-                return f'{self._bind("float", float)}("{value}")'
-            return repr(value) if type(value) in (int, float) else self._bind("constant", value)
-        if isinstance(value, list):
-            return f"[{', '.join(map(self._value, value))}]"
-        if isinstance(value, tuple):
-            return _tuple_of([self._value(v) for v in value])
-        if isinstance(value, torch.dtype):
-            return self._bind(str(value).removeprefix("torch."), value)
-        if isinstance(value, (torch.memory_format, torch.layout)):
-            return self._bind(str(value).removeprefix("torch."), value)
-        if isinstance(value, torch.device):
-            return self._bind(f"device_{value.type}{'' if value.index is None else value.index}", value)
-        assert not pytree.tree_any(lambda leaf: isinstance(leaf, (BufferRef, SizeRef)), value), f"can't write {value!r}"
-        return self._bind("constant", value)
+        return value_text(value, self._variable, self._bind)
 
     # ------------------------------------------------------------ the whole
     def _source(
@@ -546,19 +519,8 @@ def _label(symbol: str, calls: list[KernelCall]) -> str:
     return f"dynamo_lite {symbol}: {text if len(text) <= _LONGEST_LABEL else text[:_LONGEST_LABEL - 3] + '...'}"
 
 
-def _tuple_of(items: list[str]) -> str:
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
 def _tuple(values: Any) -> str:
-    return _tuple_of([_text(v) for v in values])
-
-
-def _text(expr: Expr) -> str:
-    """A size as Python source."""
-    if isinstance(expr, torch.SymInt):
-        expr = expr.node.expr
-    return repr(expr) if isinstance(expr, int) else str(expr)
+    return tuple_text([size_text(v) for v in values])
 
 
 def _c_text(expr: Expr, itemsize: int) -> str:

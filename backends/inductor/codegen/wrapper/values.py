@@ -1,0 +1,77 @@
+"""Arguments and results as Python source, by their type.
+
+Invariant: what a text evaluates to is the value; what has no literal form is bound in the namespace of the wrapper.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from dynamo_lite.backends.inductor.program import BufferRef, Expr, SizeRef
+
+# The name of a buffer's variable; a name in the namespace for a value.
+Variable = Callable[[str], str]
+Bind = Callable[[str, Any], str]
+
+
+def value_text(value: Any, variable: Variable, bind: Bind) -> str:
+    """A value as an expression."""
+    for cls in type(value).__mro__:
+        if cls in _TEXTS:
+            return _TEXTS[cls](value, variable, bind)
+    assert not pytree.tree_any(lambda leaf: isinstance(leaf, (BufferRef, SizeRef)), value), f"can't write {value!r}"
+    return bind("constant", value)
+
+
+def size_text(expr: Expr) -> str:
+    """A size as Python source."""
+    if isinstance(expr, torch.SymInt):
+        expr = expr.node.expr
+    return repr(expr) if isinstance(expr, int) else str(expr)
+
+
+def tuple_text(items: list[str]) -> str:
+    """A tuple of expressions."""
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _literal(value: Any, variable: Variable, bind: Bind) -> str:
+    return repr(value)
+
+
+def _number(value: Any, variable: Variable, bind: Bind) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'{bind("float", float)}("{value}")'
+    return repr(value) if type(value) in (int, float) else bind("constant", value)
+
+
+def _list(value: Any, variable: Variable, bind: Bind) -> str:
+    return f"[{', '.join(value_text(item, variable, bind) for item in value)}]"
+
+
+def _tuple(value: Any, variable: Variable, bind: Bind) -> str:
+    return tuple_text([value_text(item, variable, bind) for item in value])
+
+
+def _named(value: Any, variable: Variable, bind: Bind) -> str:
+    return bind(str(value).removeprefix("torch."), value)
+
+
+def _device(value: Any, variable: Variable, bind: Bind) -> str:
+    return bind(f"device_{value.type}{'' if value.index is None else value.index}", value)
+
+
+_TEXTS: dict[type, Callable[[Any, Variable, Bind], str]] = {
+    BufferRef: lambda value, variable, bind: variable(value.name),
+    SizeRef: lambda value, variable, bind: size_text(value.expr),
+    torch.SymInt: lambda value, variable, bind: size_text(value),
+    type(None): _literal, bool: _literal, str: _literal,
+    int: _number, float: _number,
+    list: _list, tuple: _tuple,
+    torch.dtype: _named, torch.memory_format: _named, torch.layout: _named,
+    torch.device: _device,
+}

@@ -1,0 +1,158 @@
+"""Reading a class attribute otherwise than through an instance of a user's class: through the class itself, and through
+an object of a builtin class; by the kind of attribute (``reads.py`` has the instances).
+
+A reader is registered for classes of attributes, their subclasses included. Invariant: what a reader gives is what the
+attribute's ``__get__`` gives; the caller has guarded the attribute.
+"""
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...guards.source import Source
+from ...rules.table import Rule, decide
+from ..base import VariableTracker, is_made_by_python, realized, unsupported
+from ..bound import BoundMethodVariable
+from ..constant import ConstantVariable
+from ..functions.functions import MethodVariable
+from .classes import ClassVariable, NewVariable, is_stand_in
+from .members import class_method, native_class_method
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
+# The tracer, the class, the attribute's name, the attribute, where it is found.
+ClassReader = Callable[["Tracer", ClassVariable, str, Any, Source], VariableTracker]
+# The tracer, the object, its class, the attribute's name, the attribute.
+BuiltinReader = Callable[["Tracer", VariableTracker, type, str, Any], VariableTracker]
+_OF_CLASSES: dict[type, ClassReader] = {}
+_OF_BUILTINS: dict[type, BuiltinReader] = {}
+
+
+def class_reader_of(attribute: Any) -> ClassReader:
+    """What reads an attribute of this kind through a class."""
+    for cls in type(attribute).__mro__:
+        if cls in _OF_CLASSES:
+            return _OF_CLASSES[cls]
+    return _by_get
+
+
+def builtin_reader_of(attribute: Any) -> BuiltinReader:
+    """What reads an attribute of this kind through an object of a builtin class."""
+    for cls in type(attribute).__mro__:
+        if cls in _OF_BUILTINS:
+            return _OF_BUILTINS[cls]
+    return _as_it_is
+
+
+def reads_from_class(*classes: type) -> Callable[[ClassReader], ClassReader]:
+    """Registers a reader for attributes of these classes, through a class."""
+
+    def register(reader: ClassReader) -> ClassReader:
+        for cls in classes:
+            assert cls not in _OF_CLASSES, cls
+            _OF_CLASSES[cls] = reader
+        return reader
+
+    return register
+
+
+def reads_from_builtin(*classes: type) -> Callable[[BuiltinReader], BuiltinReader]:
+    """Registers a reader for attributes of these classes, through an object of a builtin class."""
+
+    def register(reader: BuiltinReader) -> BuiltinReader:
+        for cls in classes:
+            assert cls not in _OF_BUILTINS, cls
+            _OF_BUILTINS[cls] = reader
+        return reader
+
+    return register
+
+
+# ---------------------------------------------------------------- through a class
+@reads_from_class(types.FunctionType)
+def _function(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
+    return tx.values.wrap_function(attribute, source, trusted=True)
+
+
+@reads_from_class(staticmethod)
+def _static(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
+    if name == "__new__" and not isinstance(attribute.__func__, types.FunctionType):
+        return NewVariable(cls.value)
+    return tx.values.wrap_class_part(attribute.__func__, source)
+
+
+@reads_from_class(classmethod)
+def _of_class(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
+    return class_method(tx, attribute, source, cls)
+
+
+@reads_from_class(types.ClassMethodDescriptorType)
+def _native_class_method(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
+    if is_stand_in(cls.value) and decide(attribute).rule is Rule.RECEIVER:
+        unsupported("class_definition", f"{cls.value.__qualname__}.{name}(), written in C")
+    return native_class_method(tx, attribute, cls, f"{cls.value.__qualname__}.{name}")
+
+
+def _by_get(tx: Tracer, cls: ClassVariable, name: str, attribute: Any, source: Source) -> VariableTracker:
+    """By the ``__get__`` of the attribute's class; the attribute itself if there is none, or it is one in C."""
+    value = cls.value
+    if name == "__new__":
+        return NewVariable(value)
+    if isinstance(value, enum.EnumMeta) and isinstance(getattr(value, name, None), enum.Enum):
+        return tx.values.from_result(getattr(value, name), "enum member")
+    getter = tx.classes.lookup(type(attribute), "__get__")
+    if isinstance(getter, types.FunctionType):
+        descriptor = realized(tx, tx.values.wrap_at(attribute, source))
+        return tx.call_method(descriptor, "__get__", [ConstantVariable(None), cls])
+    if getter is not None or not is_made_by_python(value):
+        return tx.values.from_result(attribute, f"{value.__qualname__}.{name}")
+    return tx.values.wrap_at(attribute, source)
+
+
+# ---------------------------------------------------------------- through an object of a builtin class
+@reads_from_builtin(types.FunctionType)
+def _method(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    return MethodVariable(tx.values.library_function(attribute), owner)
+
+
+@reads_from_builtin(classmethod)
+def _bound_to_class(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    if not isinstance(attribute.__func__, types.FunctionType):
+        return _of_builtin_class(tx, owner, cls, name, attribute)
+    return MethodVariable(tx.values.library_function(attribute.__func__), tx.values.from_result(cls, "class"))
+
+
+@reads_from_builtin(staticmethod)
+def _unbound(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    if not isinstance(attribute.__func__, types.FunctionType):
+        return _of_builtin_class(tx, owner, cls, name, attribute)
+    return tx.values.library_function(attribute.__func__)
+
+
+@reads_from_builtin(property)
+def _property(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    if not isinstance(attribute.fget, types.FunctionType):
+        return _computed(tx, owner, cls, name, attribute)
+    return tx.call(tx.values.library_function(attribute.fget), [owner], {})
+
+
+@reads_from_builtin(types.MethodDescriptorType, types.WrapperDescriptorType)
+def _native_method(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    return BoundMethodVariable(owner, name)
+
+
+@reads_from_builtin(types.GetSetDescriptorType, types.MemberDescriptorType)
+def _computed(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    unsupported("unsupported_attribute", f"{owner.describe()}.{name}")
+
+
+@reads_from_builtin(types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+def _of_builtin_class(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    return tx.values.from_result(getattr(cls, name), f"{cls.__name__}.{name}")
+
+
+def _as_it_is(tx: Tracer, owner: VariableTracker, cls: type, name: str, attribute: Any) -> VariableTracker:
+    return tx.values.from_result(attribute, f"{cls.__name__}.{name}")
