@@ -13,7 +13,7 @@ from ..rules.table import Rule, decide
 from ..variables.base import VariableTracker, realized, unsupported
 from ..variables.class_calls import allocator_of, constructor_by_metaclass, constructor_of
 from ..variables.constant import ConstantVariable
-from ..variables.containers.sequences import ListVariable, TupleVariable
+from ..variables.containers.sequences import TupleVariable
 from ..variables.containers.sets import SetVariable
 from ..variables.numbers.rng import draw
 from ..variables.objects.classes import (
@@ -161,15 +161,6 @@ class Construction(Part):
                 unsupported("exception_handling", f"{owner.describe()}.__init__()")
             tx.errors.init_exception(owner, args)
             return ConstantVariable(None)
-        if name == "add_note" and len(args) == 1 and issubclass(args[0].python_type(), str):
-            if "__notes__" not in tx.output.effects.attributes_of(owner):
-                if owner.value is not None:
-                    unsupported("exception_handling", f"{owner.describe()}.add_note()")
-                tx.output.effects.store_attr(owner, "__notes__", ListVariable([]))
-            tx.call_method(tx.output.effects.load_attr(owner, "__notes__"), "append", args)
-            return ConstantVariable(None)
-        if name == "with_traceback":
-            return owner
         if name in ("__str__", "__repr__") and isinstance(owner, ObjectVariable):
             return tx.errors.exception_text(owner, "s" if name == "__str__" else "r")
         unsupported("exception_handling", f"{owner.describe()}.{name}()")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..rules.table import handles
 from ..variables.base import ObservedException, VariableTracker, unsupported
 from ..variables.class_calls import allocates, constructs
 from ..variables.constant import ConstantVariable
-from ..variables.containers.sequences import TupleVariable
+from ..variables.containers.sequences import ListVariable, TupleVariable
 from ..variables.objects.classes import ClassVariable, derives, native_base
 from ..variables.objects.exception_state import ExceptionState
 from ..variables.objects.objects import ObjectVariable
@@ -165,3 +166,20 @@ def _new_exception(
     tx: Tracer, cls: type, native: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     return tx.errors.new_exception(cls, args, initialize=False)
+
+
+@handles(BaseException.with_traceback)
+def _with_traceback(tx: Tracer, owner: VariableTracker, traceback: VariableTracker) -> VariableTracker:
+    return owner
+
+
+@handles(BaseException.add_note)
+def _add_note(tx: Tracer, owner: VariableTracker, note: VariableTracker) -> VariableTracker:
+    if not issubclass(note.python_type(), str):
+        unsupported("exception_handling", f"{owner.describe()}.add_note()")
+    if "__notes__" not in tx.output.effects.attributes_of(owner):
+        if owner.value is not None:
+            unsupported("exception_handling", f"{owner.describe()}.add_note()")
+        tx.output.effects.store_attr(owner, "__notes__", ListVariable([]))
+    tx.call_method(tx.output.effects.load_attr(owner, "__notes__"), "append", [note])
+    return ConstantVariable(None)

@@ -384,7 +384,7 @@ def row_of(function: Any) -> Decision | None:
     is. For methods, of which torch's compiler is told nothing and which are looked up at each call."""
     if _of_users or _waiting_of_users:
         said = _said(function)
-        if said is not None:
+        if said is not None and not _is_nothing_new(said, function):
             return said
     return _rows.get(id(function))
 
@@ -401,8 +401,8 @@ def decide(function: Any) -> Decision:
     """What a call of anything callable becomes, and why."""
     if _of_users or _waiting_of_users:
         said = _said(function)
-        if said is not None and not (said.rule is Rule.GRAPH and is_torch_builtin(function)):
-            return said  # that a function of torch's written in C is allowed in the graph says nothing new
+        if said is not None and not _is_nothing_new(said, function):
+            return said
     cls = type(function)  # and not isinstance, which may run the program's code
     python = cls is types.FunctionType
     native = not python and issubclass(cls, _NATIVE)
@@ -413,7 +413,7 @@ def decide(function: Any) -> Decision:
                             level=Level.USER)
     if native:
         said = _said_to_torch(function)
-        if said is not None and not (said.rule is Rule.GRAPH and is_torch_builtin(function)):
+        if said is not None and not _is_nothing_new(said, function):
             return said
     found = _rows.get(id(function))
     if found is not None:
@@ -430,6 +430,12 @@ def decide(function: Any) -> Decision:
         return _decide_native(function)
     bases = cls.__mro__ if _instances else ()
     return next((_instances[base] for base in bases if base in _instances), _RECEIVER)
+
+
+def _is_nothing_new(said: Decision, function: Any) -> bool:
+    """Whether it is that a function of torch's written in C is allowed in the graph, which it is, if no row breaks."""
+    row = _rows.get(id(function))
+    return said.rule is Rule.GRAPH and is_torch_builtin(function) and (row is None or row.rule is not Rule.SKIP)
 
 
 def _decide_python(function: types.FunctionType) -> Decision:

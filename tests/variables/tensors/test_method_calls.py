@@ -147,6 +147,18 @@ def test_a_users_rule_for_a_method_that_has_a_row(rules_of_users):
     assert outcome(lambda x: x + x.data_ptr() * 0, X) is None
 
 
+@pytest.mark.parametrize("call", [lambda x: x.is_pinned(), lambda x: torch.Tensor.is_pinned(x)])
+def test_a_method_that_breaks_may_be_allowed_in_the_graph(rules_of_users, call):
+    rules_of_users(torch.Tensor.is_pinned, "graph")
+    assert decide(torch.Tensor.is_pinned).level is Level.USER
+    assert outcome(lambda x: x + call(x), X) is None
+    dynamo_lite.remove_rule(torch.Tensor.is_pinned)
+    dynamo_lite.register_rule(torch.Tensor.size, "graph")
+    assert decide(torch.Tensor.size).rule is Rule.HANDLED
+    dynamo_lite.remove_rule(torch.Tensor.size)
+    dynamo_lite.register_rule(torch.Tensor.is_pinned, "graph")
+
+
 def test_a_parameters_own_method_is_not_tensors():
     class Named(torch.nn.Parameter):
         def item_count(self):
