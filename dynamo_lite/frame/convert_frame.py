@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import config, exc, log
 from .._eval_frame import KEEP_ENTRIES, RUN_ORIGINAL, SKIP, FrameHook, GuardedCode
+from ..guards.failures import explain_failure
 from ..rules.torch_marks import setting
 from ..runtime import collector, in_flight
 from ..runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
@@ -134,8 +135,8 @@ def _fitting_entry(settings: Settings, frame: Frame) -> Any:
                 log.artifact("perf").info(
                     "%s compiled in %.3f s: %s", frame.code.co_qualname, sum(seconds.values()), phases)
             return made
-    step = made.program.steps[made.program.check(*frame.values)[1]]
-    raise _GuardsDoNotHold(f"the guards do not hold for the call that they were made for: {step!r}")
+    failure = explain_failure(made.program, made.extra.texts, frame.values) or "now they do"
+    raise _GuardsDoNotHold(f"the guards do not hold for the call that they were made for: {failure}")
 
 
 def _fits(made: GuardedCode, frame: Frame) -> bool:
