@@ -31,6 +31,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite.backends.aot import ops, passes
+from dynamo_lite.backends.aot.decompositions.foreach import one_by_one
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
 from dynamo_lite.backends.aot.mutation import functional_form
@@ -276,7 +277,7 @@ class Recorder(TorchDispatchMode):
         if any(map(_is_real, args)) and func not in _LIFTS:
             # A function that is in the graph as a whole may use tensors that nobody passed to it.
             args = torch.fx.node.map_aggregate(args, self._constant)
-        decomposition = self._decompositions.get(func)
+        decomposition = self._decompositions.get(func) or one_by_one(func)
         if decomposition is not None:
             with self:
                 result = decomposition(*args, **kwargs)

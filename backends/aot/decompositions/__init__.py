@@ -2,8 +2,8 @@
 
 A decomposition runs under the recorder, so it may call any operator, in-place ones included; it computes what eager
 computes, in eager's order of rounding, and returns ``NotImplemented`` for a case that it leaves to the library.
-``REQUIRED`` ones say what a schema leaves out and are always applied; ``FOR_KERNELS`` adds those that pay if what
-comes out is fused into kernels, and would cost if it ran by library calls.
+``REQUIRED`` ones say what a schema leaves out and are always applied, as are those of lists of tensors (`foreach`);
+``FOR_KERNELS`` adds those that pay if what comes out is fused into kernels, and would cost if it ran by library calls.
 
 A part of `aot`: what may be imported is said there.
 """
@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot.decompositions import classes, convolution, foreach, losses, masks, normalization
+from dynamo_lite.backends.aot.decompositions import classes, convolution, losses, masks, normalization
 
-REQUIRED: dict[Any, Callable[..., Any]] = {**foreach.table(), **normalization.REQUIRED, **classes.REQUIRED}
+REQUIRED: dict[Any, Callable[..., Any]] = {**normalization.REQUIRED, **classes.REQUIRED}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
     **REQUIRED, **normalization.FOR_KERNELS, **convolution.FOR_KERNELS, **masks.FOR_KERNELS,
     **losses.FOR_KERNELS}

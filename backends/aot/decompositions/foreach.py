@@ -4,6 +4,7 @@ The order matters: ``_foreach_add_([x, y], [y, x])`` adds the new x to y.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,9 @@ aten = torch.ops.aten
 
 _SCALAR_KEYWORDS = {"addcdiv": "value", "addcmul": "value"}
 """Operations whose scalars are keywords when called on one tensor."""
+
+_OTHERS = frozenset({"norm", "max", "powsum", "pow"})
+"""List operations that are not, or not always, the operation of that name on each tensor."""
 
 
 def _one_by_one(op: Any, name: str) -> Callable[..., Any]:
@@ -44,20 +48,17 @@ def _one_by_one(op: Any, name: str) -> Callable[..., Any]:
     return run
 
 
-def table() -> dict[Any, Callable[..., Any]]:
-    """For every list operation that is the same operation on each tensor."""
-    found = {}
-    skipped = {"norm", "max", "powsum", "pow"}
-    for full_name in torch._C._dispatch_get_all_op_names():
-        namespace, _, rest = full_name.partition("::")
-        if namespace != "aten" or not rest.startswith("_foreach_"):
-            continue
-        packet_name, _, overload = rest.partition(".")
-        name = packet_name.removeprefix("_foreach_")
-        if name.removesuffix("_") in skipped or not hasattr(aten, name) or overload.endswith("out"):
-            continue
-        op = getattr(getattr(aten, packet_name), overload or "default")
-        if overload == "Tensor" and name.startswith("addc"):
-            continue  # the scalars come in a tensor: values, not metadata
-        found[op] = _one_by_one(op, name)
-    return found
+@functools.cache
+def one_by_one(op: Any) -> Callable[..., Any] | None:
+    """The decomposition of a list operation that is the same operation on each tensor; None of any other. Most programs
+    have none, and to look for all that torch has would cost each first call 10 ms.
+    """
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten":
+        return None
+    packet_name, overload = op.overloadpacket.__name__, op._overloadname
+    name = packet_name.removeprefix("_foreach_")
+    if name == packet_name or name.removesuffix("_") in _OTHERS or not hasattr(aten, name) or overload.endswith("out"):
+        return None
+    if overload == "Tensor" and name.startswith("addc"):
+        return None  # the scalars come in a tensor: values, not metadata
+    return _one_by_one(op, name)
