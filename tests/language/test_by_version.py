@@ -1,5 +1,6 @@
 """Constructs whose bytecode, or whose meaning, is not the same in all versions of Python: inlined comprehensions, sums
 of floats, closed generators, texts with suggestions, super(), type parameters, locals(), exception groups."""
+import collections
 import functools
 import itertools
 import sys
@@ -330,6 +331,22 @@ def slices_of_a_list_that_grows(x):
 
 
 @program
+def an_ordered_dict_cleared_while_it_is_iterated(x):
+    said = []
+    for change in ("clear", "popitem"):
+        d = collections.OrderedDict(a=1, b=2, c=3)
+        it = iter(d)
+        next(it)
+        getattr(d, change)()
+        for _ in range(2):
+            try:
+                said.append(next(it, None))
+            except RuntimeError as error:
+                said.append(str(error))
+    return x + 1, said
+
+
+@program
 def batches(x):
     if not hasattr(itertools, "batched"):
         return x + 1
@@ -342,6 +359,28 @@ def batches(x):
         except Exception as error:
             said.append((type(error).__name__, str(error)))
     return found, said, list(it)
+
+
+@program
+def what_wraps_copies(x):
+    @functools.wraps(batches)
+    def wrapped():
+        return x
+
+    named = wrapped.__name__, wrapped.__qualname__, getattr(wrapped, "__type_params__", None)
+    return wrapped() + 1, named, getattr(batches, "__type_params__", None), getattr(lambda: 1, "__type_params__", None)
+
+
+@program.breaks("unsupported_attribute")
+def attributes_that_functions_have_from_their_class(x):
+    f = lambda: x
+    return x + 1, [hasattr(f, name) for name in ("__hash__", "__reduce__", "__sizeof__")], hasattr(batches, "__repr__")
+
+
+@program.breaks("a break, with nothing to capture before it")
+def attributes_of_a_super_object_itself(x):
+    asked = super(_Derived, _Derived)
+    return x + 1, asked.__thisclass__ is _Derived, asked.__self_class__ is _Derived
 
 
 # ---------------------------------------------------------------- texts

@@ -5,7 +5,10 @@ PYTEST_DONT_REWRITE: asserts are programs here.
 from __future__ import annotations
 
 import pytest
+import torch
 from language_support import Programs
+
+import dynamo_lite
 
 program = Programs()
 
@@ -95,3 +98,67 @@ def delete_forms(x):
 @pytest.mark.parametrize("name", program.names())
 def test_program(name):
     program.check(name)
+
+
+def _pops_the_last(x, d):
+    d["c"] = d.pop("c")
+    return x + 1
+
+
+def _pops_the_first(x, d):
+    d["a"] = d.pop("a")
+    return x + 1
+
+
+def _clears_and_fills(x, d):
+    before = dict(d)
+    d.clear()
+    d.update(before)
+    return x + 1
+
+
+def _stores_and_deletes(x, d):
+    d["b"] = 5
+    d["z"] = 1
+    del d["z"]
+    return x + 1
+
+
+def _takes_an_item(x, d):
+    key, value = d.popitem()
+    d[key] = value
+    d["n"] = 4
+    return x + 1
+
+
+@pytest.mark.parametrize("change", [_pops_the_last, _pops_the_first, _clears_and_fills, _stores_and_deletes,
+                                    _takes_an_item], ids=lambda change: change.__name__)
+def test_an_iterator_outside_notices_what_was_deleted_and_stored_again(change):
+    said = []
+    for function in (change, dynamo_lite.compile(change, backend="eager")):
+        d = dict(a=1, b=2, c=3)
+        iterator = iter(d)
+        next(iterator)
+        function(torch.ones(2), d)
+        try:
+            said.append((list(iterator), list(d.items())))
+        except RuntimeError as error:
+            said.append((str(error), list(d.items())))
+    assert said[0] == said[1]
+
+
+def test_a_loop_that_breaks_notices_that_its_dict_has_changed():
+    def f(x):
+        d = {0: 0}
+        try:
+            for key in d:
+                dynamo_lite.graph_break()
+                del d[key]
+                d[key] = 0
+        except RuntimeError as error:
+            return x + 1, str(error)
+        return x + 2, None
+
+    x = torch.ones(2)
+    got, want = dynamo_lite.compile(f, backend="eager")(x), f(x)
+    assert got[1] == want[1] and torch.equal(got[0], want[0])

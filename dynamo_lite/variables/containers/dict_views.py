@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from ..protocols import Codegen, DictVariable, Tracer
 
 
+def _clear_moves() -> bool:
+    """Whether an iterator of an OrderedDict that was cleared says the same as of one whose keys have changed."""
+    ordered = collections.OrderedDict(a=1, b=2)
+    iterator = iter(ordered)
+    next(iterator)
+    ordered.clear()
+    try:
+        next(iterator)
+    except RuntimeError as error:
+        return "mutated" in str(error)
+    raise AssertionError("unreachable")
+
+
+CLEAR_MOVES = _clear_moves()
+
+
 class DictIteratorVariable(IteratorVariable):
     """An iterator over a dict's keys, values or items."""
 

@@ -29,7 +29,7 @@ from ..base import (
 from ..bound import BINARY_METHODS, COMPARE_METHODS, BoundMethodVariable
 from ..constant import ConstantVariable, is_constant_value
 from ..identity import as_key
-from .dict_views import DictIteratorVariable, DictViewVariable
+from .dict_views import CLEAR_MOVES, DictIteratorVariable, DictViewVariable
 from .sequences import TupleVariable
 from .sets import constant_part
 from .user_keys import UserKey, check_rebuildable, check_unchanged
@@ -67,10 +67,11 @@ class DictVariable(VariableTracker):
         super().__init__(source)
         self._entries = items
         self.structure = 0  # counts changes of which keys there are
-        self.moves = 0  # the same but for clear(), which an OrderedDict's iterators tell apart
+        self.moves = 0  # the same, for an OrderedDict's iterators; up to Python 3.12 they tell clear() apart
         self._initial = {h: key for h, (key, _) in items.items()} if source is not None else {}
         # What the real dict has, looked at or not, by what tells its keys apart.
         self._before = {_mark(h): value for h, (_, value) in items.items()} if source is not None else {}
+        self._deleted: set[Any] = set()  # keys of the real dict that were deleted, be they stored again
         self._guard_keys = guard_keys
         self._decided: set[Any] = set()  # keys that have been guarded or written while all of them are not
         self.cls = cls
@@ -87,16 +88,18 @@ class DictVariable(VariableTracker):
     def changes(self) -> tuple[list[VariableTracker], list[tuple[VariableTracker, VariableTracker]]] | None:
         """The keys to delete from the real dict and the entries to store in it, so that it becomes this one.
 
-        None where that would not give the order of its keys. No other key is hashed again.
+        None where that would not give the order of its keys. No other key is hashed again. What was deleted and stored
+        again is here, too: iterators of the dict notice.
         """
         now = {_mark(hashed): entry for hashed, entry in self._entries.items()}
         before = {_mark(hashed): key for hashed, key in self._initial.items()}
-        kept = [mark for mark in before if mark in now]
-        if list(now)[: len(kept)] != kept:
+        kept = dict.fromkeys(mark for mark in before if mark in now and mark not in self._deleted)
+        if list(now)[: len(kept)] != list(kept):
             return None
-        check_unchanged(hashed for hashed in self._entries if _mark(hashed) not in before)
-        stored = [(key, value) for mark, (key, value) in now.items() if self._before.get(mark) is not value]
-        return [key for mark, key in before.items() if mark not in now], stored
+        check_unchanged(hashed for hashed in self._entries if _mark(hashed) not in kept)
+        stored = [(key, value) for mark, (key, value) in now.items()
+                  if mark not in kept or self._before.get(mark) is not value]
+        return [key for mark, key in before.items() if mark not in kept], stored
 
     def is_as_before(self, key: Any) -> bool:
         """Whether the trace has left alone what the real dict has under a constant key."""
@@ -166,6 +169,7 @@ class DictVariable(VariableTracker):
     def _remove(self, tx: Tracer, hashed: Any) -> tuple[VariableTracker, VariableTracker]:
         tx.output.effects.mutate(self, self._entries[hashed][1:])
         self._moved()
+        self._deleted.add(_mark(hashed))
         return self._entries.pop(hashed)
 
     def proxy(self) -> VariableTracker:
@@ -394,6 +398,8 @@ class DictVariable(VariableTracker):
     def _clear(self, tx: Tracer) -> VariableTracker:
         tx.output.effects.mutate(self)
         self.structure += 1
+        self.moves += CLEAR_MOVES
+        self._deleted.update(self._before)
         self.items.clear()
         return ConstantVariable(None)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...bytecode.instructions import docstring
 from ...guards.source import (
@@ -76,6 +76,13 @@ def _substituted(
         return None
     held = ConstSource(decision.calls, decision.calls.__qualname__)
     return tx.call(tx.values.wrap_function(decision.calls, held, trusted=True), args, kwargs)
+
+
+def _raise_missing(tx: Tracer, function: VariableTracker, name: str) -> NoReturn:
+    """What reading an attribute gives that a function has not."""
+    if hasattr(types.FunctionType, name):  # it has that, from its class
+        unsupported("unsupported_attribute", f"{function.describe()}.{name}")
+    tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
 
 
 class CallableVariable(VariableTracker):
@@ -201,8 +208,8 @@ class FunctionVariable(BaseFunctionVariable):
             if name == "__dict__":
                 return space_at(tx, value.__dict__, self._part(name))
             return tx.values.wrap_at(getattr(value, name), self._part(name))
-        if name == "__annotations__":
-            return tx.values.wrap_at(value.__annotations__, AttrSource(self.source, name))  # type: ignore[arg-type]
+        if name in ("__annotations__", "__type_params__") and hasattr(value, name):
+            return tx.values.wrap_at(getattr(value, name), AttrSource(self.source, name))  # type: ignore[arg-type]
         if name == "__class__":
             return tx.values.from_result(self.python_type(), "class")
         if name == "__get__":
@@ -212,7 +219,7 @@ class FunctionVariable(BaseFunctionVariable):
             return found
         if name == "__call__":
             return self
-        tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+        _raise_missing(tx, self, name)
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name.startswith("__"):
@@ -309,6 +316,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
             return self.annotations
         if name == "__annotate__" and name in _STORED_IN_C:
             return ConstantVariable(None) if self.annotate is None else self.annotate
+        if name == "__type_params__" and hasattr(types.FunctionType, name):
+            return ConstantVariable(())
         if name == "__code__":
             return tx.values.from_result(self._code, "code object")
         if name == "__class__":
@@ -317,7 +326,7 @@ class NestedFunctionVariable(BaseFunctionVariable):
             return tx.builtin_method(self, name)
         if name == "__call__":
             return self
-        tx.raise_error(AttributeError, f"'function' object has no attribute {name!r}")
+        _raise_missing(tx, self, name)
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name in ("__defaults__", "__kwdefaults__", "__code__", "__dict__", "__closure__", "__globals__"):

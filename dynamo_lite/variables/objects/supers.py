@@ -51,6 +51,8 @@ class SuperVariable(VariableTracker):
         if cls is None:
             if name == "__class__":
                 return tx.values.from_result(super, "class")
+            if hasattr(super, name):  # of the super object itself
+                unsupported("unsupported_attribute", f"{name} of a super object")
             tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
         source = class_attribute_source(cls, name)
         if isinstance(attribute, types.FunctionType):
