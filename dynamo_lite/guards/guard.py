@@ -127,6 +127,11 @@ class GuardSet:
         """Requires that looking up `name` in the bases of `cls` finds `value` (or the missing marker) as before."""
         self._class_names.setdefault(id(cls), (cls, {}))[1].setdefault(name, value)
 
+    def class_value(self, cls: type, name: str, default: Any) -> Any:
+        """What looking up `name` in the bases of `cls` is required to find; `default` if that is not required."""
+        known = self._class_names.get(id(cls))
+        return default if known is None else known[1].get(name, default)
+
     def merge(self, other: GuardSet) -> None:
         """Requires all that another set requires."""
         for guard in other._guards.values():

@@ -151,6 +151,9 @@ class Classes(Part):
         if not data and self.tx.output.effects.class_attribute(cls, name) is not None:
             what = f"{cls.__qualname__}.{name} is set, and then looked up by the interpreter"
             unsupported("side_effect_unsupported", what)
+        required = self.tx.output.guards.class_value(cls, name, _ABSENT)
+        if required is not _ABSENT and not data:
+            return default if required is MISSING else required
         for base in cls.__mro__:
             if name in base.__dict__:
                 value = base.__dict__[name]
