@@ -42,9 +42,21 @@ def is_effectful(node: Node) -> bool:
 
 
 def may_raise(node: Node) -> bool:
-    """Whether a call may raise because of elements, which it must do though nobody reads its result."""
-    return node.op == "call_function" and raising.may_raise(
-        node.target, node.args, node.kwargs, lambda a: a.meta.get("val") if isinstance(a, Node) else a)
+    """Whether a call may raise because of elements, or of a number that its type can't hold, which it must do though
+    nobody reads its result."""
+    return node.op == "call_function" and (_overflows(node) or raising.may_raise(
+        node.target, node.args, node.kwargs, lambda a: a.meta.get("val") if isinstance(a, Node) else a))
+
+
+def _overflows(node: Node) -> bool:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dtype.is_floating_point or value.dtype.is_complex or (
+            value.dtype is torch.bool):
+        return False
+    if node.target in (aten.slice.Tensor, aten.slice_scatter.default):
+        return False  # an end past all others
+    bounds, arguments = torch.iinfo(value.dtype), (*node.args, *node.kwargs.values())
+    return any(type(a) in (int, float) and not bounds.min <= a <= bounds.max for a in arguments)
 
 
 def keeps_its_place(target: Any) -> bool:

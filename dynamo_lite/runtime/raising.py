@@ -46,6 +46,9 @@ def may_raise(func: Any, args: Any, kwargs: Any, value_of: Callable[[Any], Any] 
         masks = [value_of(index) for index in args[1] if index is not None]
         picked = len(args) < 3 or getattr(value_of(args[2]), "numel", lambda: 0)() == 1
         return not (picked and all(isinstance(m, torch.Tensor) and m.dtype is torch.bool for m in masks))
+    if rule == "narrowing":
+        written, value = value_of(args[0]), value_of(args[2] if len(args) > 2 else kwargs["value"])
+        return narrows(value.dtype, written.dtype)
     if rule != "division":
         return rule != "never"
     operands = [value_of(argument) for argument in (*args, *kwargs.values())][:2]
@@ -57,6 +60,11 @@ def may_raise(func: Any, args: Any, kwargs: Any, value_of: Callable[[Any], Any] 
         dtype = operands[0].dtype
         return divisor % (1 << 8 * dtype.itemsize) == 0 or dtype is torch.bool
     return True
+
+
+def narrows(given: torch.dtype, wanted: torch.dtype) -> bool:
+    """Whether a number of one type may be too large for another, a type of integers."""
+    return given is not wanted and not (wanted.is_floating_point or wanted.is_complex or wanted is torch.bool)
 
 
 def may_ever_raise(func: Any) -> bool:
@@ -73,6 +81,8 @@ def _rule_of(func: Any) -> str:
         return "division"
     if name in _BY_MASKS:
         return "masks"
+    if name in ("masked_fill.Tensor", "masked_fill_.Tensor"):
+        return "narrowing"
     name = name.lstrip("_")
     return "always" if name.startswith(_NAMES) and not name.startswith(_HARMLESS) else "never"
 

@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
 from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
+from dynamo_lite.runtime import raising
 
 aten = torch.ops.aten
 
@@ -25,7 +26,7 @@ aten = torch.ops.aten
 # ---------------------------------------------------------------- masks
 @register_lowering(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(g: GraphLowering, self: TensorValue, mask: TensorValue, value: Any) -> Any:
-    if mask.dtype is not torch.bool:
+    if mask.dtype is not torch.bool or isinstance(value, TensorValue) and raising.narrows(value.dtype, self.dtype):
         return NotImplemented
     shape = broadcast_shapes(self.shape, mask.shape)
     if isinstance(value, TensorValue):

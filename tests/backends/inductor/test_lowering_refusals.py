@@ -121,3 +121,26 @@ def test_extremes_of_which_there_are_none(f):
     x = torch.ones(0, 3)
     want, got = outcome(f, x), outcome(dynamo_lite.compile(f), x)
     assert str(got) == str(want)
+
+
+UNUSED = {
+    "fill_": lambda t: t.fill_(300), "masked_fill_": lambda t: t.masked_fill_(t > 1, 300),
+    "masked_fill_ by a tensor": lambda t: t.masked_fill_(t > 1, torch.tensor(300)),
+    "masked_fill by a tensor": lambda t: t.masked_fill(t > 1, torch.tensor(300)),
+    "setitem": lambda t: t.__setitem__(0, 300), "index_fill_": lambda t: t.index_fill_(0, torch.tensor([0]), 300),
+}
+
+
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_number_that_does_not_fit_in_what_nobody_uses(name, used):
+    def f(x):
+        t = x.to(torch.uint8)
+        UNUSED[name](t)
+        return (x + 1, t) if used else x + 1
+
+    compiled = dynamo_lite.compile(f)
+    for _ in range(2):
+        x = torch.arange(4.0)
+        assert outcome(compiled, x) == outcome(f, x) == (
+            RuntimeError, "value cannot be converted to type uint8_t without overflow")
