@@ -56,7 +56,8 @@ def _overflows(node: Node) -> bool:
     if node.target in (aten.slice.Tensor, aten.slice_scatter.default):
         return False  # an end past all others
     bounds, arguments = torch.iinfo(value.dtype), (*node.args, *node.kwargs.values())
-    return any(type(a) in (int, float) and not bounds.min <= a <= bounds.max for a in arguments)
+    return any(type(a) in (int, float) and not bounds.min <= a <= bounds.max  # type: ignore[operator]
+               for a in arguments)
 
 
 def keeps_its_place(target: Any) -> bool:

@@ -28,6 +28,7 @@ from ..rules import torch_marks, trace_rules
 from ..rules.torch_marks import disables_all
 from ..runtime import collector, in_flight
 from ..variables.base import VariableTracker, realized, wraps_type
+from ..variables.torch_api.compiled_modules import CompiledModuleVariable
 from . import callers, changed_values, convert_frame, decide, request, stance, torch_compiler
 from .request import Settings
 
@@ -312,6 +313,9 @@ class CompiledModule(torch.nn.Module):
     def __len__(self) -> int:
         return len(self._orig_mod)
 
+    def __bool__(self) -> bool:
+        return bool(self._orig_mod)
+
     def __iter__(self) -> Any:
         return iter(self._orig_mod)
 
@@ -350,11 +354,12 @@ def _restore_module(module: torch.nn.Module) -> Any:
     return compile(module)
 
 
-# Inside a captured function a compiled module is what it was made from.
+# Inside a captured function a compiled module does what the one does that it was made from.
 @wraps_type(CompiledModule)
 def _wrap_compiled_module(tx: Any, value: CompiledModule, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
-    return realized(tx, tx.values.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
+    original = realized(tx, tx.values.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
+    return CompiledModuleVariable(value, original, source, _OWN_NAMES)
 
 
 # What nn.Module does around forward is evaluated with the caller; when it runs in plain Python, forward is what to
