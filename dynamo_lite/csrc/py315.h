@@ -4,4 +4,7 @@
 
 #include "py314.h"
 
+/* Only then it goes on specializing instructions while an evaluator is installed. */
+#define SPECIALIZING_IS_ASKED_FOR 1
+
 #endif
