@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 # Extra arguments of the program that a target runs, such as `make bench ARGS=--quick`.
 ARGS   ?=
 STAMP  := $(VENV)/.installed
-TORCH  := torch==2.13.0
+# The version that the project is developed with; 3.14 and 3.15 have been run with 2.15.
+TORCH  ?= torch==$(if $(findstring python3.14,$(PYTHON))$(findstring python3.15,$(PYTHON)),2.15.0,2.13.0)
 # What the survey of models has found so far: a run that was stopped goes on.
 ROWS   := benchmarks/results/partial.coverage.json
 

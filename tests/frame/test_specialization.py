@@ -1,4 +1,4 @@
-"""While the frame hook is installed, the interpreter goes on specializing the instructions of frames that run natively."""
+"""While the frame hook is installed, the interpreter goes on specializing the instructions of frames."""
 import dis
 import types
 
