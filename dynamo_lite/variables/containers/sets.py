@@ -390,7 +390,7 @@ class SetVariable(VariableTracker):
         self.state.fill(cg)
 
     def hold_changes(self, cg: Codegen) -> None:
-        """Emits code that pushes what was done to a set from outside, as :meth:`replay_changes` takes it."""
+        """Emits code that pushes what was done to a set from outside, as ``set_tables.replay_set`` takes it."""
         assert self.state.given is not None
         self.state.given.keep(cg)
         push_steps(cg, self.state.steps(to_given=True)[1])

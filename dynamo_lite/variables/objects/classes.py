@@ -1,6 +1,6 @@
 """Classes as values, and facts about them that are read without running user code.
 
-Invariant: whatever a decision takes from a class's dict is guarded through ``tx.class_lookup``; facts of the memory
+Invariant: whatever a decision takes from a class's dict is guarded through ``tx.classes.lookup``; facts of the memory
 layout (a native base, an instance dict) can't change while the class exists.
 """
 from __future__ import annotations
