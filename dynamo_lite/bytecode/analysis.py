@@ -65,7 +65,7 @@ class Analysis:
             if i.roles & LOOP_HEAD
             for passed in loop_landing(self.instructions, i)
         }
-        self._closed_places: frozenset[int] | None = None
+        self._unbreakable: frozenset[int] | None = None
         self._live: list[int] | None = None
         self._stacks: list[Stack | None] | None = None
         self._bound: tuple[list[int], list[int]] | None = None
@@ -231,13 +231,13 @@ class Analysis:
         return all(map(self._can_enter, places))
 
     @property
-    def closed(self) -> frozenset[int]:
+    def unbreakable(self) -> frozenset[int]:
         """The instructions before which code can't be left, those that nobody ever stands at left out."""
-        if self._closed_places is None:
+        if self._unbreakable is None:
             indices = range(len(self.instructions)) if self._saves or facts.ITERATOR_SLOTS > 1 else ()
             reached = (i for i in indices if i not in self._passed_over and self.stacks[i] is not None)
-            self._closed_places = frozenset(i for i in reached if not self.can_leave(i))
-        return self._closed_places
+            self._unbreakable = frozenset(i for i in reached if not self.can_leave(i))
+        return self._unbreakable
 
     def _can_enter(self, index: int) -> bool:
         """Whether what lies on the stack and in the locals before an instruction can be brought there.

@@ -217,10 +217,10 @@ def _decode(code: CodeType) -> Decoded:
             if target is not None:
                 jumps.append((instruction, target))
             elif special == _PARTS:
-                instructions.append(_take_apart(instruction, consts, names, localsplus))
+                instructions.append(_split_fused(instruction, consts, names, localsplus))
             elif special == _COMPARE:
                 if arg & facts.COMPARE_TO_BOOL:  # type: ignore[operator]
-                    instructions.append(_take_truth(instruction))
+                    instructions.append(_split_comparison(instruction))
             else:
                 _look_closer(instruction, special, code)
 
@@ -252,7 +252,7 @@ def _first_index(instructions: list[Instruction]) -> int:
     return 0
 
 
-def _take_apart(
+def _split_fused(
     fused: Instruction, consts: tuple[Any, ...], names: tuple[str, ...], localsplus: tuple[str, ...]
 ) -> Instruction:
     """Makes the first of two instructions in one of `fused`; gives the second."""
@@ -271,7 +271,7 @@ def _take_apart(
     return second
 
 
-def _take_truth(comparison: Instruction) -> Instruction:
+def _split_comparison(comparison: Instruction) -> Instruction:
     """Makes a comparison that gives True or False one that gives what it finds; gives what makes a truth of that."""
     comparison.arg ^= facts.COMPARE_TO_BOOL  # type: ignore[operator]
     opcode, opname, role, _, _ = _FORMS[OPMAP["TO_BOOL"]]

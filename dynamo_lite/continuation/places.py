@@ -59,14 +59,14 @@ def starts_unit(instructions: Sequence[Instruction], index: int) -> bool:
     return not (index and instructions[index - 1].roles & roles.PREFIX)
 
 
-def closed_places(user_code: CodeType, resumed: ResumeInfo | None) -> frozenset[int]:
+def unbreakable_places(user_code: CodeType, resumed: ResumeInfo | None) -> frozenset[int]:
     """The instructions before which there can be no break: what is on the stack or in the locals there can't be brought
     there again.
 
     Args:
         resumed: the resume function, made from `user_code`, whose instructions are meant.
     """
-    closed = analyse(user_code).closed
-    if resumed is None or not closed:
-        return closed
-    return frozenset(index for index, place in enumerate(resumed.origins) if place in closed)
+    unbreakable = analyse(user_code).unbreakable
+    if resumed is None or not unbreakable:
+        return unbreakable
+    return frozenset(index for index, place in enumerate(resumed.origins) if place in unbreakable)

@@ -215,7 +215,7 @@ class _Break:
         if self.inline_tail and self._emit_tail(index, bound - uncertain):
             return
         if self.inline_tail:
-            index, stack, bound, uncertain = self._let_go(index, stack, bound, uncertain)
+            index, stack, bound, uncertain = self._emit_discards(index, stack, bound, uncertain)
             loop = self._loop_at(index)
             iterator = len(stack) - facts.ITERATOR_SLOTS
             if loop is not None and loop.index not in self.loops and iterator in self.foreign:
@@ -229,7 +229,7 @@ class _Break:
         kept_cells = self.keep.intersection(self.code.co_cellvars)
         target = resume_code(self.site, index, stack, carried, uncertain, kept_cells)
         self.resumes.append(target)
-        self._take_apart(stack)
+        self._spill_stack(stack)
         e.load_function(self.continuation)
         for name in target.co_freevars:
             e.load_closure(name)
@@ -256,7 +256,7 @@ class _Break:
         e.call(1 + len(parameters))
         e.ret()
 
-    def _let_go(
+    def _emit_discards(
         self, index: int, stack: Stack, bound: frozenset[str], uncertain: frozenset[str]
     ) -> tuple[int, Stack, frozenset[str], frozenset[str]]:
         """Runs what only throws values away natively: a result that nobody wants, a local whose end is felt."""
@@ -283,7 +283,7 @@ class _Break:
             index = instruction.target
         return None
 
-    def _take_apart(self, stack: Stack) -> None:
+    def _spill_stack(self, stack: Stack) -> None:
         """From the stack into locals named as the resume function's parameters, top first."""
         e = self.e
         for slot in range(len(stack) - 1, -1, -1):

@@ -1,5 +1,5 @@
-"""Operations that write to their arguments, or meet types that kernels may lack, asked of eager before they run on fake
-tensors.
+"""What eager's kernels refuse and metadata rules let pass: operations are tried on small real tensors before they run
+on fake ones.
 
 Metadata rules let pass what eager's kernels refuse: a result that is larger than what it is written to (the fake tensor
 is resized, and a kernel would write past the end of the memory), or of a type that does not fit in it. So the operation

@@ -1,4 +1,4 @@
-"""The functions whose frames the calls of compiled modules and methods enter.
+"""Copies of the functions by which compiled modules and methods are called: one code object for each structure.
 
 What is compiled is kept by code object, and a code object takes `config.recompile_limit` compiles. All modules of a
 program are called by the same few lines, all optimizers step in the same wrapper. So a structure has a copy of the code

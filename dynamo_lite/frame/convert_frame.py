@@ -1,8 +1,8 @@
 """A frame in, guarded code out: the phases of a compile, from top to bottom.
 
-decide (is it compiled at all) -> trace (evaluate it) -> end (where it is left, what is live) -> plan (what its code
-needs from the graph) -> graph (closed, compiled by the backend) -> code -> entry (guards). Each takes what the ones
-before it gave. Where a frame can't be left, it is traced again for less, or with more guards.
+decide (is it compiled at all) -> trace (evaluate it) -> exit (where it is left, what is live) -> plan (what its code
+needs from the graph) -> graph (its outputs fixed, compiled by the backend) -> code -> entry (guards). Each takes what
+the ones before it gave. Where a frame can't be left, it is traced again for less, or with more guards.
 
 Invariant: whatever is not compiled is said in the log, with the user's line and the reason.
 """
@@ -24,7 +24,7 @@ from . import trace
 from .decide import decide, note_skipped
 from .emit import direct_call, emit_code, plan_code
 from .entry import make_entry
-from .finish import close_graph, compile_graph, ending, nothing_to_run, report_break, uncompiled
+from .finish import close_graph, compile_graph, find_exit, nothing_to_run, report_break, uncompiled
 from .recompiles import first_request, note_compile
 from .request import Frame, Settings, TraceRequest, frame_id
 
@@ -101,7 +101,7 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
     if isinstance(traced, TraceRequest):
         return traced
     try:
-        end = ending(traced)
+        end = find_exit(traced)
         plan = plan_code(end)
         graph = close_graph(end, plan)
         if end.returned is None:

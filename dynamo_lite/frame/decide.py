@@ -25,8 +25,8 @@ from ..rules import torch_marks, trace_rules
 from ..rules.torch_marks import setting
 from ..runtime import in_flight
 from . import introspection, recompiles, stance
+from .descriptions import place
 from .entry_record import plain_entry
-from .places import place
 from .request import Frame, Settings, frame_id
 
 
@@ -192,7 +192,7 @@ _STANDARD_LIBRARY = tuple({
 EMPTY_LIMIT = 2
 
 
-def _helps_in_vain(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
+def _is_tensorless_helper(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
     """A function that nobody asked to compile, called in plain Python after a break.
 
     What holds no tensor would be traced in vain: the standard library, and functions of numbers and texts that do not
@@ -282,5 +282,5 @@ _LIMIT = "config.recompile_limit is reached"
 _Rule = Callable[[Settings, Frame, types.FunctionType], Decision | None]
 _RULES: tuple[_Rule, ...] = (
     _compiles_nothing, _is_disabled, _is_not_the_programs, _has_two_cells_of_one_name, _asks_the_interpreter,
-    _runs_under_modes, _helps_in_vain, _is_at_the_limit,
+    _runs_under_modes, _is_tensorless_helper, _is_at_the_limit,
 )

@@ -26,10 +26,10 @@ from ..variables.numbers.dynamic_values import CountVariable
 from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects.objects import ObjectVariable, is_foreign_iterator
 from ..variables.torch_api.torch_functions import set_state
-from .finish import Compiled, Ending, Graph
+from .finish import Compiled, FrameExit, Graph
 
 
-def plan_code(end: Ending) -> Plan:
+def plan_code(end: FrameExit) -> Plan:
     """What the code will need from the graph and from outside.
 
     Raises:
@@ -48,7 +48,7 @@ def plan_code(end: Ending) -> Plan:
     return plan
 
 
-def emit_code(end: Ending, plan: Plan, graph: Graph, compiled: Compiled | None) -> Emitter:
+def emit_code(end: FrameExit, plan: Plan, graph: Graph, compiled: Compiled | None) -> Emitter:
     """The code that stands for the frame, not yet assembled."""
     cg = _codegen(end, plan, len(graph.inputs))
     emitter = cg.emit
@@ -74,7 +74,7 @@ def emit_code(end: Ending, plan: Plan, graph: Graph, compiled: Compiled | None) 
     return emitter
 
 
-def direct_call(end: Ending, emitter: Emitter, compiled: Compiled | None) -> Callable[..., Any] | None:
+def direct_call(end: FrameExit, emitter: Emitter, compiled: Compiled | None) -> Callable[..., Any] | None:
     """What the code comes down to, to be called without a frame: a function in C that gives what the code returns first
     of all; None if the code does more. The function changes nothing, so that the code may call it again when it raises.
 
@@ -98,7 +98,7 @@ def direct_call(end: Ending, emitter: Emitter, compiled: Compiled | None) -> Cal
     return compiled.run if same else None
 
 
-def _codegen(end: Ending, plan: Plan, graph_inputs: int) -> Codegen:
+def _codegen(end: FrameExit, plan: Plan, graph_inputs: int) -> Codegen:
     emitter = Emitter()
     emitter.set_line(end.trace.tx.current.positions)
     cells = end.frame.code.co_cellvars
@@ -106,12 +106,12 @@ def _codegen(end: Ending, plan: Plan, graph_inputs: int) -> Codegen:
     return Codegen(emitter, plan, end.trace.output.effects, graph_inputs, arguments, _own_cells(end), in_cells)
 
 
-def _own_cells(end: Ending) -> list[CellVariable]:
+def _own_cells(end: FrameExit) -> list[CellVariable]:
     return [cell for name, cell in end.trace.tx.cells.items() if name in end.frame.code.co_cellvars]
 
 
 # ---------------------------------------------------------------- the graph
-def _deoptimizer(cg: Codegen, end: Ending, graph: Graph, compiled: Compiled) -> Deoptimizer:
+def _deoptimizer(cg: Codegen, end: FrameExit, graph: Graph, compiled: Compiled) -> Deoptimizer:
     """The handler around the call of the graph."""
     output, frame = end.trace.output, end.frame
     restore = functools.partial(set_state, output.state_at_entry)
@@ -148,7 +148,7 @@ def _emit_graph_call(cg: Codegen, run: Callable[..., Any], deoptimizer: Deoptimi
 
 
 # ---------------------------------------------------------------- a break
-def _restore_frame(cg: Codegen, end: Ending) -> list[str]:
+def _restore_frame(cg: Codegen, end: FrameExit) -> list[str]:
     """Restores the frame: cells, stack, locals. Values are computed before a local is overwritten."""
     emitter, tx = cg.emit, end.trace.tx
     held: list[tuple[str, str]] = []
@@ -169,7 +169,7 @@ def _restore_frame(cg: Codegen, end: Ending) -> list[str]:
     return [name for name, _ in held]
 
 
-def _push_stack(cg: Codegen, end: Ending) -> None:
+def _push_stack(cg: Codegen, end: FrameExit) -> None:
     emitter, handled = cg.emit, iter(end.trace.tx.exceptions)
     for value in end.trace.tx.stack:
         if value is NULL:
@@ -186,7 +186,7 @@ def _push_stack(cg: Codegen, end: Ending) -> None:
             emitter.pop()
 
 
-def _emit_break(cg: Codegen, end: Ending) -> None:
+def _emit_break(cg: Codegen, end: FrameExit) -> None:
     """The instruction that runs in plain Python, and what goes on behind it."""
     stack, site = end.trace.tx.stack, end.site
     assert site is not None

@@ -24,14 +24,14 @@ from ..guards.tree import guard_tree
 from ..output.codegen import INPUTS, Plan
 from ..output.output_graph import OutputGraph
 from ..variables.numbers.scalars import ScalarVariable
+from .descriptions import place
 from .entry_record import EntryRecord
-from .finish import Ending, Graph
-from .places import place
+from .finish import FrameExit, Graph
 from .request import Frame, Settings
 
 
 def make_entry(
-    settings: Settings, end: Ending, plan: Plan, graph: Graph, emitter: Emitter,
+    settings: Settings, end: FrameExit, plan: Plan, graph: Graph, emitter: Emitter,
     direct: Callable[..., Any] | None = None,
 ) -> GuardedCode:
     """The entry of a frame that has been compiled."""

@@ -1,6 +1,7 @@
-"""The third phase of a compile: where the frame is left, what is live there, and the graph of what came before.
+"""The third phase of a compile: the exit of the frame, its live locals, and the graph of what came before.
 
-Invariant: the graph is closed only when it is known that the frame can be left here, all its effects included.
+Invariant: the outputs of the graph are fixed only when it is known that the frame can be left here, all its effects
+included.
 """
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ from ..output.output_graph import OutputGraph
 from ..variables.base import MISSING, LazyVariable, VariableTracker
 from ..variables.finalization import finalizables_in, held_by, may_be_finalized
 from ..variables.objects.classes import MadeClassVariable
+from .descriptions import place
 from .entry_record import plain_entry
-from .places import place
 from .request import Frame, Settings
 from .trace import Trace, Traced
 
 
-class Ending(NamedTuple):
-    """Where a frame is left.
+class FrameExit(NamedTuple):
+    """How a frame is left: by its return, or by a break.
 
     Attributes:
         returned: what it returns; None: it breaks.
-        site: where what runs in plain Python next stands in the user's code, if it breaks.
-        live: the locals that are read from there on, or whose values must not end there.
+        site: the place of the break in the user's code.
+        live: the locals that are read from there on, or whose values must not be finalized there.
         kept: of these, and of the cells, those that nothing reads any more.
         error: why it breaks.
     """
@@ -48,7 +49,7 @@ class Ending(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """The graph of a trace, closed.
+    """The graph of a trace, with its final inputs and outputs.
 
     Attributes:
         module: None: there is nothing to compute.
@@ -74,7 +75,7 @@ class Compiled(NamedTuple):
     put_back: tuple[list[int], list[int]] | None
 
 
-def ending(traced: Traced) -> Ending:
+def find_exit(traced: Traced) -> FrameExit:
     """Where the frame is left, and that this is possible: no value may be lost.
 
     Raises:
@@ -86,18 +87,18 @@ def ending(traced: Traced) -> Ending:
     if traced.break_index is not None:
         # What runs as one: what prepares a call changed nothing on the stack, and a truth is as good as its value.
         site = break_site(frame.code, traced.break_index)
-        if site.start in site.analysis.closed:
-            open_place = trace.tx.last_open
+        if site.start in site.analysis.unbreakable:
+            earlier = trace.tx.last_breakable
             raise exc.Unsupported("unsupported_value", "what a comprehension inside the function has put aside",
-                                  visit=open_place if open_place > frame.prologue() else -1)
+                                  visit=earlier if earlier > frame.prologue() else -1)
         live = site.needed
-        kept = _felt_locals(frame, trace.tx, live)
+        kept = _locals_to_keep(frame, trace.tx, live)
     effects.check_outer_tracebacks()
     effects.check_generators()
-    return Ending(trace, frame, traced.returned, site, live | kept, kept, traced.error)
+    return FrameExit(trace, frame, traced.returned, site, live | kept, kept, traced.error)
 
 
-def close_graph(end: Ending, plan: Plan) -> Graph:
+def close_graph(end: FrameExit, plan: Plan) -> Graph:
     """The graph that computes what the plan wants of it. torch's state is from here on as it was before the trace."""
     output = end.trace.output
     changes = output.state_changes()
@@ -107,7 +108,7 @@ def close_graph(end: Ending, plan: Plan) -> Graph:
     return Graph(module, inputs, changes)
 
 
-def nothing_to_run(settings: Settings, end: Ending, graph: Graph) -> GuardedCode | None:
+def nothing_to_run(settings: Settings, end: FrameExit, graph: Graph) -> GuardedCode | None:
     """The entry for a frame that is evaluated to its end without an operation on tensors or an effect; all that it
     calls has been evaluated with it, so that there is nothing to look up."""
     output = end.trace.output
@@ -128,7 +129,7 @@ def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
     return plain_entry(output.guards.all(), trace.state, hooked, request.dynamic, readers)
 
 
-def report_break(settings: Settings, end: Ending) -> None:
+def report_break(settings: Settings, end: FrameExit) -> None:
     """Counts a break, and says where it is and why."""
     error = end.error
     assert error is not None
@@ -147,7 +148,7 @@ def report_break(settings: Settings, end: Ending) -> None:
 
 
 # ---------------------------------------------------------------- the backend
-def compile_graph(settings: Settings, end: Ending, graph: Graph) -> Compiled | None:
+def compile_graph(settings: Settings, end: FrameExit, graph: Graph) -> Compiled | None:
     """The graph, compiled by the backend; None if there is none."""
     module = graph.module
     if module is None:
@@ -178,8 +179,8 @@ def _to_put_back(output: OutputGraph, inputs: list[Any], run: Any) -> tuple[list
 
 
 # ---------------------------------------------------------------- what is live
-def _felt_locals(frame: Frame, tx: Translator, live: frozenset[str]) -> frozenset[str]:
-    """Locals and cells that nothing reads any more, but whose values must not end before the frame does."""
+def _locals_to_keep(frame: Frame, tx: Translator, live: frozenset[str]) -> frozenset[str]:
+    """Locals and cells that nothing reads any more, but whose values must not be finalized before the frame returns."""
     effects = tx.output.effects
     dead = {n: v for n, v in tx.locals.items() if n not in live and not n.startswith("___")}
     cells = {n: tx.cells[n].contents for n in frame.user_code.co_cellvars if n in tx.cells}

@@ -16,7 +16,7 @@ from ..guards.failures import GuardFailure, explain_failure
 from ..guards.source import LocalSource, TypeAttrSource
 from ..rules.torch_marks import setting
 from . import changed_values, stance
-from .places import in_users_words, where
+from .descriptions import in_users_words, where
 from .request import Frame, Settings, TraceRequest
 
 _STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that has changed
@@ -39,7 +39,7 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
     return TraceRequest(
         frame, dynamic | measured, changed_values.changed_names(frame.user_code), kept,
         fits_all=len(known) == limit - 1 and not settings.fullgraph,
-        barren=len(known) if all(entry.extra.sources is None for entry in known) else 0,
+        graphless=len(known) if all(entry.extra.sources is None for entry in known) else 0,
     )
 
 

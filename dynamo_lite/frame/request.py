@@ -115,7 +115,7 @@ class TraceRequest(NamedTuple):
         changed_names: the names of tensors in the user's code whose elements have been seen to change.
         kept: of `dynamic`, floats that are not to be guarded by value whatever is done with them.
         fits_all: whether none of them may be guarded by value any more.
-        barren: the compiles of this code, if none has given a graph.
+        graphless: the compiles of this code, if none has given a graph.
         readers: the paths of tensors that are guarded by their elements from the beginning, and the functions that
             asked for these.
         break_visit: the instruction that the root runs as the n-th, before which to break; None: none, and below 0
@@ -130,7 +130,7 @@ class TraceRequest(NamedTuple):
     changed_names: frozenset[str] = frozenset()
     kept: frozenset[Any] = frozenset()
     fits_all: bool = False
-    barren: int = 0
+    graphless: int = 0
     readers: Mapping[Any, frozenset[types.CodeType]] = types.MappingProxyType({})
     break_visit: int | None = None
     error: exc.Unsupported | None = None

@@ -17,7 +17,7 @@ from .. import config, exc, log
 from .._guards import current_global_state
 from ..bytecode.code_map import CodeMap
 from ..bytecode.instructions import decode
-from ..continuation.places import closed_places, starts_unit
+from ..continuation.places import starts_unit, unbreakable_places
 from ..interpreter import containers, opcodes
 from ..interpreter.budget import Budget
 from ..interpreter.translator import BreakReached, Translator, root_translator
@@ -71,14 +71,14 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     trackers know each other, so until the next collection of garbage they would keep alive what the program lets go
     of."""
     frame = request.frame
-    closed = closed_places(frame.user_code, frame.resumed)
+    unbreakable = unbreakable_places(frame.user_code, frame.resumed)
     value_guards = ValueGuards(request.readers, _guardable(settings, request))
     output = OutputGraph(request.dynamic, request.fits_all, settings.fullgraph, value_guards)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
-    tx.budget = Budget(settings.fullgraph, request.barren)
+    tx.budget = Budget(settings.fullgraph, request.graphless)
     tx.break_visit = request.break_visit
-    tx.closed = closed
+    tx.unbreakable = unbreakable
     if settings.break_at is not None:
         tx.break_before = _wanted_breaks(settings.break_at, frame)
     trace = Trace(request, frame, tx, output, current_global_state())
@@ -116,7 +116,7 @@ def run(settings: Settings, trace: Trace) -> Traced | TraceRequest:
     _note(settings, tx, met)
     if met.kind == "trace_too_long" and _is_left(trace.frame, tx):
         return request.before(tx.budget.after_operations(), met)
-    if met.visit is None and tx.take_back():
+    if met.visit is None and tx.undo_instruction():
         return Traced(trace, None, tx.current.index, met)
     return request.before(met.visit if met.visit is not None else tx.visits - 1, met)
 

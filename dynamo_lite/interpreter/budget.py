@@ -22,14 +22,14 @@ class Budget:
 
     Args:
         fullgraph: whether a break is an error, which plain Python that ends at some time is no reason for.
-        barren: how many compiles of the same code have given no graph.
+        graphless: how many compiles of the same code have given no graph.
     """
 
-    def __init__(self, fullgraph: bool = False, barren: int = 0) -> None:
+    def __init__(self, fullgraph: bool = False, graphless: int = 0) -> None:
         self.most = config.max_trace_instructions
         self.most_plain = self.most if fullgraph else config.max_plain_instructions
-        if barren and not fullgraph:
-            self.most_plain = min(self.most_plain, max(_LEAST_PLAIN, self.most_plain // _FEWER**barren))
+        if graphless and not fullgraph:
+            self.most_plain = min(self.most_plain, max(_LEAST_PLAIN, self.most_plain // _FEWER**graphless))
         self.evaluated = 0
         self.look_at = min(self.most, self.most_plain)
         self.operations = 0  # in the graph, when that was asked last

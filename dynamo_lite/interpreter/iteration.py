@@ -1,4 +1,4 @@
-"""How the functions of C take what they iterate over (Objects/abstract.c).
+"""How functions that are written in C iterate over their arguments (Objects/abstract.c).
 
 Some store each element as it comes, some take all elements first; some ask for a length before they begin, and some
 ask an iterator for its iterator once more. Invariant: the program's own methods are called as often and in the order

@@ -148,8 +148,8 @@ class Translator(Evaluator):
         self.stopped = False  # of a generator: whether a StopIteration has ended it
         self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)
         self.break_visit: int | None = None
-        self.closed: frozenset[int] = frozenset()  # instructions of the root before which it can't be left
-        self.last_open = -1  # the last visit of one before which it can
+        self.unbreakable: frozenset[int] = frozenset()  # instructions of the root before which it can't be left
+        self.last_breakable = -1  # the last visit of one before which it can
         self.break_before: frozenset[int] = frozenset()  # instructions of the root before which to break
 
     # -- the stack
@@ -238,8 +238,8 @@ class Translator(Evaluator):
     def _enter_instruction(self, instruction: Instruction) -> None:
         if self.break_visit == self.visits:
             raise BreakReached(instruction.index)
-        if self.closed and instruction.index not in self.closed:
-            self.last_open = self.visits
+        if self.unbreakable and instruction.index not in self.unbreakable:
+            self.last_breakable = self.visits
         self.visits += 1
         self._before = (list(self.stack), self.output.effects.epoch, self.output.guards.count())
         if instruction.index in self.break_before:
@@ -251,7 +251,7 @@ class Translator(Evaluator):
         if budget.evaluated > budget.look_at:
             budget.look(self)
 
-    def take_back(self) -> bool:
+    def undo_instruction(self) -> bool:
         """Undoes the root's current instruction, which has given up, if nothing but the stack has been changed by it.
 
         Guards that it needed stay; where they fix values that plain Python will look at, a new trace is better.

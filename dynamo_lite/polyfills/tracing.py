@@ -1,4 +1,5 @@
-"""What programs say to TorchScript and ask torch.fx while they are captured, and the call of a module of torch.fx's.
+"""Stand-ins for functions of ``torch.jit`` and ``torch.fx`` that a program calls while it is captured, and the call of
+a ``torch.fx.GraphModule``.
 
 Invariant: each gives what torch's own function gives in plain Python.
 """

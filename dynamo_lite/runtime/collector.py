@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, held off.
+"""Pauses of Python's cyclic garbage collector while something is imported or compiled.
 
 Imports and compiles make many objects that stay, which has the collector walk all that torch and the program hold: 0.05
 to 0.1 s for a collection that finds nothing. Invariant: it is on afterwards if it was on before.

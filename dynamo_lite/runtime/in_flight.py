@@ -1,4 +1,4 @@
-"""Compiles that are going on, and what must hold though one of them is cut off.
+"""Compiles in flight, and what is restored when one is interrupted.
 
 An exception that may come at any instruction (KeyboardInterrupt, MemoryError, what a signal handler raises) can cut off
 what a compile does to tidy up, a fork leaves the compiles of other threads undone, and the interpreter's end stops

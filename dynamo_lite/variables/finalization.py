@@ -1,4 +1,4 @@
-"""The end of an object's life, where the program feels it: a finalizer, a generator's clean-up, a weak reference that
+"""Finalization of objects, where the program can observe it: ``__del__``, a generator's clean-up, a weak reference that
 dies.
 
 CPython ends an object at the instruction that lets go of it last. A trace lets go of nothing: objects from outside are

@@ -13,7 +13,7 @@ from dynamo_lite.bytecode.code_map import CodeMap
 from dynamo_lite.frame import convert_frame, trace
 from dynamo_lite.frame.emit import emit_code, plan_code
 from dynamo_lite.frame.entry import make_entry
-from dynamo_lite.frame.finish import close_graph, compile_graph, ending
+from dynamo_lite.frame.finish import close_graph, compile_graph, find_exit
 from dynamo_lite.frame.recompiles import first_request
 from dynamo_lite.frame.request import Frame, Settings, TraceRequest
 
@@ -65,7 +65,7 @@ def test_each_phase_is_a_function_of_those_before(function, broken):
     with trace.opened(settings, request) as opened:
         traced = trace.run(settings, opened)
         assert isinstance(traced, trace.Traced) and (traced.break_index is not None) == broken
-        end = ending(traced)
+        end = find_exit(traced)
         assert (end.error is not None) == broken
         # Of `seen` no guard says what kind of value it is: it may have to live as long as the frame.
         assert (end.live, end.kept) == (({"y", "seen"}, {"seen"}) if broken else (set(), set()))

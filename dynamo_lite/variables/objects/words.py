@@ -1,4 +1,4 @@
-"""What CPython says of attributes of objects that are not there, where its versions have different words for it.
+"""Texts of AttributeErrors of missing attributes, which differ between versions of CPython.
 
 Invariant: the running Python is asked, by way of a class with the same name that has nothing else.
 """
