@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynamo_lite.bytecode.py311 import Sequence
 from dynamo_lite.bytecode.py312 import directed
-from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, DROPPED_FLAGS, call, jump_if_false, make_function, suggestion
+from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, call, jump_if_false, make_function, suggestion
 
 __all__ = ["COMPARE_TO_BOOL", "DROPPED_FLAGS", "call", "directed", "jump_if_false", "make_function", "suggestion"]
 
@@ -15,6 +15,7 @@ LATE_RANGES = True
 FAST_CELLS = True
 METHOD_BIT = True
 ITERATOR_SLOTS = 1
+DROPPED_FLAGS = 0x4000000  # CO_HAS_DOCSTRING: the first constant is the docstring
 
 SUM_COMPENSATES = True
 CLOSE_RETURNS = True

@@ -7,11 +7,12 @@ itself. Code that is left and entered again has NULL there and the iterator that
 from __future__ import annotations
 
 from dynamo_lite.bytecode.py312 import directed
-from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, DROPPED_FLAGS, call, jump_if_false, make_function, suggestion
+from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, call, jump_if_false, make_function, suggestion
 from dynamo_lite.bytecode.py314 import (
     BINARY_READ_AS,
     CLOSE_RETURNS,
     COMPARE_SHIFT,
+    DROPPED_FLAGS,
     FAST_CELLS,
     LATE_RANGES,
     LOAD_CELL,

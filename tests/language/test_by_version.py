@@ -383,6 +383,17 @@ def attributes_of_a_super_object_itself(x):
     return x + 1, asked.__thisclass__ is _Derived, asked.__self_class__ is _Derived
 
 
+@program
+def docstrings(x):
+    def documented():
+        """What it says."""
+
+    def silent():
+        return "text"
+
+    return x + 1, documented.__doc__, silent.__doc__, property(documented).__doc__
+
+
 # ---------------------------------------------------------------- texts
 @program
 def suggestions(x):
