@@ -311,10 +311,11 @@ class Emitter:
 
     # Whole instructions and the end
 
-    def raw(self, instruction: Instruction, target: Label | None = None) -> None:
+    def raw(self, instruction: Instruction, target: Label | None = None, bound: bool = False) -> None:
         """An instruction of another code object, names and constants taken along; a jump goes to `target`.
 
-        Neither its positions nor its handler are taken over.
+        Neither its positions nor its handler are taken over. With `bound`, a method of super() is loaded as NULL and a
+        bound method: specialized by the interpreter, the instruction as it is loads a function and its object.
         """
         name = library.OPNAME[instruction.opcode]
         kind = KINDS[name]
@@ -322,9 +323,14 @@ class Emitter:
             assert target is not None, "a jump needs its label"
             arg: Any = target
         else:
-            arg = None if instruction.arg is None else library.operand(name, instruction.arg, instruction.argval)
+            method = bound and name == "LOAD_SUPER_ATTR" and instruction.arg & 1  # type: ignore[operator]
+            number = instruction.arg & ~1 if method else instruction.arg  # type: ignore[operator]
+            arg = None if number is None else library.operand(name, number, instruction.argval)
             if kind == LOCAL:
                 kind = SLOT
+            if method:
+                self.ops.append(Op(name, kind, arg, self.positions, self.handler))
+                return self.ready_to_call()
         self.ops.append(Op(name, kind, arg, self.positions, self.handler))
 
     def assemble(

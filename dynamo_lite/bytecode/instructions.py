@@ -168,7 +168,7 @@ def loop_landing(instructions: Sequence[Instruction], head: Instruction) -> Sequ
 
 
 # What more there is to an opcode than its name and its argument.
-_JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _BINARY, _COMPARE = range(1, 7)
+_JUMPS, _GLOBAL, _ATTRIBUTE, _PARTS, _BINARY, _COMPARE, _FUNCTION = range(1, 8)
 
 
 def _special(name: str) -> int:
@@ -182,6 +182,8 @@ def _special(name: str) -> int:
         return _BINARY
     if facts.COMPARE_TO_BOOL and name == "COMPARE_OP":
         return _COMPARE
+    if name == "SET_FUNCTION_ATTRIBUTE":
+        return _FUNCTION
     return _GLOBAL if name == "LOAD_GLOBAL" else 0
 
 
@@ -221,6 +223,8 @@ def _decode(code: CodeType) -> Decoded:
             elif special == _COMPARE:
                 if arg & facts.COMPARE_TO_BOOL:  # type: ignore[operator]
                     instructions.append(_split_comparison(instruction))
+            elif special == _FUNCTION:
+                instructions[-2].roles |= roles.PREFIX  # without its parts, the closure above all, there is no function
             else:
                 _look_closer(instruction, special, code)
 

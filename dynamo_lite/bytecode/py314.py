@@ -6,7 +6,7 @@ from dynamo_lite.bytecode.py311 import Sequence
 from dynamo_lite.bytecode.py312 import directed
 from dynamo_lite.bytecode.py313 import COMPARE_TO_BOOL, call, jump_if_false, make_function, suggestion
 
-__all__ = ["COMPARE_TO_BOOL", "DROPPED_FLAGS", "call", "directed", "jump_if_false", "make_function", "suggestion"]
+__all__ = ["COMPARE_TO_BOOL", "call", "directed", "jump_if_false", "make_function", "suggestion"]
 
 COMPARE_SHIFT = 5
 NULL_FIRST = False

@@ -344,7 +344,7 @@ def emit_instructions(e: Emitter, unit: Sequence[Instruction], jump_label: Label
         elif instruction.roles & roles.BEGINS_LOOP and facts.ITERATOR_SLOTS > 1 and not instruction.arg:
             e.loop_over()
         else:
-            e.raw(instruction, jump_label)
+            e.raw(instruction, jump_label, bound=True)
 
 
 # Resume code
