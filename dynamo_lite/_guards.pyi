@@ -25,6 +25,7 @@ Loads
     ("load_weakref", dst, src)               the referent, while it lives
     ("load_dict_key", dst, src, position)    key number `position` in iteration order
     ("load_dict_value", dst, src, position)  what the dict maps this key to
+    ("load_size", dst, src, dim), ("load_stride", dst, src, dim)       of a tensor
 
 Blocks
     ("begin_same", dict_reg) ... ("end_same", dict_reg)
@@ -45,7 +46,8 @@ Checks
     ("code_is", reg, code)                   a function with this code
     ("no_hooks", reg, names)                 the instance dict maps none of the names to something non-empty
     ("tensor", reg, cls, dtype_code, dtype_bits, device_type, device_index, shape, strides, requires_grad, flags)
-                                             None in shape or strides: any size; strides or requires_grad None: any.
+                                             None in shape or strides: any size; (d,) in strides: the size times
+                                             the stride of dimension d; strides or requires_grad None: any.
                                              flags: TENSOR_X to look at a bit, TENSOR_X << TENSOR_EXPECTED_SHIFT to
                                              expect it set. Without the flag a conjugate or negative view looks like
                                              a plain tensor. Of what DLPack can't describe (sparse, meta,
@@ -59,6 +61,9 @@ Checks
                                              counted from its first to its last element
     ("memory_offset", reg, reg, bytes)       the second tensor begins so many bytes behind the first
     ("int_range", reg, low, high)            of an exact int that fits 64 bits
+    ("relation", regs, program, comparison)  an expression over exact ints compared with zero: 0 ==, 1 !=, 2 >=. The
+                                             program is in postfix form, pairs of a code and an operand: (0, number),
+                                             (1, index in regs), then add 2, mul 3, floordiv 4, mod 5 with operand 0
     ("callable_eq", callable, args, expected)
     ("global_state", *current_global_state())
     ("class_version", reg, ((name, object or MISSING), ...))

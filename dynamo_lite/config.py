@@ -127,6 +127,12 @@ inline_depth_limit: int = _option(200, "nested calls to follow before a call bre
 extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline though they are skipped by default")
 extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functions are called, not captured")
 
+automatic_dynamic_sizes: bool = _option(
+    False, "whether a size that has changed between two calls becomes a symbol at the next compile, where "
+    "compile(dynamic=None) leaves it open; experimental")
+dynamic_sources: tuple[str, ...] = _option(
+    (), "tensors whose sizes are symbols from the first compile on, by their path in the compiled function (x, "
+    "self.cache), or single sizes (x.shape[0])")
 value_guard_elements: int = _option(
     16384, "elements of a tensor of integers or truths that a guard may compare at each call (2.5 us for as many of "
     "int64, about what two breaks cost), where the program makes numbers or shapes of them", minimum=0)

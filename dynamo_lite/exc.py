@@ -8,9 +8,6 @@ from collections.abc import Iterable
 
 from .break_kinds import BREAK_KINDS, BreakKind
 
-STATIC = ("dynamo_lite compiles for exact sizes so far: each new size is compiled anew, up to config.recompile_limit, "
-          "and the mark has no effect")
-
 
 class DynamoLiteError(RuntimeError):
     """The base of everything that dynamo_lite raises on purpose."""

@@ -11,7 +11,6 @@ from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
-from dynamo_lite.backends.inductor.ir.symbolic import to_sympy
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 
@@ -93,24 +92,18 @@ def _used(lowered: LoweredGraph, steps: list[prog.Step]) -> dict[str, Buffer]:
     return {name: lowered.buffers[name] for name in names}
 
 
-def _size(lowered: LoweredGraph, n: ix.Index) -> prog.Expr:
-    return n if isinstance(n, int) else to_sympy(n, lowered.size_symbols())
-
-
 def _spec(lowered: LoweredGraph, buffer: Buffer) -> prog.BufferSpec:
-    size, stride = (tuple(_size(lowered, n) for n in x) for x in (buffer.size, buffer.stride))
-    return prog.BufferSpec(buffer.name, size, stride, buffer.dtype, buffer.device)
+    return prog.BufferSpec(buffer.name, tuple(buffer.size), tuple(buffer.stride), buffer.dtype, buffer.device)
 
 
 def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str) -> prog.KernelCall:
     work = max((b.size for b in kernel.buffers.values()), key=_volume, default=())
     origin = ", ".join(dict.fromkeys(o.partition(" <- ")[0] for o in kernel.origin))
-    known = lowered.size_symbols() if kernel.symbols() else {}
     return prog.KernelCall(
         symbol,
         tuple(kernel.buffers),
         kernel.outputs,
-        sizes=tuple(known[name] for name in kernel.symbols()),
+        sizes=tuple(ix.atom(ix.Sym(name)) for name in kernel.symbols()),
         work=_volume(work),
         origin=origin,
         inplace=kernel.inplace,

@@ -6,20 +6,18 @@ and frees; so a program names each value once and never says when it dies.
 
 Invariants (``check`` asserts them): every name that a step uses is an input, a constant, or the output of an earlier
 step; a buffer that is not a view is written by exactly one step, except inputs, which ``CopyInto`` and the kernels
-that list them in ``outputs`` overwrite; sizes and strides are ints or sympy expressions over ``Program.symbols``.
+that list them in ``outputs`` overwrite; sizes and strides are ints or expressions over symbols, which
+the inputs' sizes and ``Program.symbols`` say.
 """
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Union
+from typing import Any, Callable, Iterator, Union
 
 import torch
 import torch.utils._pytree as pytree
 
-if TYPE_CHECKING:
-    import sympy
-
-Expr = Union[int, "sympy.Expr"]
+from dynamo_lite.symbols.integers import Index as Expr
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ class Program:
     Attributes:
         inputs: names in the order of the graph's placeholders; a symbolic integer's name is a key of ``symbols``.
         constants: tensors that are part of the program, by name; never written.
-        symbols: sympy symbols of integer inputs, by input name.
+        symbols: what integer inputs are, by input name.
         buffers: the layout of every tensor name.
         steps: in order.
         outputs: for each value of the graph's ``output`` node: a buffer name, or for what is no tensor the constant

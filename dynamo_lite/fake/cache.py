@@ -17,6 +17,8 @@ from dynamo_lite.runtime.storage_extent import storage_extent
 
 _MOST_ENTRIES = 8192
 _aten = torch.ops.aten
+# Of the script language: the dispatcher does not know them.
+NOT_DISPATCHED = frozenset({_aten.size.default, _aten.stride.default})
 # Besides pointwise ones. None looks at a switch of torch's, but those in the key, to choose a layout.
 _OTHERS = frozenset({
     _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default, _aten.embedding.default,
@@ -49,7 +51,8 @@ def is_remembered(func: Any) -> bool:
         return False
     if any(a.alias_info is not None for a in (*func._schema.arguments, *func._schema.returns)):
         return False
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+    if func in NOT_DISPATCHED or torch._C._dispatch_has_kernel_for_dispatch_key(
+            func.name(), "CompositeImplicitAutograd"):
         return False
     return torch.Tag.pointwise in func.tags or func in _OTHERS
 
@@ -91,7 +94,9 @@ def tell(mode: Any, values: Any, parts: list[Any], derived: bool = False) -> boo
         if cls is FakeTensor:
             if value.fake_mode is not mode or value.constant is not None or value.layout is not torch.strided:
                 return False
-            if value.is_conj() or value.is_neg() or derived and value.requires_grad or mode.known.of(value) is not None:
+            if value._has_symbolic_sizes_strides or value.is_conj() or value.is_neg():
+                return False
+            if derived and value.requires_grad or mode.known.of(value) is not None:
                 return False
             parts += (tuple(value.shape), value.stride(), value.dtype, value.fake_device)
         elif cls in _PLAIN:

@@ -35,12 +35,19 @@ from dynamo_lite.fake import (
 from dynamo_lite.fake import (
     strides as fake_strides,
 )
+from dynamo_lite.fake import (
+    symbolic as fake_symbolic,
+)
 from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
 from dynamo_lite.runtime.storage_extent import storage_extent
+from dynamo_lite.symbols import torch_questions
+from dynamo_lite.symbols.environment import Environment
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
 
+# Sizes and strides.
+Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
 _raw_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
 
 
@@ -76,28 +83,29 @@ class _Converter(FakeTensorConverter):
 
 
 class TraceFakeMode(FakeTensorMode):
-    """A FakeTensorMode with static shapes unless a ``ShapeEnv`` is given.
+    """A FakeTensorMode, whose tensors may have symbolic sizes if an environment is given.
 
     Args:
-        shape_env: a ``torch.fx.experimental.symbolic_shapes.ShapeEnv`` for symbolic sizes, or None.
+        env: what knows the symbols; None: all sizes are numbers.
     """
 
-    def __init__(self, shape_env: Any = None) -> None:
+    def __init__(self, env: Environment | None = None) -> None:
         _unwrap_reference_functions()
         TorchDispatchMode.__init__(self)
         self.allow_fallback_kernels = False
         self.propagate_real_tensors = False
         self.fake_tensor_converter = _Converter(copy_data=False, export=False)
-        self.static_shapes = shape_env is None
+        self.env = env
+        self.static_shapes = True
         self.allow_scalar_outputs = False
         self._allow_unsafe_data_ptr_access = False
         self.allow_meta = True
-        self.cache_enabled = True
+        self.cache_enabled = env is None  # torch's cache, whose keys are sympy's expressions
         self.cache_crosscheck_enabled = False
         self.allow_non_fake_inputs = False
         self.in_kernel_invocation = False
         self.enter_stack = []
-        self.shape_env = shape_env
+        self.shape_env = None
         self._stack_trace = traceback.StackSummary()
         self._stack = None
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE
@@ -117,8 +125,16 @@ class TraceFakeMode(FakeTensorMode):
         self.calls: dict[Any, fake_results.Results] = {}  # see ``fake.calls``
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
+        self._static: TraceFakeMode | None = None  # runs operators without symbols
 
-    def from_tensor(self, tensor: torch.Tensor, **_: Any) -> FakeTensor:
+    def symbols(self) -> Environment:
+        """What knows the symbols of this mode's tensors, from now on."""
+        if self.env is None:
+            self.env = Environment()
+            self.cache_enabled = False
+        return self.env
+
+    def from_tensor(self, tensor: torch.Tensor, layout: Layout | None = None, **_: Any) -> FakeTensor:
         """The fake twin of a strided tensor: same sizes, strides, offset, dtype, device, leaf state.
 
         Twins of tensors that share a storage share a fake storage, so that mutation through one is seen as mutation of
@@ -126,12 +142,13 @@ class TraceFakeMode(FakeTensorMode):
 
         Args:
             tensor: any dense tensor; its values are not read.
+            layout: its sizes and strides, if some are symbols.
         """
         if isinstance(tensor, FakeTensor):
             return tensor
         known = self._inputs.get(id(tensor))
         if known is None:
-            known = self._inputs[id(tensor)] = (tensor, self._make_twin(tensor))
+            known = self._inputs[id(tensor)] = (tensor, self._make_twin(tensor, layout))
         return known[1]
 
     def forget_inputs(self) -> None:
@@ -140,12 +157,15 @@ class TraceFakeMode(FakeTensorMode):
         self._inputs.clear()
         self._storages.clear()
 
-    def _make_twin(self, tensor: torch.Tensor) -> FakeTensor:
+    def _make_twin(self, tensor: torch.Tensor, layout: Layout | None) -> FakeTensor:
+        size, strides = layout if layout is not None else (tensor.shape, tensor.stride())
         storage = tensor.untyped_storage()
         elements = storage.nbytes() // tensor.itemsize
         shared = (storage._cdata, tensor.dtype)
         extent = storage_extent(tensor.shape, tensor.stride())
         whole = tensor.storage_offset() == 0 and extent == elements and shared not in self._storages
+        # How much memory lies around a tensor with symbolic sizes is not known.
+        whole = whole or layout is not None and shared not in self._storages
         # Also one that is first met inside of an inference_mode of the program's.
         mode = tensor.is_inference()
         as_now = mode == torch.is_inference_mode_enabled()
@@ -155,7 +175,7 @@ class TraceFakeMode(FakeTensorMode):
             if whole:
                 # Made as the mode would make it, without the dispatcher, which takes 20 times as long.
                 with no_dispatch():
-                    meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+                    meta = torch.empty_strided(size, strides, dtype=tensor.dtype, device="meta")
                     twin = self._storages[shared] = FakeTensor(self, meta, tensor.device)
             else:
                 if shared not in self._storages:
@@ -163,7 +183,7 @@ class TraceFakeMode(FakeTensorMode):
                         meta = torch.empty(elements, dtype=tensor.dtype, device="meta")
                         self._storages[shared] = FakeTensor(self, meta, tensor.device)
                 with self:
-                    twin = self._storages[shared].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+                    twin = self._storages[shared].as_strided(size, strides, tensor.storage_offset())
             if not whole or tensor.is_conj() or tensor.is_neg():
                 with self:
                     if tensor.is_conj():
@@ -207,8 +227,10 @@ class TraceFakeMode(FakeTensorMode):
         if traits.copies_nothing and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
             traits = _traits_of(func)
+        if self.env is not None and fake_symbolic.has_symbols(args, kwargs):
+            return self._dispatch_symbolic(func, types, args, kwargs or {})
         key = None
-        if self.cache_enabled and self.static_shapes and traits.is_remembered:
+        if (self.cache_enabled or self.env is not None) and traits.is_remembered:
             key = fake_results.key_of(self, func, args, kwargs or {})
             made = fake_results.remembered(self, key) if key is not None else None
             if made is not None:
@@ -239,7 +261,26 @@ class TraceFakeMode(FakeTensorMode):
             fake_results.remember_view(view_key, result, args[0])
         return result
 
+    def _dispatch_symbolic(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """See ``fake.symbolic``."""
+        if self._static is None:
+            self._static = TraceFakeMode()
+
+        def run() -> Any:
+            with _config_stand_in():
+                return _raw_dispatch(self, func, types, args, kwargs)
+
+        self.known.forget(list(fake_overlap.written_by(func, args, kwargs)))
+        return fake_symbolic.dispatch(self, self._static, run, func, args, kwargs)
+
     def _dispatch_write(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if self.env is not None and fake_symbolic.has_symbols(args, kwargs):
+            self.effects_seen = True
+            self.written |= {t.untyped_storage()._cdata for t in fake_overlap.written_by(func, args, kwargs)}
+            written = fake_refusals.sizes_written(func, args, kwargs)
+            result = self._dispatch_symbolic(func, types, args, kwargs)
+            fake_refusals.compare_sizes(func, written)
+            return result
         fake_overlap.check(func, args, kwargs)
         fake_refusals.check(func, args, kwargs, fake_results.key_of(self, func, args, kwargs))
         self.effects_seen = True
@@ -331,8 +372,7 @@ class _Traits:
 
     def __init__(self, func: Any) -> None:
         self.is_mutable = bool(func._schema.is_mutable)
-        self.is_composite = func.namespace == "prim" or bool(
-            torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
+        self.is_composite = func.namespace == "prim" or _has_composite_kernel(func)
         self.draws_random = torch.Tag.nondeterministic_seeded in func.tags
         self.has_effects = self.is_mutable or self.draws_random or func in _CHECKS
         self.may_raise = raising.may_ever_raise(func)
@@ -345,6 +385,12 @@ class _Traits:
 
 
 _traits_of = functools.cache(_Traits)
+
+
+def _has_composite_kernel(func: Any) -> bool:
+    if func in fake_results.NOT_DISPATCHED:
+        return False
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 
 
 # Operators without a metadata rule in torch, whose result is contiguous, with the shape and type of the argument at
@@ -378,7 +424,8 @@ _UNDECLARED_MUTATION = frozenset({
 def _stand_in_scope() -> Iterator[None]:
     torch.__dict__["_dynamo"] = _CONFIG_STAND_IN
     try:
-        yield
+        with torch_questions.scope(symbols=False):
+            yield
     finally:
         # A real import during the dispatch replaces the attribute; then there is nothing to take back.
         if torch.__dict__.get("_dynamo") is _CONFIG_STAND_IN:
@@ -386,9 +433,10 @@ def _stand_in_scope() -> Iterator[None]:
 
 
 def _config_stand_in() -> contextlib.AbstractContextManager[None]:
-    """While the dispatcher runs, ``torch._dynamo.config`` resolves to the few values it reads."""
+    """While the dispatcher runs, ``torch._dynamo.config`` resolves to the few values it reads, and what it asks about
+    symbols is answered without sympy."""
     if "_dynamo" in torch.__dict__:
-        return contextlib.nullcontext()
+        return torch_questions.scope(symbols=False)
     return _stand_in_scope()
 
 

@@ -8,8 +8,6 @@ Invariant: whatever is not compiled is said in the log, with the user's line and
 """
 from __future__ import annotations
 
-import functools
-import importlib
 import types
 from collections.abc import Callable
 from typing import Any
@@ -119,7 +117,6 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
 # ---------------------------------------------------------------- the entry fits
 def _fitting_entry(settings: Settings, frame: Frame) -> Any:
     """The entry of a frame, which fits the call that it is made for."""
-    _import_first()
     seconds: dict[str, float] = {}
     # The compile itself may change something that is guarded: a module imported on first use adds to a registry. The
     # second time it is there.
@@ -158,11 +155,3 @@ def _after_fault(code: types.CodeType, error: Exception) -> Any:
         type(error).__name__, error, exc_info=details,
     )
     return KEEP_ENTRIES if isinstance(error, _GuardsDoNotHold) else RUN_ORIGINAL
-
-
-@functools.cache
-def _import_first() -> None:
-    """Imports what torch imports at the first operation on tensors without data (0.2 s), so that none of it is young
-    when the compile ends."""
-    with in_flight.signals_deferred(), collector.importing():
-        importlib.import_module("torch.fx.experimental.symbolic_shapes")

@@ -22,8 +22,8 @@ from ..interpreter.translator import NULL, StackMark
 from ..output.codegen import INPUTS, OUTPUTS, Codegen, Plan
 from ..variables.base import LazyVariable, VariableTracker
 from ..variables.cells import CellVariable
-from ..variables.numbers.dynamic_values import CountVariable
 from ..variables.numbers.scalars import ScalarVariable
+from ..variables.numbers.symbolic_ints import SymbolicIntVariable
 from ..variables.objects.objects import ObjectVariable, is_foreign_iterator
 from ..variables.torch_api.torch_functions import set_state
 from .finish import Compiled, FrameExit, Graph
@@ -196,7 +196,7 @@ def _emit_break(cg: Codegen, end: FrameExit) -> None:
         parameters=(INPUTS, *end.frame.parameters), foreign=_foreign(stack),
     )
     # What is a number out of a tensor before the break, or comes out of one there, is no constant after it.
-    kinds = (ScalarVariable, CountVariable)
+    kinds = (ScalarVariable, SymbolicIntVariable)
     names = [name for name, value in end.trace.tx.locals.items() if isinstance(value, kinds)]
     slots = [slot for slot, value in enumerate(stack) if isinstance(value, kinds)]
     gives_number = end.error is not None and end.error.kind == "tensor_to_python"

@@ -37,7 +37,7 @@ def make_entry(
     """The entry of a frame that has been compiled."""
     frame, request, output = end.frame, end.trace.request, end.trace.output
     _guard_aliases(output)
-    guards = output.guards.all()
+    guards = output.all_guards()
     sources = [t.source for t in graph.inputs if t.source is not None] + plan.extra_list
     program, texts = build_program(guards, end.trace.state, sources)
     with log.phase("assemble"):

@@ -54,7 +54,10 @@ def compile(
     Args:
         model: the function, method, callable object or ``nn.Module``.
         fullgraph: raise ``exc.Unsupported`` at the first thing that can't be captured, in place of a graph break.
-        dynamic: False and None compile for exact sizes, as True does so far, with a warning.
+        dynamic: whether sizes of tensors are symbols, so that one compile serves all of them: True: every size of a
+            tensor that is no parameter, from the start; False: none; None: those that `mark_dynamic` or
+            `config.dynamic_sources` name, and with `config.automatic_dynamic_sizes` those that have changed between two
+            calls.
         backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
             ``config.default_backend``.
         mode: torch.compile's names are known, and those besides "default" have no effect, with a warning.
@@ -120,9 +123,6 @@ def _check_meaning(
     if mode not in (None, "default"):
         log.warn_once(f"dynamo_lite.compile: mode={mode!r} has no effect: there is one way to compile, with no graphs "
                       "to replay and nothing to tune by trying", 4)
-    if dynamic:
-        log.warn_once("dynamo_lite.compile: dynamic=True has no effect yet: each new size is compiled anew, up to "
-                      "config.recompile_limit", 4)
 
 
 def _takes_options(function: Backend) -> bool:
@@ -206,7 +206,7 @@ def _hook_for(
         return known
     name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
     graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
-    settings = Settings(graphs, fullgraph, CodeMap())
+    settings = Settings(graphs, fullgraph, CodeMap(), dynamic=dynamic)
     hook = make_hook(settings)
     hook.settings = settings
     if isinstance(backend, str):

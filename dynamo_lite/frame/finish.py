@@ -126,7 +126,7 @@ def uncompiled(trace: Trace, hooked: bool = True) -> GuardedCode:
     trace.output.restore_state()
     request, output = trace.request, trace.output
     readers = {**request.readers, **output.value_guards.learned}
-    return plain_entry(output.guards.all(), trace.state, hooked, request.dynamic, readers)
+    return plain_entry(output.all_guards(), trace.state, hooked, request.dynamic, readers)
 
 
 def report_break(settings: Settings, end: FrameExit) -> None:

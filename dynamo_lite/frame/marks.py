@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from .. import _eval_frame, log
-from ..exc import STATIC
+from .. import _eval_frame
 from ..rules import trace_rules
 from ..rules.table import Decision, Rule, handles, row
 from ..variables.base import unsupported
 from ..variables.constant import ConstantVariable
+from ..variables.tensors.symbolic_sizes import MARKS
 from .decide import disable_code
 from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
 from .stance import Running
@@ -188,13 +188,10 @@ def _is_compiling(tx: Any) -> Any:
 
 
 # ---------------------------------------------------------------- sizes
-_SIZES = "_dynamo_lite_sizes"  # on a tensor: dimension -> "dynamic", "maybe dynamic" or "static"
-
-
 def mark_dynamic(
     t: torch.Tensor, index: int | Sequence[int], *, min: int | None = None, max: int | None = None
 ) -> None:
-    """Says that dimensions of a tensor will change from call to call. It has no effect so far: sizes are static.
+    """Says that dimensions of a tensor will change from call to call: one compile serves all sizes from the start.
 
     Args:
         index: the dimension, or several.
@@ -209,7 +206,6 @@ def mark_dynamic(
         for bound, wrong in ((min, int.__lt__), (max, int.__gt__)):
             if bound is not None and wrong(t.shape[dim], bound):
                 raise ValueError(f"dimension {dim} has size {t.shape[dim]}, which is not within {min} to {max}")
-    log.warn_once(f"mark_dynamic: {STATIC}")
 
 
 def maybe_mark_dynamic(t: torch.Tensor, index: int | Sequence[int]) -> None:
@@ -218,7 +214,7 @@ def maybe_mark_dynamic(t: torch.Tensor, index: int | Sequence[int]) -> None:
 
 
 def mark_static(t: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
-    """Says that dimensions of a tensor are to be compiled for exactly; None: all. So far they always are."""
+    """Says that dimensions of a tensor are to be compiled for exactly; None: all."""
     _marked(t, range(t.dim()) if index is None else index, "static")
 
 
@@ -233,7 +229,7 @@ def _marked(t: torch.Tensor, index: int | Sequence[int], how: str) -> list[int]:
         if not -t.dim() <= dim < t.dim():
             raise IndexError(f"dimension {dim} of a tensor with {t.dim()}")
         dims.append(dim % t.dim())
-    setattr(t, _SIZES, {**getattr(t, _SIZES, {}), **dict.fromkeys(dims, how)})
+    setattr(t, MARKS, {**getattr(t, MARKS, {}), **dict.fromkeys(dims, how)})
     return dims
 
 

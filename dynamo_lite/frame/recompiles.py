@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+
 from .. import exc, log
 from .._eval_frame import GuardedCode
-from .._guards import GuardProgram
+from .._guards import GuardProgram, tensor_spec
 from ..guards import Guard
-from ..guards.failures import GuardFailure, explain_failure
-from ..guards.source import LocalSource, TypeAttrSource
+from ..guards.failures import GuardFailure, explain_failure, value_of_step
+from ..guards.source import LocalSource, SizeSource, StrideSource, TypeAttrSource
 from ..rules.torch_marks import setting
+from ..variables.tensors.symbolic_sizes import APART
 from . import changed_values, stance
 from .descriptions import in_users_words, where
 from .request import Frame, Settings, TraceRequest
@@ -53,8 +56,11 @@ def dynamic_paths(frame: Frame) -> frozenset[Any]:
         found |= _changed_class_data(entry.extra.guards)
         changed = list(_changed_values(entry, frame))
         by_text = _by_text(entry.extra.guards) if changed else {}
-        for text in changed:
+        for text, value in changed:
             for guard in by_text.get(text, ()):
+                if guard.kind in ("tensor", "relation"):
+                    found |= _changed_sizes(guard, value)
+                    continue
                 found.add(guard.source.key)
                 if guard.kind == "tensor_data":
                     readers = entry.extra.readers.get(guard.source.key, ())
@@ -75,6 +81,25 @@ def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
     return found
 
 
+def _changed_sizes(guard: Guard, value: Any) -> set[Any]:
+    """The paths of the sizes of a tensor that are others than when it was guarded; those of sizes that were equal and
+    are not any more, marked as apart."""
+    if guard.kind == "relation":
+        condition, *others = guard.expected
+        return {(APART, source.key) for source in (guard.source, *others)} if condition.shared else set()
+    sizes, strides = guard.expected[5:7]
+    source, shape = guard.source, tuple(value.shape)
+    if len(sizes) != len(shape):
+        return set()
+    found: set[Any] = {SizeSource(source, dim).key for dim, (before, now) in enumerate(zip(sizes, shape))
+                       if before is not None and before != now}
+    if not found and None not in sizes:
+        # Of the same size, but laid out otherwise: over memory whose size has changed.
+        found = {StrideSource(source, dim).key for dim, (before, now) in enumerate(zip(strides, value.stride()))
+                 if type(before) is int and before != now}
+    return found
+
+
 def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
     found: dict[str, list[Guard]] = {}
     for guard in guards:
@@ -82,20 +107,30 @@ def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
     return found
 
 
-def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[str]:
-    """The guards on numbers, lengths and identities that do not hold, up to the first of another kind; of many, as in a
-    list of thousands, the first."""
+def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[tuple[str, Any]]:
+    """The guards on numbers, lengths, sizes and identities that do not hold, up to the first of another kind, with the
+    tensor for those on one; of many, as in a list of thousands, the first."""
     steps, places = list(entry.program.steps), list(range(len(entry.program.steps)))
     program = entry.program
     for _ in range(max(16, _STEPS_TO_LOOK_AT // len(steps)) if steps else 1):
         held, at = program.check(*frame.values)
-        if held or steps[at][0] not in ("is", "const", "len", "tensor_data"):
+        if held or steps[at][0] not in ("is", "const", "len", "tensor_data", "tensor", "relation"):
             return
-        yield entry.extra.texts[places[at]]
+        value = value_of_step(program, at, frame.values) if steps[at][0] == "tensor" else None
+        if steps[at][0] == "tensor" and not _differs_in_sizes(steps[at], value):
+            return
+        yield entry.extra.texts[places[at]], value
         if steps[at][0] == "is":
             return  # of another object, more may differ than what changes
         del steps[at], places[at]
         program = GuardProgram(steps, program.n_inputs, program.n_registers)
+
+
+def _differs_in_sizes(step: tuple[Any, ...], tensor: Any) -> bool:
+    """Whether a tensor is as a step wants it, but for its sizes and strides."""
+    if type(tensor) is not step[2] or tensor.layout is not torch.strided or tensor.device.type == "meta" or len(step[7]) != tensor.dim():
+        return False
+    return tensor_spec(tensor)[:4] == step[3:7]
 
 
 # ---------------------------------------------------------------- why

@@ -30,6 +30,7 @@ class Settings:
     Args:
         compile_graph: the backend, already bound to its options.
         fullgraph: whether a break is an error.
+        dynamic: whether sizes are symbols: None: those that have changed between calls.
         roots: the functions that were asked to be compiled; others are helpers, see ``decide``. None: all were.
         on_graph: told of every graph, for reports.
         on_break: told of every break.
@@ -45,6 +46,7 @@ class Settings:
     on_break: Callable[[exc.Unsupported], None] | None = None
     on_entry: Callable[[Any], None] | None = None
     break_at: Callable[[types.CodeType, int], bool] | None = None
+    dynamic: bool | None = None
 
 
 class Frame:

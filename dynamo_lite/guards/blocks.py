@@ -16,7 +16,9 @@ from .guard import Guard
 from .source import DictItemSource, PathKey, SequenceItemSource, Source
 
 # Checks that involve a second source.
-PAIR_KINDS = frozenset({"tensor_same", "not_same", "all_distinct", "apart", "disjoint", "memory_offset"})
+PAIR_KINDS = frozenset({
+    "tensor_same", "not_same", "all_distinct", "apart", "disjoint", "memory_offset", "relation",
+})
 
 _IMMUTABLE = (bool, int, float, complex, str, bytes, tuple, frozenset, range, slice, type(None), type(Ellipsis))
 _SIZED = (str, bytes, tuple, frozenset, range)

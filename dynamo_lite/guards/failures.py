@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .._guards import GLOBAL_STATE_FIELDS, MISSING, GuardProgram, current_global_state, tensor_spec
+from .guard import dims_in_words
 
 Frame = tuple[tuple[Any, ...], Any, dict[str, Any], dict[str, Any]]
 
@@ -61,6 +62,11 @@ def explain_failure(program: GuardProgram, texts: Sequence[str], frame: Frame) -
 
 def _names(steps: Sequence[tuple[Any, ...]], texts: Sequence[str]) -> dict[int, str]:
     return {s[1]: t.removesuffix(" exists") for s, t in zip(steps, texts) if s[0].startswith("load_")}
+
+
+def value_of_step(program: GuardProgram, at: int, frame: Frame) -> Any:
+    """What the step of a program that is number `at` has looked at."""
+    return _value(program, at, program.steps[at][1], frame)
 
 
 def _value(program: GuardProgram, at: int, register: int, frame: Frame) -> Any:
@@ -146,9 +152,10 @@ def _tensor_failure(name: str, value: Any, cls: type, *spec: Any) -> GuardFailur
         before = _dtype(code, bits)
         return GuardFailure(f"{name}.dtype was {before}, is {value.dtype}", f"convert it to {before} first")
     if len(shape) != len(now[4]) or any(s is not None and s != n for s, n in zip(shape, now[4])):
-        return GuardFailure(f"{name}.shape was {list(shape)}, is {list(now[4])}", _DYNAMIC_SHAPE)
-    if strides is not None and any(s is not None and s != n for s, n in zip(strides, now[5])):
-        return GuardFailure(f"{name}.stride() was {tuple(strides)}, is {now[5]}", "call .contiguous() on it first")
+        return GuardFailure(f"{name}.shape was {dims_in_words(shape)}, is {list(now[4])}", _DYNAMIC_SHAPE)
+    if strides is not None and not all(_is_stride(s, n, *now[4:]) for s, n in zip(strides, now[5])):
+        before = f"({dims_in_words(strides)[1:-1]})"
+        return GuardFailure(f"{name}.stride() was {before}, is {now[5]}", "call .contiguous() on it first")
     if requires_grad is not None and value.requires_grad != requires_grad:
         return GuardFailure(f"{name}.requires_grad was {requires_grad}, is {value.requires_grad}",
                     "let all calls require gradients or none, with detach() or torch.no_grad()")
@@ -156,6 +163,12 @@ def _tensor_failure(name: str, value: Any, cls: type, *spec: Any) -> GuardFailur
              "an inference tensor": value.is_inference()}
     is_now = ", ".join(kind for kind, holds in kinds.items() if holds)
     return GuardFailure(f"{name} was a tensor of another kind, is {is_now or 'a plain tensor'}")
+
+
+def _is_stride(expected: Any, stride: int, shape: Sequence[int], strides: Sequence[int]) -> bool:
+    if type(expected) is tuple:
+        return shape[expected[0]] * strides[expected[0]] == stride
+    return expected is None or expected == stride
 
 
 def _dtype(code: int, bits: int) -> str:
@@ -273,6 +286,7 @@ _PLAIN_WORDS: dict[str, Callable[[str], tuple[str, ...]]] = {
     "not_same": lambda text: (f"two arguments are one object now: it was that {text}",),
     "apart": lambda text: ("a dict that is written to is known by two names now",),
     "tensor_same": lambda text: (f"two arguments are different objects now: it was that {text}",),
+    "relation": lambda text: (f"sizes differ otherwise: it was that {text}",),
     "callable_eq": lambda text: (f"a setting has changed: it was {text}",),
 }
 _WORDS: dict[str, Callable[..., GuardFailure]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .source import ConstSource, PathKey, Source
@@ -28,8 +28,14 @@ def _type_name(cls: type) -> str:
 
 def _tensor_words(*spec: Any) -> str:
     cls, code, bits, device, index, shape, strides, requires_grad, _flags, dtype = spec
-    return (f"is a {_type_name(cls)} of {dtype}, shape {list(shape)}, strides {list(strides)} on "
+    return (f"is a {_type_name(cls)} of {dtype}, shape {dims_in_words(shape)}, strides {dims_in_words(strides)} on "
             f"{_device_words(device, index)}, requires_grad={requires_grad}")
+
+
+def dims_in_words(dims: Sequence[Any]) -> str:
+    """Sizes or strides as a guard of the kind "tensor" has them."""
+    words = ["any" if n is None else f"dense over {n[0]}" if type(n) is tuple else str(n) for n in dims]
+    return f"[{', '.join(words)}]"
 
 
 def _device_words(device_type: Any, index: Any) -> str:
@@ -69,6 +75,7 @@ KINDS: dict[str, Kind] = {
     "all_distinct": Kind(4, lambda *others: f"and {', '.join(o.name for o in others)} are all different objects"),
     "disjoint": Kind(4, lambda n, *others: f"and {', '.join(o.name for o in others)} lie apart in memory"),
     "memory_offset": Kind(4, lambda other, n: f"lies {n} bytes before {other}"),
+    "relation": Kind(3, lambda condition, *sources: condition.words),
     "global_state": Kind(
         0, lambda *state: "torch's grad mode, autocast, default dtype and device, modes are as when compiled"
     ),

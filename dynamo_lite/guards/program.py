@@ -95,6 +95,10 @@ class _Builder:
             other, distance = guard.expected
             self.emit(("memory_offset", register, self.register(other), distance),
                       lambda: f"{guard.source.name} {KINDS[guard.kind].words(other.name, distance)}")
+        elif guard.kind == "relation":
+            condition, *others = guard.expected
+            operands = (register, *(self.register(other) for other in others))
+            self.emit(("relation", operands, condition.program, condition.comparison), lambda: condition.words)
         elif guard.kind == "tensor":
             # The last field is the dtype in words; the program has it as DLPack's code and bits.
             self.emit((guard.kind, register, *guard.expected[:-1]), words)

@@ -241,6 +241,28 @@ class AttrSource(PartSource):
     kind, step = "attr", "load_attr"
 
 
+class SizeSource(PartSource):
+    """The size of a tensor's dimension number `part`."""
+
+    __slots__ = ()
+    kind, step = "size", "load_size"
+
+    @property
+    def name(self) -> str:
+        return f"{self.base.name}.shape[{self.part}]"
+
+
+class StrideSource(PartSource):
+    """The stride of a tensor's dimension number `part`."""
+
+    __slots__ = ()
+    kind, step = "stride", "load_stride"
+
+    @property
+    def name(self) -> str:
+        return f"{self.base.name}.stride({self.part})"
+
+
 class InstanceDictSource(ChildSource):
     """The object's own ``__dict__``."""
 

@@ -25,6 +25,7 @@ from ..variables.functions.functions import FunctionVariable, MethodVariable
 from ..variables.functions.partials import new_partial
 from ..variables.numbers.ranges import RangeVariable, SliceVariable
 from ..variables.numbers.scalars import ScalarVariable, call_on_scalars
+from ..variables.numbers.symbolic_ints import call_on_ints
 from ..variables.objects.classes import (
     ClassVariable,
     derives,
@@ -174,7 +175,9 @@ def _number(cls: type, method: str) -> Constructor:
     def constructor(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if args and isinstance(args[0], TensorVariable):
             return args[0].call_method(tx, method, [], {})
-        number = call_on_scalars(tx, cls, args, kwargs) if tx.output.scalars.any else None
+        number = call_on_ints(tx, cls, list(args), kwargs) if tx.output.symbols.any else None
+        if number is None and tx.output.scalars.any:
+            number = call_on_scalars(tx, cls, args, kwargs)
         if number is not None:
             return number
         if args and isinstance(args[0], ObjectVariable):

@@ -25,6 +25,7 @@ from ..variables.functions.builtins import BuiltinVariable
 from ..variables.functions.cached import CachedFunctionVariable
 from ..variables.functions.functions import MethodVariable
 from ..variables.numbers.ranges import RangeVariable, SliceVariable
+from ..variables.numbers.symbolic_ints import size_variable
 from ..variables.objects.native_enums import NativeEnumVariable, is_native_enum
 from ..variables.torch_api.modules import OpaqueVariable, PythonModuleVariable
 from ..variables.torch_api.torch_functions import TorchFunctionVariable
@@ -98,7 +99,17 @@ def _set(values: Any, value: Any, what: str) -> VariableTracker:
 
 @makes(torch.Size)
 def _size(values: Any, value: torch.Size, what: str) -> VariableTracker:
-    return TupleVariable([ConstantVariable(n) for n in value], cls=torch.Size)
+    return TupleVariable([values.from_result(n, what) for n in value], cls=torch.Size)
+
+
+@makes(torch.SymInt)
+def _symbolic_int(values: Any, value: torch.SymInt, what: str) -> VariableTracker:
+    return size_variable(value, values.tx.output)
+
+
+@makes(torch.SymBool)
+def _symbolic_bool(values: Any, value: torch.SymBool, what: str) -> VariableTracker:
+    return ConstantVariable(bool(value))
 
 
 @makes(types.ModuleType)

@@ -25,10 +25,9 @@ from .. import exc, log
 from ..continuation.node_lines import stack_of
 from ..fake import calls
 from ..fake.mode import TraceFakeMode
-from ..guards import GuardSet
+from ..guards import Guard, GuardSet
 from ..guards.memory import overlap_on_device
-from ..guards.source import DictItemSource, InstanceDictSource, Source
-from ..rules.torch_marks import asks_for_dynamic_sizes
+from ..guards.source import Source
 from ..runtime import autocast
 from ..runtime.graph_modules import graph_module
 from ..variables.base import VariableTracker, wrap_value
@@ -37,6 +36,8 @@ from ..variables.numbers.choices import Choices
 from ..variables.numbers.dynamic_values import wrap_dynamic
 from ..variables.numbers.scalars import Scalars, ScalarVariable, new_number
 from ..variables.tensors.learned_elements import learn, needed
+from ..variables.tensors.parameters import is_static
+from ..variables.tensors.symbolic_sizes import SymbolicLayout
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.tensors.value_guards import ValueGuards, forget_alias, guard_elements, guard_mask
 from ..variables.torch_api.modes import device_of_scope
@@ -44,6 +45,7 @@ from ..variables.torch_api.open_mode import OpenMode
 from ..variables.torch_api.overrides import Overrides
 from ..variables.torch_api.torch_functions import changes_between, set_state, state_now
 from .side_effects import SideEffects
+from .trace_symbols import TraceSymbols
 
 if TYPE_CHECKING:
     from ..variables.protocols import Tracer
@@ -63,20 +65,23 @@ class OutputGraph:
         fits_all: whether these may not be guarded by value any more.
         fullgraph: whether there is to be no break.
         value_guards: which tensors are guarded by their elements.
+        dynamic_sizes: whether sizes are symbols: False: none, None: those that have changed, True: all.
     """
 
     def __init__(
         self, dynamic: Collection[Any] = (), fits_all: bool = False, fullgraph: bool = False,
-        value_guards: ValueGuards | None = None,
+        value_guards: ValueGuards | None = None, dynamic_sizes: bool | None = None,
     ) -> None:
         self.graph = fx.Graph()
         self.dynamic = dynamic
         self.fits_all = fits_all
         self.fullgraph = fullgraph
+        self.dynamic_sizes = dynamic_sizes
         self.value_guards = value_guards if value_guards is not None else ValueGuards()
         self.written_storages: set[int] = set()  # of fake tensors that some node may have written to
         self.fake_mode = TraceFakeMode()
         self.fake_mode.known.follows = bool(self.value_guards.paths)
+        self.symbols = TraceSymbols(self.fake_mode.symbols)
         self.guards = GuardSet()
         self.effects = SideEffects()
         self.scalars = Scalars()
@@ -104,6 +109,11 @@ class OutputGraph:
         self._wrappers_at: dict[int, Source] = {}
         self._line_texts: dict[tuple[str, int, str], str] = {}
 
+    def all_guards(self) -> list[Guard]:
+        """Every guard of the trace. What is decided later would be none."""
+        self.symbols.guard(self.guards)
+        return self.guards.all()
+
     # -- values from outside
     def wrap(self, tx: Tracer, value: Any, source: Source) -> VariableTracker:
         """The tracker of the value at `source`: the one that it has already, or a new one with its guards."""
@@ -128,12 +138,14 @@ class OutputGraph:
         dynamic = wrap_dynamic(tx, value, source) if source.key in self.dynamic else None
         return dynamic if dynamic is not None else wrap_value(tx, value, source)
 
-    def add_input(self, value: torch.Tensor, source: Source) -> TensorVariable:
-        """A tensor from outside as a graph input; its guards are the caller's business."""
-        if asks_for_dynamic_sizes(value) and log.first_time("fallbacks", "mark_dynamic"):
-            log.artifact("fallbacks").warning("%s is marked by torch._dynamo.mark_dynamic: %s", source.name, exc.STATIC)
+    def add_input(self, value: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorVariable:
+        """A tensor from outside as a graph input; its guards are the caller's business.
+
+        Args:
+            layout: its sizes and strides, if some are symbols.
+        """
         try:
-            fake = self.fake_mode.from_tensor(value)
+            fake = self.fake_mode.from_tensor(value, None if layout is None else (layout.size, layout.strides))
         except (RuntimeError, NotImplementedError) as error:
             raise exc.Unsupported("unsupported_value", f"{source.name}: {error}") from error
         node = self._placeholder(source)
@@ -142,7 +154,7 @@ class OutputGraph:
         node.meta["layout"] = tuple(fake.shape), fake.stride()
         node.meta["at_entry"] = fake.requires_grad, fake.is_leaf
         node.meta["source"] = source.name
-        node.meta["static"] = isinstance(value, torch.nn.Parameter) or _is_buffer(source)
+        node.meta["static"] = is_static(value, source)
         tensor = TensorVariable(node, fake, source, type(value))
         tensor.value = value
         if source.key in self.value_guards.paths:
@@ -152,13 +164,17 @@ class OutputGraph:
         self.inputs.append(tensor)
         return self.register_tensor(tensor)
 
-    def add_number(self, source: Source, cls: type) -> ScalarVariable:
-        """A number from outside as a graph input; its guards are the caller's business."""
+    def add_number(self, source: Source, cls: type, fake: Any = None) -> ScalarVariable:
+        """A number from outside as a graph input; its guards are the caller's business.
+
+        Args:
+            fake: what stands for it on fake tensors; None: a number of which nothing is known.
+        """
         known = self._numbers.get(source.key)
         if known is not None:
             return known
         node = self._placeholder(source)
-        fake = new_number(self, cls, frozenset({source.key}))
+        fake = fake if fake is not None else new_number(self, cls, frozenset({source.key}))
         node.meta.update(example_value=fake, source=source.name, static=False)
         number = self._numbers[source.key] = ScalarVariable(node, cls, fake, frozenset({source.key}), source)
         self.inputs.append(number)
@@ -217,6 +233,7 @@ class OutputGraph:
         self._wrappers_at.clear()
         self._tensors.clear()
         self._numbers.clear()
+        self.symbols.forget()
         self.inputs.clear()
         self.value_guards.forget()
 
@@ -479,15 +496,6 @@ def _does_something(node: fx.Node) -> bool:
     if node.op in ("placeholder", "output"):
         return False
     return node.meta.get("example_value") is not None or bool(node.all_input_nodes) or "draws" in node.meta
-
-
-def _is_buffer(source: Source) -> bool:
-    return (
-        isinstance(source, DictItemSource)
-        and isinstance(source.base, DictItemSource)
-        and source.base.item in ("_buffers", "_parameters")
-        and isinstance(source.base.base, InstanceDictSource)
-    )
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

@@ -135,7 +135,7 @@ class SideEffects:
             if replaced is None:
                 self._watched.add(id(tracker))
                 replaced = parts_of(tracker)
-            self.watch.add(*(getattr(part, "value", None) for part in replaced))
+            self.watch.add(*(getattr(part, "value", None) for part in replaced if not part.is_constant()))
             self._mutated[id(tracker)] = tracker
 
     def is_mutated(self, tracker: VariableTracker) -> bool:

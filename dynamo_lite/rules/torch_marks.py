@@ -189,11 +189,3 @@ def _set_for_torch(name: str, otherwise: Any) -> Any:
     value = getattr(torchs, name, otherwise)
     default = getattr(getattr(torchs, "_config", {}).get(name), "default", value)
     return value if type(value) is type(otherwise) and value != default else otherwise
-
-
-_SIZES = ("_dynamo_dynamic_indices", "_dynamo_unbacked_indices", "_dynamo_strict_unbacked_indices")
-
-
-def asks_for_dynamic_sizes(tensor: Any) -> bool:
-    """Whether ``torch._dynamo.mark_dynamic`` or ``mark_unbacked`` was applied to a tensor."""
-    return "torch._dynamo.decorators" in sys.modules and any(getattr(tensor, name, None) for name in _SIZES)

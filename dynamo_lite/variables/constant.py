@@ -30,6 +30,8 @@ BINARY = {
 COMPARE = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }
+# The comparison that holds for exchanged operands.
+MIRRORED = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
 UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
 
 # Folding must not hang the compiler: `2 ** 10**9` is left to run time.
@@ -49,6 +51,9 @@ class ConstantVariable(VariableTracker):
         value: the value itself.
         source: where it lives, if it came in from outside.
     """
+
+    # Whether the value is one that this call alone is known to have.
+    is_symbolic = False
 
     def __init__(self, value: Any, source: Source | None = None) -> None:
         super().__init__(source)
@@ -143,6 +148,8 @@ class ConstantVariable(VariableTracker):
             return ConstantVariable(tx.run_python(operator.mod, self.value, tx.values.as_plain(other)))
         if not isinstance(other, ConstantVariable):
             return None
+        if other.is_symbolic and not self.is_symbolic:
+            return other.binary(tx, op, self, not reflected)
         a, b = (other.value, self.value) if reflected else (self.value, other.value)
         if _is_huge(op, a, b):
             unsupported("unsupported_operator", f"{a!r:.40} {op} {b!r:.40} is too large to compute while compiling")
@@ -151,6 +158,8 @@ class ConstantVariable(VariableTracker):
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         if not isinstance(other, ConstantVariable):
             return None
+        if other.is_symbolic and not self.is_symbolic:
+            return other.compare(tx, MIRRORED[op], self)
         return ConstantVariable(tx.run_python(COMPARE[op], self.value, other.value))
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:

@@ -26,9 +26,9 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
-from dynamo_lite.backends.inductor.ir.symbolic import from_sympy, to_sympy
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
-from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation, symbols_by_name
+from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
@@ -115,8 +115,8 @@ class GraphLowering:
         if isinstance(value, torch.Tensor):
             return self._memory(node.name, value)
         if isinstance(value, torch.SymInt):
-            self.symbols[node.name] = value.node.expr
-            return from_sympy(value)
+            self.symbols[node.name] = index_of(value)
+            return self.symbols[node.name]
         return value
 
     def _constant(self, node: torch.fx.Node) -> TensorValue:
@@ -125,7 +125,7 @@ class GraphLowering:
 
     def _memory(self, name: str, fake: torch.Tensor) -> TensorValue:
         """A buffer with the layout of a fake tensor, and the tensor that reads it."""
-        size = tuple(map(from_sympy, fake.shape))
+        size = tuple(map(index_of, fake.shape))
         stride = strides_of(fake)
         buffer = self.buffers[name] = Buffer(name, size, stride, fake.dtype, fake.device)
         return TensorValue(
@@ -155,7 +155,7 @@ class GraphLowering:
         def value(leaf: Any) -> Any:
             if isinstance(leaf, torch.fx.Node):
                 return self.env[leaf]
-            return from_sympy(leaf) if isinstance(leaf, torch.SymInt) else leaf
+            return index_of(leaf) if isinstance(leaf, torch.SymInt) else leaf
 
         return torch.fx.node.map_aggregate(tree, value)
 
@@ -176,7 +176,7 @@ class GraphLowering:
         return result
 
     def _check(self, node: torch.fx.Node, result: TensorValue, fake: torch.Tensor) -> None:
-        shape = tuple(map(from_sympy, fake.shape))
+        shape = tuple(map(index_of, fake.shape))
         assert result.dtype is fake.dtype, f"{node.target}: lowered to {result.dtype}, eager gives {fake.dtype}"
         assert len(shape) == len(result.shape) and all(
             a == b for a, b in zip(result.shape, shape) if isinstance(a, int) and isinstance(b, int)
@@ -303,7 +303,7 @@ class GraphLowering:
     def wanted_stride(self, shape: Shape) -> Shape | None:
         """Eager's strides of the operator being lowered, if its result has this shape."""
         value = self._node.meta["val"] if self._node is not None else None
-        if isinstance(value, torch.Tensor) and tuple(map(from_sympy, value.shape)) == shape:
+        if isinstance(value, torch.Tensor) and tuple(map(index_of, value.shape)) == shape:
             return strides_of(value)
         return None
 
@@ -366,8 +366,8 @@ class GraphLowering:
         return name
 
     def size_expr(self, x: ix.Index) -> Any:
-        """An integer of the program: an int or a sympy expression."""
-        return x if isinstance(x, int) else to_sympy(x, symbols_by_name(self.symbols.values()))
+        """An integer of the program."""
+        return x
 
     # ------------------------------------------------------------ what isn't lowered
     def _library(self, node: torch.fx.Node) -> Any:
@@ -383,7 +383,7 @@ class GraphLowering:
             if isinstance(leaf, TensorValue):
                 return prog.BufferRef(self.tensor_ref(leaf))
             if isinstance(leaf, torch.SymInt):
-                return prog.SizeRef(leaf.node.expr)
+                return prog.SizeRef(index_of(leaf))
             return prog.SizeRef(self.size_expr(leaf)) if isinstance(leaf, ix.Expr) else leaf
 
         args, kwargs = torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), reference)
@@ -396,7 +396,7 @@ class GraphLowering:
                 values.append(leaf)
                 continue
             buffer = self.new_buffer(
-                tuple(map(from_sympy, leaf.shape)), strides_of(leaf), leaf.dtype, leaf.device or device
+                tuple(map(index_of, leaf.shape)), strides_of(leaf), leaf.dtype, leaf.device or device
             )
             names.append(buffer.name)
             values.append(

@@ -11,14 +11,14 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer
-from dynamo_lite.backends.inductor.ir.symbolic import from_sympy
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.values import Shape, is_size
 
 
 def strides_of(fake: torch.Tensor) -> Shape:
     """The strides of a fake tensor as indices; contiguous ones where its layout has none."""
     return (
-        tuple(map(from_sympy, fake.stride())) if fake.layout is torch.strided else ix.contiguous_strides(fake.shape)
+        tuple(map(index_of, fake.stride())) if fake.layout is torch.strided else ix.contiguous_strides(fake.shape)
     )
 
 

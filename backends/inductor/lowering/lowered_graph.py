@@ -6,7 +6,6 @@ Invariant: every name that an operation reads is an input, a constant, or writte
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any, Union
 
 import torch
@@ -27,7 +26,7 @@ class LoweredGraph:
         inputs, constants, outputs: of the program.
         buffers: every name that the operations use.
         operations: in an order that is correct as it stands.
-        symbols: the sympy expressions of the integer inputs, by input.
+        symbols: what the integer inputs are, by input.
         metrics: how many operators were lowered, and how many are library calls.
         faults: what kernels may report, by number - 1.
     """
@@ -41,12 +40,3 @@ class LoweredGraph:
     symbols: dict[str, Any]
     metrics: dict[str, int]
     faults: list[tuple[type[Exception], str]] = dataclasses.field(default_factory=list)
-
-    def size_symbols(self) -> dict[str, Any]:
-        """Sympy symbols by name, of the integer inputs' expressions."""
-        return symbols_by_name(self.symbols.values())
-
-
-def symbols_by_name(expressions: Iterable[Any]) -> dict[str, Any]:
-    """The sympy symbols in expressions."""
-    return {s.name: s for e in expressions for s in e.free_symbols}

@@ -12,6 +12,7 @@ from typing import Any, Union
 
 import torch
 
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
@@ -60,14 +61,19 @@ def to_float(dtype: torch.dtype) -> torch.dtype:
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
+def number(g: GraphLowering, x: Any, dtype: torch.dtype) -> Node:
+    """A number that an operation is given; sizes are numbers, too."""
+    return g.ops.cast(g.ops.index(x), dtype) if isinstance(x, ix.Expr) else g.ops.const(x, dtype)
+
+
 def operand(
     g: GraphLowering, x: Operand, dtype: torch.dtype, compute: torch.dtype, shape: Any, exact_scalar: bool
 ) -> Node:
     """One operand in the dtype of the computation, as TensorIterator would convert it."""
     if not isinstance(x, TensorValue):
         if not exact_scalar and dtype is not compute:
-            return g.ops.cast(g.ops.cast(g.ops.const(x, torch.float64), dtype), compute)
-        return g.ops.const(x, compute)
+            return g.ops.cast(g.ops.cast(number(g, x, torch.float64), dtype), compute)
+        return number(g, x, compute)
     node = expanded(g.ops, x, shape)
     if exact_scalar and not x.ndim and x.dtype is not torch.float64:
         return g.ops.cast(node, compute)

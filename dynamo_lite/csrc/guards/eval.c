@@ -131,6 +131,9 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
         return PyWeakref_Check(src) ? weakref_referent(src) : NULL;
     case OP_LOAD_DICT_KEY:
         return PyDict_Check(src) && step->i1 >= 0 ? guard_dict_key_at(src, step->i1) : NULL;
+    case OP_LOAD_SIZE:
+    case OP_LOAD_STRIDE:
+        return guard_load_size(src, step->i1, step->op == OP_LOAD_STRIDE);
     case OP_LOAD_DICT_VALUE: {
         PyObject *key = PyDict_Check(src) && step->i1 >= 0 ? guard_dict_key_at(src, step->i1) : NULL;
         PyObject *value = key == NULL ? NULL : dict_get(src, key);
@@ -213,6 +216,8 @@ run_check(Step *step, PyObject *const *reg)
         return guard_memory_offset_is(src, reg[step->src2], step->i1);
     case OP_INT_RANGE:
         return int_value(src, &value) && value >= step->i1 && value <= step->i2;
+    case OP_RELATION:
+        return guard_relation_holds(step->data, reg);
     case OP_CALLABLE_EQ:
         return call_and_compare(step);
     case OP_GLOBAL_STATE:

@@ -40,6 +40,8 @@
     X(LOAD_WEAKREF, "load_weakref", "dr")                \
     X(LOAD_DICT_KEY, "load_dict_key", "dri")             \
     X(LOAD_DICT_VALUE, "load_dict_value", "dri")         \
+    X(LOAD_SIZE, "load_size", "dri")                     \
+    X(LOAD_STRIDE, "load_stride", "dri")                 \
     X(BEGIN_SAME, "begin_same", "r")                     \
     X(END_SAME, "end_same", "r")                         \
     X(TYPE_IS, "type_is", "rT")                          \
@@ -63,6 +65,7 @@
     X(DISJOINT, "disjoint", "*")                         \
     X(MEMORY_OFFSET, "memory_offset", "rri")             \
     X(INT_RANGE, "int_range", "rii")                     \
+    X(RELATION, "relation", "*")                         \
     X(CALLABLE_EQ, "callable_eq", "*")                 \
     X(GLOBAL_STATE, "global_state", "*")                 \
     X(CLASS_VERSION, "class_version", "r*")              \
@@ -155,6 +158,13 @@ int guard_tensor_data_is(PyObject *tensor, PyObject *bytes);
 size_t guard_tensor_lines(PyObject *obj, uintptr_t lines[GUARD_TENSOR_LINES]); /* addresses that a check of it reads */
 int guard_tensor_add_constants(PyObject *module);
 extern PyMethodDef guard_tensor_methods[];
+
+/* sizes.c */
+typedef struct Relation Relation;
+#define GUARD_REGISTER_WRITTEN 1 /* of the register states in steps.c: outside of a block */
+PyObject *guard_load_size(PyObject *tensor, int64_t dim, int stride);
+int guard_relation_parse(Step *step, PyObject *rest, const char *written, Py_ssize_t n_registers);
+int guard_relation_holds(const Relation *relation, PyObject *const *registers);
 
 /* torch_parts.c */
 int guard_require_torch(void); /* -1 with an exception before init_torch */

@@ -120,7 +120,7 @@ parse_expected_attributes(PyObject *pairs)
 }
 
 /* What became of a register, while a program is parsed. */
-enum { WRITTEN = 1, WRITTEN_IN_BLOCK = 2, LEFT_BEHIND = 4, READABLE = WRITTEN | WRITTEN_IN_BLOCK };
+enum { WRITTEN = GUARD_REGISTER_WRITTEN, WRITTEN_IN_BLOCK = 2, LEFT_BEHIND = 4, READABLE = WRITTEN | WRITTEN_IN_BLOCK };
 
 static int
 parse_not_same(Step *step, PyObject *registers, const char *written, Py_ssize_t n_registers)
@@ -187,6 +187,8 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
         }
         step->i2 = n == 2 ? PyLong_AsSsize_t(PyTuple_GET_ITEM(rest, 1)) : step->i1;
         return step->i2 >= 0 && step->i2 <= step->i1 ? 1 : PyErr_Occurred() ? -1 : 0;
+    case OP_RELATION:
+        return guard_require_torch() < 0 ? -1 : guard_relation_parse(step, rest, written, self->n_registers);
     case OP_GLOBAL_STATE:
         step->data = guard_state_parse(rest, &step->obj);
         return step->data == NULL ? -1 : 1;

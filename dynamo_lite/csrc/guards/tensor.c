@@ -20,13 +20,27 @@ struct TensorSpec {
 };
 
 #define ANY INT64_MIN
+/* A stride that is the size times the stride of another dimension: AFTER + its number. */
+#define AFTER (INT64_MIN + 1)
+#define MOST_DIMS 64
 
-/* A tuple of integers and None into dims; None becomes ANY. */
+/* A tuple of integers, of None and, among strides, of (dimension,) into dims; None becomes ANY. */
 static int
 parse_dims(PyObject *tuple, int64_t *dims)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
         PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        if (PyTuple_CheckExact(item) && PyTuple_GET_SIZE(item) == 1) {
+            long long dim = PyLong_AsLongLong(PyTuple_GET_ITEM(item, 0));
+            if (dim < 0 || dim >= PyTuple_GET_SIZE(tuple) || dim >= MOST_DIMS) {
+                if (!PyErr_Occurred()) {
+                    PyErr_SetString(PyExc_ValueError, "tensor step: no such dimension");
+                }
+                return -1;
+            }
+            dims[i] = AFTER + dim;
+            continue;
+        }
         dims[i] = item == Py_None ? ANY : PyLong_AsLongLong(item);
         if (dims[i] == -1 && PyErr_Occurred()) {
             return -1;
@@ -122,7 +136,12 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
     if (spec->has_strides) {
         const int64_t *strides = spec->dims + dl.ndim;
         for (int32_t i = 0; i < dl.ndim; i++) {
-            if (strides[i] != dl.strides[i] && strides[i] != ANY) {
+            if (strides[i] == dl.strides[i] || strides[i] == ANY) {
+                continue;
+            }
+            int64_t dim = strides[i] - AFTER, step;
+            if (strides[i] > AFTER + MOST_DIMS || __builtin_mul_overflow(dl.shape[dim], dl.strides[dim], &step)
+                || dl.strides[i] != step) {
                 return 0;
             }
         }

@@ -26,6 +26,7 @@ from ..containers.sequences import SequenceVariable, TupleVariable
 from ..containers.spaces import space_at
 from ..identity import number_of
 from ..numbers.scalars import call_on_scalars
+from ..numbers.symbolic_ints import call_on_ints
 from ..objects.classes import ClassVariable, MadeClassVariable
 from ..objects.exception_state import TracebackVariable
 from ..objects.objects import ObjectVariable
@@ -69,6 +70,10 @@ class BuiltinVariable(RealObjectVariable):
         return ConstantVariable((self.value == other.value) == (op == "=="))  # methods are made anew at each access
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if tx.output.symbols.any:
+            number = call_on_ints(tx, self.value, args, kwargs)
+            if number is not None:
+                return number
         if tx.output.scalars.any:
             number = call_on_scalars(tx, self.value, args, kwargs)
             if number is not None:

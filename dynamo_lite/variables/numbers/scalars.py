@@ -178,11 +178,13 @@ class Scalars:
 
 def is_unknown(value: Any) -> bool:
     """Whether a fake value is the symbol of a number of the graph."""
-    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and isinstance(value.node, Unknown)
 
 
 def example_of(value: Any) -> Any:
     """A number of the same type for a symbol; other values as they are."""
+    if not is_unknown(value):
+        return value
     for cls, symbol in _SYMBOLS.items():
         if isinstance(value, symbol):
             return EXAMPLES[cls]
@@ -460,7 +462,7 @@ def run_with_numbers(
 
 def _any_index(key: Any) -> Any:
     """An index of an axis that has elements, in place of one that is not known."""
-    if isinstance(key, torch.SymInt):
+    if is_unknown(key):
         return 0
     return tuple(map(_any_index, key)) if isinstance(key, tuple) else key
 

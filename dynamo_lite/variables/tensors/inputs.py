@@ -13,10 +13,12 @@ from ..._guards import TENSOR_CONJ, TENSOR_EXPECTED_SHIFT, TENSOR_INFERENCE, TEN
 from ...guards.source import AttrSource, Source
 from ..base import VariableTracker, realized, unsupported, wraps_if, wraps_type
 from .meta_tensors import MetaTensorVariable
-from .parameters import adds_only
+from .parameters import adds_only, is_static
+from .symbolic_sizes import symbolic_dims, symbolic_layout
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
+    from .tensor import TensorVariable
 from .attributes import PLAIN_TENSOR_TYPES
 from .methods import TensorMethodVariable
 
@@ -39,12 +41,19 @@ def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTra
     reason = _why_not_plain(value)
     if reason is not None:
         unsupported(*reason)
+    dims = symbolic_dims(tx, value, source, is_static(value, source))
+    trackers: list[TensorVariable] = []
+    layout = symbolic_layout(tx, value, source, dims, trackers) if dims else None
+    size = tuple(value.shape) if layout is None else layout.guarded_size
+    strides = tuple(value.stride()) if layout is None else layout.guarded_strides
     code, bits = _DLPACK_CODES[value.dtype]
     tx.guard(
         source, "tensor", type(value), code, bits, _DLPACK_DEVICES[value.device.type], value.device.index or 0,
-        tuple(value.shape), tuple(value.stride()), value.requires_grad, _tensor_flags(value), value.dtype,
+        size, strides, value.requires_grad, _tensor_flags(value), value.dtype,
     )
-    return tx.output.add_input(value, source)
+    tensor = tx.output.add_input(value, source, layout)
+    trackers.append(tensor)
+    return tensor
 
 
 @wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)

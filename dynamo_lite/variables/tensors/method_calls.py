@@ -18,6 +18,7 @@ from ...rules.torch_marks import setting
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..numbers.scalars import NUMBER_METHODS, number_in
+from ..numbers.symbolic_ints import size_variable
 from .learned_elements import known_tensor, learn_or_refuse
 from .tensor import TensorVariable, is_unknown_number, record, record_method
 
@@ -100,7 +101,7 @@ for _name, _equivalent in WITH_NUMBERS.items():
 def _size(tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if kwargs:
         return record_method(tx, "size", tensor, list(args), kwargs)
-    shape = tx.values.new_size([ConstantVariable(n) for n in tensor.fake.shape])
+    shape = tx.values.new_size([size_variable(n, tx.output) for n in tensor.fake.shape])
     return shape.getitem(tx, args[0]) if args else shape
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...guards.source import DictItemSource, InstanceDictSource, Source
 from ..base import VariableTracker, unsupported
 from ..objects.classes import class_attribute_source
 
@@ -55,3 +56,13 @@ def read_added(tx: Tracer, tensor: VariableTracker, cls: type, name: str, attrib
     if hasattr(type(attribute), "__get__"):
         unsupported("unsupported_attribute", f"{cls.__qualname__}.{name}, a {type(attribute).__qualname__}")
     return tx.values.wrap_at(attribute, source)
+
+
+def is_static(value: torch.Tensor, source: Source) -> bool:
+    """Whether a tensor is a parameter or a buffer of a module."""
+    return isinstance(value, torch.nn.Parameter) or (
+        isinstance(source, DictItemSource)
+        and isinstance(source.base, DictItemSource)
+        and source.base.item in ("_buffers", "_parameters")
+        and isinstance(source.base.base, InstanceDictSource)
+    )

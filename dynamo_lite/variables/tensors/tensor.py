@@ -29,6 +29,7 @@ from ..constant import ConstantVariable
 from ..containers.spaces import dict_source, read_own, write_own
 from ..failures import target_name
 from ..numbers.scalars import ScalarVariable, run_with_numbers
+from ..numbers.symbolic_ints import size_variable
 from ..objects.classes import class_attribute_source
 from .attributes import METADATA_ATTRIBUTES, PLAIN_TENSOR_TYPES, VIEW_ATTRIBUTES
 from .class_arguments import in_graph
@@ -123,7 +124,7 @@ class TensorVariable(VariableTracker):
             if made is not None:
                 return made
         if name == "shape":
-            return tx.values.new_size([ConstantVariable(n) for n in self.fake.shape])
+            return self._shape(tx)
         if name in METADATA_ATTRIBUTES:
             if name in ("is_leaf", "retains_grad") and self.source is None:
                 if name == "is_leaf" or not self.fake.requires_grad:
@@ -159,6 +160,9 @@ class TensorVariable(VariableTracker):
         if isinstance(descriptor, _GETSETS):
             unsupported("unsupported_attribute", f"Tensor.{name}")
         return TensorMethodVariable(self, name)
+
+    def _shape(self, tx: Tracer) -> VariableTracker:
+        return tx.values.new_size([size_variable(n, tx.output) for n in self.fake.shape])
 
     def _grad(self, tx: Tracer) -> VariableTracker:
         if self.source is None or self.value is None:
@@ -234,7 +238,7 @@ class TensorVariable(VariableTracker):
                 return made
         if self.fake.dim() == 0:
             tx.raise_error(TypeError, "len() of a 0-d tensor")
-        return ConstantVariable(self.fake.shape[0])
+        return size_variable(self.fake.shape[0], tx.output)
 
     def getitem(self, tx: Tracer, key: VariableTracker) -> VariableTracker:
         if tx.output.examples and _are_numbers(key) and not tx.output.overrides.active():
@@ -537,7 +541,8 @@ def _is_metadata(result: Any) -> bool:
     if isinstance(result, (tuple, list)):
         return all(_is_metadata(r) for r in result)
     return isinstance(result, (
-        bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format))
+        bool, int, float, complex, str, torch.SymInt, torch.SymBool, torch.dtype, torch.device, torch.layout,
+        torch.memory_format))
 
 
 def fake_of(node: fx.Node) -> Any:

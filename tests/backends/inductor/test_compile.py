@@ -15,6 +15,9 @@ import torch.nn.functional as F
 from dynamo_lite import config, log
 from dynamo_lite.backends import lookup_backend, metrics
 from dynamo_lite.backends.inductor import codecache, pipeline
+from dynamo_lite.fake.mode import TraceFakeMode
+from dynamo_lite.symbols.environment import Environment
+from dynamo_lite.symbols.nodes import symbolic_int
 
 
 @pytest.fixture(autouse=True)
@@ -316,29 +319,33 @@ def test_tracebacks_show_the_wrapper(backend_check):
 
 def test_symbolic_sizes_by_library_calls(backend_check):
     """Programs carry sizes as expressions over the sizes of inputs."""
-    from torch._guards import Source
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-
-    from dynamo_lite.fake.mode import TraceFakeMode
-
-    class Named(Source):
-        @property
-        def name(self):
-            return "n"
-
     def f(x, w):
         y = torch.softmax(x @ w, -1) * 2
         return y.sum(0) * x.shape[0], y.view(-1), torch.ones(x.shape[0]) + 1, x.shape[0]
 
-    env = ShapeEnv()
-    mode = TraceFakeMode(env)
-    n = env.create_symintnode(env.create_symbol(8, source=Named(), dynamic_dim=DimDynamic.DYNAMIC), hint=8)
+    check_sizes(backend_check, f, "library")
+
+
+def test_symbolic_sizes_in_kernels(backend_check):
+    def f(x, w):
+        y = torch.softmax(x @ w, -1) * 2
+        half = y.view(-1)[: x.shape[0] // 2 * 3]
+        return y.sum(0) * x.shape[0], half.view(-1, 3).t() + 1, torch.cat([x, x * 2], 1).sum(1), x.shape[0] * 2
+
+    check_sizes(backend_check, f, "loops")
+
+
+def check_sizes(backend_check, f, lowering):
+    env = Environment()
+    mode, n = TraceFakeMode(env), symbolic_int(env, env.new("n", 8, 2))
     gm, _ = backend_check.capture(f, [torch.randn(8, 4), torch.randn(4, 3)])
     with torch.no_grad():
         with mode:
             fakes = [torch.empty_strided((n, 4), (4, 1)), torch.empty(4, 3)]
-        compiled = lookup_backend("inductor_lite")(gm, fakes, options={"lowering": "library"})
-        for size in (8, 5, 2):
+        gm.meta["fake_mode"] = mode
+        options = {"lowering": "library"} if lowering == "library" else None
+        compiled = lookup_backend("inductor_lite")(gm, fakes, options=options)
+        for size in (8, 5, 4, 33):
             inputs = torch.randn(size, 4), torch.randn(4, 3)
             for want, got in zip(f(*inputs), compiled(*inputs)):
                 backend_check.same(want, got, rtol=1e-5, atol=1e-6)

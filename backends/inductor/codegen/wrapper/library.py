@@ -12,6 +12,7 @@ from torch.fx import Node
 
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.origin import user_line
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.program import (
     BufferRef,
     BufferSpec,
@@ -41,7 +42,7 @@ def library_program(aten: AtenGraph) -> Program:
         elif node.target is not operator.getitem or not _has_parts(node.args[0]):
             steps.append(extern_call(node))
     inputs = tuple(node.name for node in aten.placeholders)
-    symbols = {n.name: n.meta["val"].node.expr for n in aten.placeholders if isinstance(n.meta["val"], torch.SymInt)}
+    symbols = {n.name: index_of(n.meta["val"]) for n in aten.placeholders if isinstance(n.meta["val"], torch.SymInt)}
     constants = {node.name: aten.constants[node.target] for node in aten.graph.nodes if node.op == "get_attr"}
     return Program(inputs, constants, symbols, buffers, steps, tuple(node.name for node in aten.values))
 
@@ -54,7 +55,7 @@ def spec_of(name: str, value: torch.Tensor) -> BufferSpec:
 
 def expression(n: Any) -> Expr:
     """A size of a fake tensor as programs hold it."""
-    return n.node.expr if isinstance(n, torch.SymInt) else n
+    return index_of(n)
 
 
 def extern_call(node: Node) -> ExternCall:
@@ -71,7 +72,7 @@ def extern_call(node: Node) -> ExternCall:
 def _argument(value: Any) -> Any:
     if isinstance(value, Node):
         return BufferRef(value.name)
-    return SizeRef(value.node.expr) if isinstance(value, torch.SymInt) else value
+    return SizeRef(index_of(value)) if isinstance(value, torch.SymInt) else value
 
 
 def describe(node: Node) -> str:

@@ -30,6 +30,7 @@ from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, lay
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.codegen.wrapper.values import size_text, tuple_text, value_text
+from dynamo_lite.backends.inductor.ir.index import Sym
 from dynamo_lite.backends.inductor.program import (
     BufferSpec,
     CopyInto,
@@ -182,12 +183,17 @@ class _Writer:
 
     def _sizes(self, lines: list[str]) -> list[str]:
         """Definitions of the symbols that these lines read: inputs themselves, or sizes of inputs."""
-        places = {str(symbol): self._variable(name) for name, symbol in self._program.symbols.items()}
+        places: dict[str, str] = {}
+        known = [(n, self._variable(name)) for name, n in self._program.symbols.items()]
         for name in self._program.inputs:
             spec = self._program.buffers.get(name)
-            for i, n in enumerate(spec.size if spec is not None else ()):
-                if not isinstance(n, int) and n.is_Symbol:
-                    places.setdefault(str(n), f"{self._variable(name)}.shape[{i}]")
+            if spec is not None:
+                known += [(n, f"{self._variable(name)}.shape[{i}]") for i, n in enumerate(spec.size)]
+                known += [(n, f"{self._variable(name)}.stride({i})") for i, n in enumerate(spec.stride)]
+        for n, text in known:
+            found = _solved(n, text)
+            if found is not None:
+                places.setdefault(*found)
         words = set(re.findall(r"\w+", "\n".join(lines)))
         return [f"{symbol} = {place}" for symbol, place in places.items() if symbol in words and symbol != place]
 
@@ -521,6 +527,17 @@ def _label(symbol: str, calls: list[KernelCall]) -> str:
 
 def _tuple(values: Any) -> str:
     return tuple_text([size_text(v) for v in values])
+
+
+def _solved(value: Expr, place: str) -> tuple[str, str] | None:
+    """A symbol that a value has alone, and its value where the value is found at a place."""
+    if isinstance(value, int) or len(value.terms) != 1:
+        return None
+    ((monomial, k),) = value.terms.items()
+    if len(monomial) != 1 or not isinstance(monomial[0], Sym):
+        return None
+    rest = f"({place} - {value.const})" if value.const else place
+    return str(monomial[0]), rest if k == 1 else f"{rest} // {k}"
 
 
 def _c_text(expr: Expr, itemsize: int) -> str:

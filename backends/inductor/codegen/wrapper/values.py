@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.program import BufferRef, Expr, SizeRef
 
 # The name of a buffer's variable; a name in the namespace for a value.
@@ -30,7 +31,7 @@ def value_text(value: Any, variable: Variable, bind: Bind) -> str:
 def size_text(expr: Expr) -> str:
     """A size as Python source."""
     if isinstance(expr, torch.SymInt):
-        expr = expr.node.expr
+        expr = index_of(expr)
     return repr(expr) if isinstance(expr, int) else str(expr)
 
 

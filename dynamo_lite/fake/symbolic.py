@@ -1,0 +1,191 @@
+"""Operators on fake tensors with symbolic sizes.
+
+An operator runs twice: with the sizes of the call that is traced, as any operator does, and with symbols, by torch's
+rules for these. The first run raises what eager does and gives the layout that eager gives; the second says how it
+depends on the symbols. Where the two disagree, or torch has no rule for symbols, the operands' symbols are fixed.
+
+Invariant: with the symbols' values of the traced call, a symbolic result has the sizes, strides, dtypes and devices of
+the result that the same operator has without symbols.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
+from torch.utils import _pytree as pytree
+
+from dynamo_lite.fake import strides as fake_strides
+from dynamo_lite.runtime.storage_extent import storage_extent
+from dynamo_lite.symbols import torch_questions
+from dynamo_lite.symbols.environment import Frozen
+from dynamo_lite.symbols.nodes import IntNode, hint_of
+
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def has_symbols(args: Any, kwargs: Any) -> bool:
+    """Whether symbolic numbers, or tensors with symbolic sizes, are among the arguments of an operator."""
+    return any(map(_is_symbolic, args)) or bool(kwargs) and any(map(_is_symbolic, kwargs.values()))
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return bool(value._has_symbolic_sizes_strides)
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_symbolic, value))
+    return isinstance(value, _NUMBERS)
+
+
+def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: Any, kwargs: Any) -> Any:
+    """Runs an operator on symbols.
+
+    Args:
+        mode: that of the operands.
+        static: a mode without symbols.
+        run: runs the operator by torch's rules for symbols.
+
+    Raises:
+        Exception: what eager raises for the sizes of the traced call.
+    """
+    expected = _without_symbols(static, func, args, kwargs)
+    try:
+        with torch_questions.scope(symbols=True):
+            result = run()
+    except Frozen:
+        raise
+    except Exception:
+        if isinstance(expected, Exception):
+            _fix(args, kwargs)
+            raise expected from None
+        _fix(args, kwargs)
+        return _as_without(mode, func, args, expected, None)
+    if isinstance(expected, Exception):
+        _fix(args, kwargs)
+        raise expected
+    if _agree(result, expected):
+        return result
+    laid_out = _laid_out(mode, func, args, result, expected)
+    if laid_out is not None:
+        return laid_out
+    _fix(args, kwargs)
+    return _as_without(mode, func, args, expected, result)
+
+
+def _without_symbols(static: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """What the operator gives, or raises, for the sizes of the traced call."""
+    made: dict[int, FakeTensor] = {}
+
+    def twin(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value.node.guard_bool() if isinstance(value, torch.SymBool) else hint_of(value)
+        if id(value) not in made:
+            made[id(value)] = _twin(static, value)
+        return made[id(value)]
+
+    twin_args, twin_kwargs = pytree.tree_map_only((torch.Tensor, *_NUMBERS), twin, (tuple(args), kwargs))
+    try:
+        with static:
+            return func(*twin_args, **twin_kwargs)
+    except Exception as error:
+        return error.with_traceback(None)
+
+
+def _twin(static: Any, value: torch.Tensor) -> FakeTensor:
+    """A tensor with the sizes of the traced call, in memory of that size."""
+    size, strides = tuple(map(hint_of, value.shape)), tuple(map(hint_of, value.stride()))
+    offset, held = hint_of(value.storage_offset()), hint_of(value.untyped_storage().nbytes()) // value.itemsize
+    with no_dispatch():
+        if not offset and held == storage_extent(size, strides):
+            meta = torch.empty_strided(size, strides, dtype=value.dtype, device="meta")
+        else:
+            meta = torch.empty(held, dtype=value.dtype, device="meta").as_strided(size, strides, offset)
+        return FakeTensor(static, meta, value.device)
+
+
+def _leaves(value: Any) -> list[Any]:
+    return [value] if isinstance(value, torch.Tensor) else pytree.tree_leaves(value)
+
+
+def _agree(result: Any, expected: Any) -> bool:
+    a, b = _leaves(result), _leaves(expected)
+    return len(a) == len(b) and all(map(_is_same, a, b))
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return bool(hint_of(a) == b)
+    return (
+        a.dtype is b.dtype and a.device == b.device and a.dim() == b.dim() and a.layout is b.layout
+        and all(hint_of(n) == m for n, m in zip(a.shape, b.shape))
+        and (a.layout is not torch.strided or all(hint_of(n) == m for n, m in zip(a.stride(), b.stride()))))
+
+
+def _laid_out(mode: Any, func: Any, args: Any, result: Any, expected: Any) -> Any:
+    """The symbolic result with eager's strides, where torch's rule has others for dimensions of one element; None: that
+    is not all, or it is not known how the strides depend on the symbols."""
+    if not isinstance(result, torch.Tensor) or not isinstance(expected, torch.Tensor) or func._schema.is_mutable:
+        return None
+    if tuple(map(hint_of, result.shape)) != tuple(expected.shape) or (
+            result.dtype, result.device) != (expected.dtype, expected.device):
+        return None
+    strides = _strides(result, expected)
+    if strides is None and func in fake_strides.VIEWS:
+        strides = fake_strides.view_strides(args[0].shape, args[0].stride(), result.shape)
+    if strides is None or tuple(map(hint_of, strides)) != expected.stride():
+        return None
+    with mode:
+        if func._schema.returns[0].alias_info is not None:
+            return torch.as_strided(args[0], tuple(result.shape), strides, result.storage_offset())
+        return torch.empty_strided(tuple(result.shape), strides, dtype=result.dtype, device=result.device)
+
+
+def _strides(result: torch.Tensor, expected: torch.Tensor) -> Sequence[Any] | None:
+    found: list[Any] = []
+    dense: Any = 1
+    for size, stride, wanted in reversed([*zip(result.shape, result.stride(), expected.stride())]):
+        if hint_of(stride) == wanted:
+            found.append(stride)
+        elif type(size) is int and size == 1 and (wanted in (0, 1) or hint_of(dense) == wanted):
+            found.append(wanted if wanted in (0, 1) else dense)
+        else:
+            return None
+        dense = dense * size
+    return tuple(reversed(found))
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, torch.Tensor):
+            yield from (*leaf.shape, *leaf.stride(), leaf.storage_offset())
+        else:
+            yield leaf
+
+
+def _fix(args: Any, kwargs: Any) -> None:
+    """From now on, the symbols among the arguments have the values of the traced call."""
+    for number in _numbers((args, kwargs)):
+        if isinstance(number, torch.SymInt) and isinstance(number.node, IntNode):
+            number.node.guard_int()
+
+
+def _as_without(mode: Any, func: Any, args: Any, expected: Any, result: Any) -> Any:
+    """The result for the sizes of the traced call, as fake tensors of the mode: views stay views."""
+    if func._schema.is_mutable:
+        return result if result is not None else args[0]
+    aliases = [r.alias_info is not None for r in func._schema.returns]
+
+    def made(value: torch.Tensor, is_view: bool) -> Any:
+        with mode:
+            if is_view:
+                return torch.as_strided(args[0], value.shape, value.stride(), value.storage_offset())
+            return torch.empty_strided(tuple(value.shape), value.stride(), dtype=value.dtype, device=value.device)
+
+    if isinstance(expected, torch.Tensor):
+        return made(expected, aliases[0])
+    if isinstance(expected, (tuple, list)):
+        views = aliases if len(aliases) == len(expected) else [aliases[0]] * len(expected)
+        return type(expected)(
+            made(v, view) if isinstance(v, torch.Tensor) else v for v, view in zip(expected, views))
+    return expected

@@ -1,0 +1,149 @@
+"""Guards on symbolic integers: which values a symbol may have, and what a trace has decided about several.
+
+Invariant: a trace's decisions hold in a call if the guards that are made of them here do.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from ..symbols import integers as ints
+from ..symbols.environment import Environment
+from ..symbols.integers import FloorDiv, Index, Mod, Sym
+from ..symbols.relations import Relation
+from .guard import GuardSet
+from .source import Source
+
+_PUSH, _LOAD, _ADD, _MUL, _FLOORDIV, _MOD = range(6)
+_COMPARISONS = {"==": 0, "!=": 1, ">=": 2}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SizeCondition:
+    """What a guard of the kind "relation" expects: the check's operands, and how it reads.
+
+    Attributes:
+        program: pairs of a code and its operand, in postfix form, for the guard program's step.
+        comparison: with zero, as the step numbers it.
+        words: the condition as the user would write it, with the reason.
+        shared: whether it says that two sizes share a symbol because they were equal.
+    """
+
+    program: tuple[tuple[int, int], ...]
+    comparison: int
+    words: str
+    shared: bool = False
+
+
+def guard_decisions(guards: GuardSet, env: Environment, sources: Mapping[Sym, Source]) -> None:
+    """Adds a guard for each decision of a trace.
+
+    Args:
+        guards: of the trace.
+        env: what it knows of its symbols.
+        sources: where each symbol lives that came in from outside.
+    """
+    for symbol, source in sources.items():
+        low, high = env.limits(symbol)
+        guards.add(source, "int_range", low, high)
+    for decision in env.decisions:
+        condition = decision.condition
+        if not _is_in_limits(env, condition):
+            guard_condition(guards, condition.op, env.whole(condition.expr), sources, decision.why)
+
+
+def guard_condition(
+    guards: GuardSet, op: str, x: Index, sources: Mapping[Sym, Source], why: str, shared: bool = False
+) -> None:
+    """Adds the guard that ``x op 0``; arguments as in :class:`SizeCondition`."""
+    symbols = sorted(ints.symbols_of(x), key=lambda s: s.name)
+    program: list[tuple[int, int]] = []
+    _write(x, {symbol: place for place, symbol in enumerate(symbols)}, program)
+    words = f"{_words(op, x, sources)}{_reason(why)}"
+    first, *others = [sources[symbol] for symbol in symbols]
+    guards.add(first, "relation", SizeCondition(tuple(program), _COMPARISONS[op], words, shared), *others)
+
+
+def _is_in_limits(env: Environment, condition: Relation) -> bool:
+    """Whether the limits of a symbol say all that a condition does."""
+    if len(condition.expr.terms) != 1 or condition.op == "!=":
+        return False
+    ((monomial, k),) = condition.expr.terms.items()
+    return len(monomial) == 1 and monomial[0] in env.hints and monomial[0] not in env.parts and (
+        condition.op == ">=" or abs(k) == 1)
+
+
+def _write(x: Index, places: Mapping[Sym, int], program: list[tuple[int, int]]) -> None:
+    """Appends the codes that compute a value."""
+    if isinstance(x, int) or not x.terms:
+        program.append((_PUSH, x if isinstance(x, int) else x.const))
+        return
+    first = True
+    for monomial, k in x.terms.items():
+        started = k != 1
+        if started:
+            program.append((_PUSH, k))
+        for a in monomial:
+            if isinstance(a, Sym):
+                program.append((_LOAD, places[a]))
+            elif isinstance(a, (FloorDiv, Mod)):
+                _write(a.expr, places, program)
+                _write(a.divisor, places, program)
+                program.append((_FLOORDIV if isinstance(a, FloorDiv) else _MOD, 0))
+            else:
+                raise AssertionError(f"{a} is no part of a size")
+            if started:
+                program.append((_MUL, 0))
+            started = True
+        if not first:
+            program.append((_ADD, 0))
+        first = False
+    if x.const:
+        program += [(_PUSH, x.const), (_ADD, 0)]
+
+
+# ---------------------------------------------------------------- words
+def _words(op: str, x: Index, sources: Mapping[Sym, Source]) -> str:
+    """A condition as a program would have it: what is added on the left, what is subtracted on the right."""
+    assert not isinstance(x, int)
+    if op != ">=" and not x.const and len(x.terms) == 1:
+        ((monomial, _),) = x.terms.items()
+        if len(monomial) == 1 and isinstance(monomial[0], Mod):
+            name = _text(monomial[0].expr, sources)
+            return f"{name} is {'' if op == '==' else 'not '}a multiple of {_text(monomial[0].divisor, sources)}"
+    left = ints.polynomial({m: k for m, k in x.terms.items() if k > 0}, max(x.const, 0))
+    right = ints.polynomial({m: -k for m, k in x.terms.items() if k < 0}, max(-x.const, 0))
+    if op == ">=" and isinstance(left, int):
+        return f"{_text(right, sources)} <= {left}"
+    return f"{_text(left, sources)} {op} {_text(right, sources)}"
+
+
+def _text(x: Index, sources: Mapping[Sym, Source]) -> str:
+    if isinstance(x, int) or not x.terms:
+        return str(x)
+    parts = []
+    for monomial, k in x.terms.items():
+        factors = [_atom_text(a, sources) for a in monomial]
+        parts.append(" * ".join(([str(k)] if k != 1 else []) + factors))
+    if x.const:
+        parts.append(str(x.const))
+    return " + ".join(parts)
+
+
+def _atom_text(a: Any, sources: Mapping[Sym, Source]) -> str:
+    if isinstance(a, (FloorDiv, Mod)):
+        sign = "//" if isinstance(a, FloorDiv) else "%"
+        return f"({_operand(a.expr, sources)} {sign} {_operand(a.divisor, sources)})"
+    return sources[a].name if a in sources else str(a)
+
+
+def _operand(x: Index, sources: Mapping[Sym, Source]) -> str:
+    text = _text(x, sources)
+    return f"({text})" if " " in text else text
+
+
+def _reason(why: str) -> str:
+    return f", because of {why}" if why else ""
+
+

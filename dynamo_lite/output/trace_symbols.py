@@ -1,0 +1,159 @@
+"""The symbols of a trace: where each lives, the nodes of the graph that compute with them, the guards that they need.
+
+Invariant: a source has one symbol, and an expression one node in a graph.
+"""
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import fx
+
+from ..guards import GuardSet
+from ..guards.sizes import guard_condition, guard_decisions
+from ..guards.source import PathKey, Source
+from ..symbols import integers as ints
+from ..symbols.environment import HIGHEST, Environment
+from ..symbols.integers import Atom, Expr, FloorDiv, Index, Mod, Sym
+from ..symbols.nodes import symbolic_int
+from ..variables.numbers.scalars import ScalarVariable
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
+
+
+class TraceSymbols:
+    """The symbols of one trace.
+
+    Args:
+        env: gives what knows them; it is made when the first is needed.
+    """
+
+    def __init__(self, env: Callable[[], Environment]) -> None:
+        self._make_env = env
+        self._env: Environment | None = None
+        self.sources: dict[Sym, Source] = {}
+        self._of_source: dict[PathKey, Expr] = {}
+        self._roots: dict[Sym, Callable[[Tracer], fx.Node]] = {}
+        self._numbers: dict[tuple[int, Index], ScalarVariable] = {}
+        self._shared: dict[int, Expr] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there are symbols."""
+        return self._env is not None
+
+    @property
+    def env(self) -> Environment:
+        """What knows the symbols."""
+        if self._env is None:
+            self._env = self._make_env()
+        return self._env
+
+    def enter(self, tx: Tracer) -> None:
+        """Decisions are from now on those of the program that this tracer follows."""
+        self.env.place = lambda: _place(tx)
+
+    def add(
+        self, tx: Tracer, source: Source, value: int, lowest: int, root: Callable[[Tracer], fx.Node],
+        highest: int = HIGHEST,
+    ) -> Expr:
+        """The symbol of an int from outside, which is `value` in this call.
+
+        Args:
+            root: makes the node of the graph that computes it.
+        """
+        known = self._of_source.get(source.key)
+        if known is not None:
+            return known
+        self.enter(tx)
+        expr = self.env.new(f"s{len(self.sources)}", value, lowest, highest)
+        (symbol,) = ints.symbols_of(expr)
+        self.sources[symbol] = source
+        self._of_source[source.key] = expr
+        self._roots[symbol] = root
+        return expr
+
+    def share(self, expr: Expr, value: int, guards: GuardSet) -> Expr:
+        """The symbol of a size: that of the first with this value, which is guarded to be equal."""
+        first = self._shared.setdefault(value, expr)
+        if first is expr:
+            return expr
+        guard_condition(guards, "==", ints.add(expr, ints.mul(first, -1)), self.sources, "", shared=True)
+        return first
+
+    def forget(self) -> None:
+        """Lets go of the trace. The graph's fake tensors keep the environment."""
+        if self._env is not None:
+            self._env.place = lambda: ""
+        self._roots.clear()
+        self._numbers.clear()
+
+    # -- what they are
+    def describe(self, x: Index) -> str:
+        """An expression with the user's names."""
+        names = {s: source.name for s, source in self.sources.items()}
+        return names.get(next(iter(ints.symbols_of(x)))) or str(x) if not isinstance(x, int) else str(x)
+
+    def whole(self, x: Index) -> Index:
+        """An expression over symbols from outside alone."""
+        return self.env.whole(x)
+
+    def guard(self, guards: GuardSet) -> None:
+        """Adds the guards that all decisions need."""
+        if self._env is not None and not self._env.frozen:
+            guard_decisions(guards, self._env, self.sources)
+            self._env.frozen = True
+
+    # -- the graph
+    def number(self, tx: Tracer, x: Index) -> ScalarVariable:
+        """An expression as a number of the graph."""
+        key = (id(tx.output.graph), x)
+        known = self._numbers.get(key)
+        if known is None or known.node._erased:
+            origins = frozenset(self.sources[s].key for s in ints.symbols_of(self.whole(x)))
+            fake = symbolic_int(self.env, x)
+            known = self._numbers[key] = ScalarVariable(self._node(tx, self.whole(x)), int, fake, origins)
+        return known
+
+    def _node(self, tx: Tracer, x: Index) -> Any:
+        if isinstance(x, int) or not x.terms:
+            return x if isinstance(x, int) else x.const
+        total: Any = None
+        for monomial, k in x.terms.items():
+            part: Any = k if k != 1 else None
+            for a in monomial:
+                factor = self._of_atom(tx, a)
+                part = factor if part is None else self._made(tx, operator.mul, part, factor)
+            total = part if total is None else self._made(tx, operator.add, total, part)
+        return self._made(tx, operator.add, total, x.const) if x.const else total
+
+    def _of_atom(self, tx: Tracer, a: Atom) -> fx.Node:
+        known = self._numbers.get((id(tx.output.graph), ints.atom(a)))
+        if known is not None and not known.node._erased:
+            return known.node
+        if isinstance(a, (FloorDiv, Mod)):
+            function = operator.floordiv if isinstance(a, FloorDiv) else operator.mod
+            return self._made(tx, function, self._node(tx, a.expr), self._node(tx, a.divisor))
+        assert isinstance(a, Sym)
+        node = self._roots[a](tx)
+        fake = symbolic_int(self.env, ints.atom(a))
+        key = (id(tx.output.graph), ints.atom(a))
+        self._numbers[key] = ScalarVariable(node, int, fake, frozenset({self.sources[a].key}))
+        return node
+
+    def _made(self, tx: Tracer, function: Any, left: Any, right: Any) -> fx.Node:
+        values = [n.meta["example_value"] if isinstance(n, fx.Node) else n for n in (left, right)]
+        fake = function(*values)
+        return tx.output.create_node(tx, "call_function", function, (left, right), {}, fake, False, counted=False)
+
+
+def _place(tx: Tracer) -> str:
+    """The line of the program that is being traced."""
+    stack = tx.user_stack()
+    if not stack:
+        return ""
+    frame = stack[-1]
+    return f"`{frame.line}` at {os.path.basename(frame.filename)}:{frame.lineno}"

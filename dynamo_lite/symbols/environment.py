@@ -1,0 +1,304 @@
+"""What one trace knows of its symbols: the value that each has in this call, and what has been decided about them.
+
+A trace follows one call. Where it has to know how integers compare, the answer is that of this call, and the condition
+becomes a guard: the trace holds for every call that answers the same. Conditions that hold for all values a symbol may
+have, or that follow from those decided before, are no guards.
+
+Invariants: every answer that :meth:`Environment.decide` has given follows from ``conditions`` and the symbols' lowest
+values; a symbol that has been found equal to something is replaced by it in all expressions that are asked for later.
+"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from . import integers as ints
+from .integers import Atom, Expr, FloorDiv, Index, Mod, Sym
+from .relations import Compound, Condition, Relation, negated, relation
+
+HIGHEST = (1 << 62) - 1
+Interval = tuple[float, float]
+
+
+class Frozen(Exception):
+    """A condition would have to be decided after the guards have been made."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """A condition that the trace depends on, and what was going on when it was decided."""
+
+    condition: Relation
+    why: str
+
+
+class Environment:
+    """The symbols of one trace.
+
+    Args:
+        place: says where in the user's program the trace is, for the text of guards.
+    """
+
+    def __init__(self, place: Callable[[], str] = lambda: "") -> None:
+        self.place = place
+        self.decisions: list[Decision] = []
+        self.frozen = False
+        self.hints: dict[Sym, int] = {}
+        # Symbols made here: what each is the quotient of.
+        self.parts: dict[Sym, tuple[Sym, int]] = {}
+        self._limits: dict[Sym, tuple[int, int]] = {}
+        self._same: dict[Atom, Index] = {}
+        self._known: set[Relation] = set()
+
+    def new(self, name: str, value: int, lowest: int, highest: int = HIGHEST) -> Expr:
+        """A new symbol, which is `value` in this call; `lowest` and `highest` are guarded by whoever asks for it."""
+        symbol = Sym(name, lowest)
+        self.hints[symbol] = value
+        self._limits[symbol] = (lowest, highest)
+        return ints.atom(symbol)
+
+    def value(self, x: Index) -> int:
+        """What it is in this call."""
+        return ints.evaluate(x, self.hints.__getitem__)
+
+    def simplified(self, x: Index) -> Index:
+        """The same with what has been decided."""
+        return ints.replace(x, self._same) if self._same else x
+
+    def whole(self, x: Index) -> Index:
+        """The same over symbols that came in from outside alone: quotients that were named are divisions again."""
+        parts: dict[Atom, Index] = {s: ints.floordiv(ints.atom(of), step) for s, (of, step) in self.parts.items()}
+        while any(s in parts for s in ints.symbols_of(x)):
+            x = ints.replace(x, parts)
+        return x
+
+    def limits(self, symbol: Sym) -> tuple[int, int]:
+        """The lowest and the highest value that a symbol may have."""
+        return self._limits[symbol]
+
+    # -- questions
+    def known(self, condition: Condition) -> bool | None:
+        """Whether a condition holds in every call that the trace is for; None if that can't be told."""
+        if isinstance(condition, bool):
+            return condition
+        if isinstance(condition, Compound):
+            answers = [self.known(part) for part in condition.parts]
+            decides = condition.op == "or"
+            return decides if decides in answers else None if None in answers else not decides
+        found = relation(condition.op, self.simplified(condition.expr))
+        if isinstance(found, bool):
+            return found
+        assert isinstance(found, Relation)
+        if found in self._known:
+            return True
+        if negated(found) in self._known:
+            return False
+        low, high = self._shifted_interval(found.expr)
+        if found.op == ">=":
+            return True if low >= 0 else False if high < 0 else None
+        return found.op == "!=" if low > 0 or high < 0 else None
+
+    def _shifted_interval(self, x: Expr) -> Interval:
+        """Between which numbers it lies, found with each atom written as its lowest value plus what it exceeds it by:
+        ``s * t - s`` is positive then, if both symbols are at least 2."""
+        shifts: dict[Atom, Index] = {}
+        tops: dict[Atom, float] = {}
+        for monomial in x.terms:
+            for a in monomial:
+                low, high = self._of_atom(a)
+                if math.isinf(low):
+                    return self._interval(x)
+                shifts[a] = ints.add(ints.atom(a), int(low))
+                tops[a] = high - low
+        shifted = ints.replace(x, shifts)
+        if isinstance(shifted, int):
+            return shifted, shifted
+        lowest = highest = float(shifted.const) if abs(shifted.const) < 1 << 52 else shifted.const
+        for monomial, k in shifted.terms.items():
+            end = _times(k, math.prod(tops.get(a, math.inf) for a in monomial))
+            lowest, highest = lowest + min(end, 0), highest + max(end, 0)
+        return lowest, highest
+
+    def _interval(self, x: Index) -> Interval:
+        """Between which numbers it lies."""
+        if isinstance(x, int):
+            return x, x
+        low = high = float(x.const) if abs(x.const) < 1 << 52 else x.const
+        for monomial, k in x.terms.items():
+            bounds = self._of_monomial(monomial)
+            ends = (_times(k, bounds[0]), _times(k, bounds[1]))
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def _of_monomial(self, monomial: tuple[Atom, ...]) -> Interval:
+        low: float = 1
+        high: float = 1
+        for a in monomial:
+            bounds = self._of_atom(a)
+            ends = [_times(x, y) for x in (low, high) for y in bounds]
+            low, high = min(ends), max(ends)
+        return low, high
+
+    def _of_atom(self, a: Atom) -> Interval:
+        if isinstance(a, Sym):
+            return self._limits.get(a, (a.lower, math.inf))
+        if isinstance(a, Mod):
+            return 0, max(self._interval(a.divisor)[1] - 1, 0)
+        if isinstance(a, FloorDiv):
+            low, high = self._interval(a.expr)
+            least, most = self._interval(a.divisor)
+            if least < 1:
+                return -math.inf, math.inf
+            return (_quotient(low, least if low < 0 else most), _quotient(high, least if high >= 0 else most))
+        return -math.inf, math.inf
+
+    # -- decisions
+    def decide(self, condition: Condition, why: str = "") -> bool:
+        """Whether a condition holds in this call, from now on in every call that the trace is for.
+
+        Args:
+            condition: what is asked.
+            why: what the answer is for, if that is not the line of the program that is being traced.
+
+        Raises:
+            Frozen: the guards have been made already.
+        """
+        known = self.known(condition)
+        if known is not None:
+            return known
+        if isinstance(condition, Compound):
+            return self._decide_compound(condition, why)
+        assert isinstance(condition, Relation)
+        found = relation(condition.op, self.simplified(condition.expr))
+        assert isinstance(found, Relation)
+        holds = found.holds(self.value(found.expr))
+        true = found if holds else negated(found)
+        assert isinstance(true, Relation)
+        if self.frozen:
+            raise Frozen(str(true))
+        self.decisions.append(Decision(true, why or self.place()))
+        self._learn(true)
+        return holds
+
+    def _decide_compound(self, condition: Compound, why: str) -> bool:
+        """One part is enough where it decides; in this call it does."""
+        decides = condition.op == "or"
+        parts = [part for part in condition.parts if self.known(part) is None]
+        for part in parts:
+            if self._holds(part) is decides:
+                self.decide(part, why)
+                return decides
+        for part in parts:
+            self.decide(part, why)
+        return not decides
+
+    def _holds(self, condition: Condition) -> bool:
+        if isinstance(condition, bool):
+            return condition
+        if isinstance(condition, Compound):
+            answers = map(self._holds, condition.parts)
+            return any(answers) if condition.op == "or" else all(answers)
+        return condition.holds(self.value(condition.expr))
+
+    def fix(self, x: Index, why: str = "") -> int:
+        """Its value in this call, from now on in every call that the trace is for."""
+        value = self.value(x)
+        self.decide(relation("==", ints.add(x, -value)), why)
+        return value
+
+    # -- consequences
+    def _learn(self, true: Relation) -> None:
+        self._known.add(true)
+        if true.op == "==":
+            self._replace(true.expr)
+        else:
+            self._narrow(true)
+
+    def _replace(self, zero: Expr) -> None:
+        """From ``zero == 0``: a symbol that stands alone in it is what the rest says; so is a division's remainder."""
+        best: Atom | None = None
+        for monomial, k in zero.terms.items():
+            a = monomial[0]
+            if len(monomial) == 1 and abs(k) == 1 and isinstance(a, (Sym, Mod)):
+                others = {m for m in zero.terms if m != monomial}
+                if any(a in ints.atoms_of(Expr({m: 1}, 0)) for m in others):
+                    continue
+                # The newest symbol: what came in first stays.
+                if best is None or isinstance(a, Sym) and (isinstance(best, Mod) or self._age(a) > self._age(best)):
+                    best = a
+        if best is None:
+            return
+        k = zero.terms[(best,)]
+        rest = ints.add(zero, ints.mul(ints.atom(best), -k))
+        value = ints.mul(rest, -k)
+        if isinstance(best, Mod):
+            if value != 0:
+                return
+            self._divide(best)
+        if isinstance(best, Sym):
+            self._narrow_by(best, value)
+            if isinstance(value, int):
+                self._limits[best] = value, value
+        self._same = {a: ints.replace(x, {best: value}) for a, x in self._same.items()}
+        self._same[best] = value
+
+    def _age(self, a: Atom) -> int:
+        return list(self.hints).index(a) if isinstance(a, Sym) else -1
+
+    def _divide(self, zero: Mod) -> None:
+        """From ``x % d == 0``: ``k * d * (x // d)`` is ``k * x``. A symbol ``x`` is replaced by ``d`` times another."""
+        x = zero.expr
+        if not isinstance(zero.divisor, int) or len(x.terms) != 1 or x.const:
+            return
+        ((monomial, k),) = x.terms.items()
+        symbol = monomial[0]
+        step = zero.divisor // math.gcd(zero.divisor, k)
+        if len(monomial) != 1 or not isinstance(symbol, Sym) or step == 1 or symbol in self._same:
+            return
+        low, high = self._limits[symbol]
+        part = Sym(f"{symbol.name}_by_{step}", -(-low // step))
+        self.hints[part] = self.hints[symbol] // step
+        self._limits[part] = (-(-low // step), high // step)
+        self.parts[part] = (symbol, step)
+        value = ints.mul(ints.atom(part), step)
+        self._same = {a: ints.replace(y, {symbol: value}) for a, y in self._same.items()}
+        self._same[symbol] = value
+
+    def _narrow_by(self, symbol: Sym, value: Index) -> None:
+        """What the symbol could be, the value it has been found equal to can be too, if it is a symbol itself."""
+        if isinstance(value, Expr) and not value.const and len(value.terms) == 1:
+            ((monomial, k),) = value.terms.items()
+            other = monomial[0]
+            if len(monomial) == 1 and k == 1 and isinstance(other, Sym):
+                (a, b), (c, d) = self._limits[symbol], self._limits[other]
+                self._limits[other] = max(a, c), min(b, d)
+
+    def _narrow(self, true: Relation) -> None:
+        """From ``k*s + c >= 0`` or ``!= 0``: the limits of the symbol."""
+        if len(true.expr.terms) != 1:
+            return
+        ((monomial, k),) = true.expr.terms.items()
+        symbol, c = monomial[0], true.expr.const
+        if len(monomial) != 1 or not isinstance(symbol, Sym):
+            return
+        low, high = self._limits[symbol]
+        if true.op == ">=":
+            if k > 0:
+                low = max(low, -(c // k))
+            else:
+                high = min(high, c // -k)
+        elif c % k == 0:
+            low += low == -c // k
+            high -= high == -c // k
+        self._limits[symbol] = low, high
+
+
+def _times(a: float, b: float) -> float:
+    return 0 if a == 0 or b == 0 else a * b
+
+
+def _quotient(a: float, b: float) -> float:
+    if math.isinf(a):
+        return a
+    return 0 if math.isinf(b) and a >= 0 else -1 if math.isinf(b) else a // b

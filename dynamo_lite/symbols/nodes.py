@@ -1,0 +1,483 @@
+"""The nodes behind ``torch.SymInt``, ``torch.SymBool`` and ``torch.SymFloat`` while operators run on fake tensors.
+
+torch's operators compute with such numbers by calling methods of the node (``c10::SymNodeImpl``; torch/csrc/utils/
+python_symnode.h names them). Ours hold an expression over an :class:`Environment`'s symbols, which answers what they
+are asked.
+
+Invariant: whatever of torch comes to depend on a number's value has had the environment decide it, so that it is a
+guard.
+"""
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import integers as ints
+from .environment import Environment
+from .integers import Index
+from .relations import Condition, compare, compound, negated
+
+_Operator = Callable[[Any], Any]
+
+
+class Node:
+    """What nodes of all types answer alike."""
+
+    __slots__ = ("env",)
+    env: Environment
+
+    # torch's own symbolic numbers have these; what is asked of them there is asked of the environment here.
+    shape_env = None
+    constant = None
+
+    def is_int(self) -> bool:
+        return False
+
+    is_float = is_bool = is_nested_int = is_int
+
+    def is_symbolic(self) -> bool:
+        return not self.is_constant()
+
+    def is_constant(self) -> bool:
+        return False
+
+    def has_hint(self) -> bool:
+        return True
+
+    def clone(self) -> Node:
+        return self
+
+    def nested_int(self) -> Any:
+        return None
+
+    maybe_as_int = maybe_as_float = maybe_as_bool = constant_int = constant_float = constant_bool = nested_int
+    singleton_int = nested_int
+
+    def wrap_int(self, value: int) -> IntNode:
+        return IntNode(self.env, value)
+
+    def wrap_float(self, value: float) -> FloatNode:
+        return FloatNode(self.env, "constant", (value,), value)
+
+    def wrap_bool(self, value: bool) -> BoolNode:
+        return BoolNode(self.env, value)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+    def str(self) -> str:
+        return str(self)
+
+    def _graph_repr(self) -> str:  # type: ignore[valid-type]
+        return str(self)
+
+
+def _comparison(op: str) -> Callable[[IntNode, Node], BoolNode]:
+    def compared(self: IntNode, other: Node) -> BoolNode:
+        if isinstance(other, IntNode):
+            return BoolNode(self.env, compare(op, self.expr, other.expr))
+        return getattr(self.sym_float(), _FLOAT_COMPARISONS[op])(other)
+
+    return compared
+
+
+_FLOAT_COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+class IntNode(Node):
+    """An integer: an expression over the environment's symbols."""
+
+    __slots__ = ("_expr",)
+
+    def __init__(self, env: Environment, expr: Index) -> None:
+        self.env = env
+        self._expr = expr
+
+    @property
+    def expr(self) -> Index:
+        """The expression, with what has been decided since it was made."""
+        expr = self._expr
+        if not isinstance(expr, int):
+            expr = self._expr = self.env.simplified(expr)
+        return expr
+
+    @property
+    def hint(self) -> int:
+        """Its value in the call that is traced."""
+        return self.env.value(self.expr)
+
+    def __str__(self) -> str:
+        return str(self.expr)
+
+    def is_int(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return isinstance(self.expr, int)
+
+    def maybe_as_int(self) -> int | None:
+        expr = self.expr
+        return expr if isinstance(expr, int) else None
+
+    constant_int = maybe_as_int
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        return self.env.fix(self.expr)
+
+    int_ = guard_int
+
+    def bool_(self) -> bool:
+        return self.env.decide(compare("!=", self.expr, 0))
+
+    # -- arithmetic
+    def _made(self, expr: Index) -> Node:
+        return IntNode(self.env, expr)
+
+    def add(self, other: Node) -> Node:
+        if not isinstance(other, IntNode):
+            return self.sym_float().add(other)
+        return self._made(ints.add(self.expr, other.expr))
+
+    def sub(self, other: Node) -> Node:
+        if not isinstance(other, IntNode):
+            return self.sym_float().sub(other)
+        return self._made(ints.add(self.expr, ints.mul(other.expr, -1)))
+
+    def mul(self, other: Node) -> Node:
+        if not isinstance(other, IntNode):
+            return self.sym_float().mul(other)
+        return self._made(ints.mul(self.expr, other.expr))
+
+    def sym_sum(self, others: tuple[IntNode, ...]) -> Node:
+        return self._made(ints.sum_of(node.expr for node in others))
+
+    def neg(self) -> Node:
+        return self._made(ints.mul(self.expr, -1))
+
+    def pos(self) -> Node:
+        return self
+
+    def abs(self) -> Node:
+        return self if self.env.decide(compare(">=", self.expr, 0)) else self.neg()
+
+    __abs__ = abs
+
+    def _is_divisor(self) -> bool:
+        return self.env.decide(compare(">", self.expr, 0))
+
+    def int_floordiv(self, other: Node) -> Node:
+        assert isinstance(other, IntNode)
+        if not other._is_divisor():
+            return self._made(self.guard_int() // other.guard_int())
+        return self._made(ints.floordiv(self.expr, other.expr))
+
+    floordiv = int_floordiv
+
+    def mod(self, other: Node) -> Node:
+        if not isinstance(other, IntNode):
+            return self.sym_float().mod(other)
+        if not other._is_divisor():
+            return self._made(self.guard_int() % other.guard_int())
+        return self._made(ints.mod(self.expr, other.expr))
+
+    def pow_by_natural(self, other: Node) -> Node:
+        assert isinstance(other, IntNode)
+        return self._made(ints.product([self.expr] * other.guard_int()))
+
+    pow = pow_by_natural
+
+    def int_truediv(self, other: Node) -> FloatNode:
+        return FloatNode.of(operator.truediv, self, other)
+
+    truediv = int_truediv
+
+    def float_truediv(self, other: Node) -> Node:
+        return self.sym_float().float_truediv(other)
+
+    def float_pow(self, other: Node) -> Node:
+        return self.sym_float().float_pow(other)
+
+    def sym_min(self, other: Node) -> Node:
+        if not isinstance(other, IntNode):
+            return self.sym_float().sym_min(other)
+        return self if self.env.decide(compare("<=", self.expr, other.expr)) else other
+
+    def sym_max(self, other: Node) -> Node:
+        if not isinstance(other, IntNode):
+            return self.sym_float().sym_max(other)
+        return self if self.env.decide(compare(">=", self.expr, other.expr)) else other
+
+    def floor(self) -> Node:
+        return self
+
+    ceil = trunc = round = floor
+
+    def is_integer(self) -> BoolNode:
+        return BoolNode(self.env, True)
+
+    def sym_float(self) -> FloatNode:
+        return FloatNode.of(float, self)
+
+    def _fixed(self, function: Callable[..., int], other: Node) -> Node:
+        assert isinstance(other, IntNode)
+        return self._made(function(self.guard_int(), other.guard_int()))
+
+    def lshift(self, other: Node) -> Node:
+        return self._fixed(operator.lshift, other)
+
+    def rshift(self, other: Node) -> Node:
+        return self._fixed(operator.rshift, other)
+
+    def bitwise_and(self, other: Node) -> Node:
+        return self._fixed(operator.and_, other)
+
+    def bitwise_or(self, other: Node) -> Node:
+        return self._fixed(operator.or_, other)
+
+    def bitwise_xor(self, other: Node) -> Node:
+        return self._fixed(operator.xor, other)
+
+    eq, ne, lt = _comparison("=="), _comparison("!="), _comparison("<")
+    le, gt, ge = _comparison("<="), _comparison(">"), _comparison(">=")
+
+
+class BoolNode(Node):
+    """A truth: a condition on integers."""
+
+    __slots__ = ("_condition",)
+
+    def __init__(self, env: Environment, condition: Condition) -> None:
+        self.env = env
+        self._condition = condition
+
+    @property
+    def condition(self) -> Condition:
+        """The condition; a bool where the environment knows the answer."""
+        known = self.env.known(self._condition)
+        return self._condition if known is None else known
+
+    def __str__(self) -> str:
+        return str(self._condition)
+
+    def is_bool(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return isinstance(self._condition, bool)
+
+    def maybe_as_bool(self) -> bool | None:
+        return self._condition if isinstance(self._condition, bool) else None
+
+    constant_bool = maybe_as_bool
+
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        return self.env.decide(self._condition)
+
+    guard_size_oblivious = guard_or_false = guard_or_true = expect_true = expect_size = guard_bool
+
+    def bool_(self) -> bool:
+        return self.env.decide(self._condition)
+
+    def statically_known_true(self, file: str = "", line: int = 0) -> bool:
+        return self.env.known(self._condition) is True
+
+    def _joined(self, op: str, other: Node) -> BoolNode:
+        assert isinstance(other, BoolNode)
+        return BoolNode(self.env, compound(op, self._condition, other._condition))
+
+    def sym_and(self, other: Node) -> BoolNode:
+        return self._joined("and", other)
+
+    def sym_or(self, other: Node) -> BoolNode:
+        return self._joined("or", other)
+
+    and_, or_ = sym_and, sym_or
+
+    def sym_not(self) -> BoolNode:
+        return BoolNode(self.env, negated(self._condition))
+
+    def sym_ite(self, yes: Node, no: Node) -> Node:
+        return yes if self.guard_bool() else no
+
+    def eq(self, other: Node) -> BoolNode:
+        assert isinstance(other, BoolNode)
+        same = compound("and", self._condition, other._condition)
+        neither = compound("and", negated(self._condition), negated(other._condition))
+        return BoolNode(self.env, compound("or", same, neither))
+
+    def ne(self, other: Node) -> BoolNode:
+        return self.eq(other).sym_not()
+
+    def sym_int(self) -> IntNode:
+        return IntNode(self.env, int(self.guard_bool()))
+
+
+class FloatNode(Node):
+    """A float that a function computes from numbers.
+
+    Args:
+        env: of the integers in it.
+        function: what computes it, or "constant".
+        args: its arguments: nodes, or the constant.
+        hint: its value in this call.
+    """
+
+    __slots__ = ("args", "function", "hint")
+    # Made below.
+    add: _Operator
+    sub: _Operator
+    mul: _Operator
+    mod: _Operator
+    float_truediv: _Operator
+    float_pow: _Operator
+
+    def __init__(self, env: Environment, function: Any, args: tuple[Any, ...], hint: float) -> None:
+        self.env = env
+        self.function = function
+        self.args = args
+        self.hint = hint
+
+    @classmethod
+    def of(cls, function: Callable[..., float], *args: Any) -> FloatNode:
+        """What `function` gives for nodes; a constant for constants."""
+        hint = function(*[a.hint for a in args])
+        env = args[0].env
+        if all(a.is_constant() for a in args):
+            return cls(env, "constant", (hint,), hint)
+        return cls(env, function, args, hint)
+
+    def __str__(self) -> str:
+        if self.function == "constant":
+            return repr(self.hint)
+        return f"{getattr(self.function, '__name__', self.function)}({', '.join(map(str, self.args))})"
+
+    def is_float(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return self.function == "constant" or all(a.is_constant() for a in self.args)
+
+    def maybe_as_float(self) -> float | None:
+        return self.hint if self.is_constant() else None
+
+    constant_float = maybe_as_float
+
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        self._fix()
+        return self.hint
+
+    def _fix(self) -> None:
+        """Fixes all integers in it: what a float decides hangs on them."""
+        for a in self.args:
+            if isinstance(a, IntNode):
+                a.guard_int()
+            elif isinstance(a, FloatNode):
+                a._fix()
+
+    def _compared(self, function: Callable[[Any, Any], bool], other: Node) -> BoolNode:
+        if isinstance(other, IntNode):
+            other.guard_int()
+        elif isinstance(other, FloatNode):
+            other._fix()
+        self._fix()
+        return BoolNode(self.env, function(self.hint, other.hint))  # type: ignore[attr-defined]
+
+    def bool_(self) -> bool:
+        return bool(self.guard_float())
+
+    def sym_float(self) -> FloatNode:
+        return self
+
+    def neg(self) -> FloatNode:
+        return FloatNode.of(operator.neg, self)
+
+    def pos(self) -> FloatNode:
+        return self
+
+    def abs(self) -> FloatNode:
+        return FloatNode.of(abs, self)
+
+    def _integer(self, function: Callable[[float], int]) -> IntNode:
+        self._fix()
+        return IntNode(self.env, function(self.hint))
+
+    def floor(self) -> IntNode:
+        return self._integer(math.floor)
+
+    def ceil(self) -> IntNode:
+        return self._integer(math.ceil)
+
+    def trunc(self) -> IntNode:
+        return self._integer(math.trunc)
+
+    def is_integer(self) -> BoolNode:
+        self._fix()
+        return BoolNode(self.env, self.hint.is_integer())
+
+    def sym_min(self, other: Node) -> Node:
+        return self if self._compared(operator.le, other).guard_bool() else other
+
+    def sym_max(self, other: Node) -> Node:
+        return self if self._compared(operator.ge, other).guard_bool() else other
+
+
+def _float_operator(function: Callable[..., Any]) -> Callable[[FloatNode, Node], FloatNode]:
+    def computed(self: FloatNode, other: Node) -> FloatNode:
+        return FloatNode.of(function, self, other)
+
+    return computed
+
+
+def _float_comparison(function: Callable[..., Any]) -> Callable[[FloatNode, Node], BoolNode]:
+    def compared(self: FloatNode, other: Node) -> BoolNode:
+        return self._compared(function, other)
+
+    return compared
+
+
+for _name, _function in {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "mod": operator.mod, "truediv": operator.truediv,
+    "float_truediv": operator.truediv, "float_pow": operator.pow, "pow": operator.pow,
+}.items():
+    setattr(FloatNode, _name, _float_operator(_function))
+for _name, _function in {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}.items():
+    setattr(FloatNode, _name, _float_comparison(_function))
+for _name in ("sqrt", "cos", "sin", "tan", "cosh", "sinh", "tanh", "acos", "asin", "atan", "log2", "log", "exp"):
+    _math = getattr(math, _name)
+    setattr(FloatNode, f"sym_{_name}", functools.partialmethod(FloatNode.of, _math))
+    setattr(IntNode, f"sym_{_name}", lambda self, _math=_math: FloatNode.of(_math, self))
+
+
+# ---------------------------------------------------------------- torch's numbers
+def symbolic_int(env: Environment, x: Index) -> Any:
+    """A ``torch.SymInt`` for an expression; an int for an int."""
+    return x if isinstance(x, int) else torch.SymInt(IntNode(env, x))
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value is a number of torch's with a node of ours that is no constant."""
+    return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)) and isinstance(value.node, Node)
+
+
+def expression_of(value: Any) -> Index:
+    """The expression of an int or of a ``torch.SymInt`` with a node of ours."""
+    if isinstance(value, torch.SymInt):
+        node = value.node
+        assert isinstance(node, IntNode), node
+        return node.expr
+    return int(value)
+
+
+def hint_of(value: Any) -> Any:
+    """What a number is in the call that is traced; other values as they are."""
+    return value.node.hint if is_symbolic(value) and not isinstance(value, torch.SymBool) else value

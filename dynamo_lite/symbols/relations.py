@@ -1,0 +1,99 @@
+"""Conditions on integers: comparisons with zero, and what is made of them by "and", "or" and "not".
+
+Invariant: a ``Relation`` is never decided by its expression alone (:func:`relation` gives a bool then), and two that
+say the same of an affine expression are equal.
+"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Union
+
+from . import integers as ints
+from .integers import Expr, Index
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Relation:
+    """``expr == 0``, ``expr != 0`` or ``expr >= 0``; `op` says which."""
+
+    op: str
+    expr: Expr
+
+    def __str__(self) -> str:
+        return f"{self.expr} {self.op} 0"
+
+    def negated(self) -> Condition:
+        """What holds where this does not."""
+        if self.op == ">=":
+            return relation(">=", ints.add(ints.mul(self.expr, -1), -1))
+        return Relation("!=" if self.op == "==" else "==", self.expr)
+
+    def holds(self, value: int) -> bool:
+        """Whether it holds where the expression has this value."""
+        return value >= 0 if self.op == ">=" else (value == 0) == (self.op == "==")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compound:
+    """Conditions of which all have to hold (`op` "and"), or one ("or")."""
+
+    op: str
+    parts: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return f" {self.op} ".join(f"({part})" for part in self.parts)
+
+    def negated(self) -> Condition:
+        """What holds where this does not."""
+        return compound("or" if self.op == "and" else "and", *map(negated, self.parts))
+
+
+Condition = Union[bool, Relation, Compound]
+
+
+def relation(op: str, x: Index) -> Condition:
+    """``x op 0``; a bool where that is known of ``x`` itself."""
+    if isinstance(x, int):
+        return x >= 0 if op == ">=" else (x == 0) == (op == "==")
+    divisor = math.gcd(*x.terms.values())
+    if x.const % divisor and op != ">=":
+        return op == "!="
+    if divisor > 1:
+        x = Expr({m: k // divisor for m, k in x.terms.items()}, x.const // divisor)
+    if op != ">=" and next(iter(x.terms.values())) < 0:
+        x = Expr({m: -k for m, k in x.terms.items()}, -x.const)
+    return Relation(op, x)
+
+
+def compare(op: str, a: Index, b: Index) -> Condition:
+    """``a op b`` for Python's comparisons."""
+    if op in ("<", ">="):
+        found = relation(">=", ints.add(a, ints.mul(b, -1)))
+    elif op in (">", "<="):
+        found = relation(">=", ints.add(b, ints.mul(a, -1)))
+    else:
+        return relation(op, ints.add(a, ints.mul(b, -1)))
+    return found if op in (">=", "<=") else negated(found)
+
+
+def negated(condition: Condition) -> Condition:
+    """What holds where the condition does not."""
+    return not condition if isinstance(condition, bool) else condition.negated()
+
+
+def compound(op: str, *parts: Condition) -> Condition:
+    """All of some conditions, or one of them."""
+    decides = op == "or"
+    kept: list[Condition] = []
+    for part in parts:
+        if isinstance(part, bool):
+            if part is decides:
+                return decides
+        elif isinstance(part, Compound) and part.op == op:
+            kept += [p for p in part.parts if p not in kept]
+        elif part not in kept:
+            kept.append(part)
+    if not kept:
+        return not decides
+    return kept[0] if len(kept) == 1 else Compound(op, tuple(kept))

@@ -1,0 +1,207 @@
+"""Integers that may differ from call to call: sizes of tensors, counters, and what is computed from them.
+
+A :class:`SymbolicIntVariable` is an expression over the trace's symbols (``symbols``). Arithmetic with ints gives
+another one, a comparison is answered for the call that is traced and becomes a guard, and where a graph's operation
+takes the number, nodes of the graph compute it.
+
+Invariant: whoever asks for its value as such fixes it, by a guard.
+"""
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...symbols import integers as ints
+from ...symbols.environment import HIGHEST
+from ...symbols.integers import Expr, FloorDiv, Index, Mod, Sym
+from ...symbols.nodes import IntNode
+from ...symbols.relations import compare
+from ..base import VariableTracker, unsupported
+from ..constant import ConstantVariable
+from .scalars import ScalarVariable, is_number
+
+if TYPE_CHECKING:
+    from ..protocols import Codegen, OutputGraph, Tracer
+
+LOWEST = -HIGHEST
+_MOST_FACTORS = 8  # of a power that is written as a product
+
+
+class SymbolicIntVariable(ConstantVariable):
+    """An integer that is an expression over symbols.
+
+    Args:
+        expr: the expression.
+        output: has the symbols, and the graph.
+    """
+
+    is_symbolic = True
+
+    def __init__(self, expr: Expr, output: OutputGraph) -> None:
+        VariableTracker.__init__(self)
+        self._expr = expr
+        self._output = output
+
+    @property
+    def expr(self) -> Index:
+        """The expression, with what has been decided since it was made."""
+        return self._output.symbols.env.simplified(self._expr)
+
+    @property
+    def value(self) -> Any:
+        """The number; whoever asks depends on it."""
+        expr = self.expr
+        if not isinstance(expr, int) and self._output.fits_all:
+            unsupported("changing_value", f"{self._output.symbols.describe(expr)} matters here")
+        return self._output.symbols.env.fix(expr)
+
+    def describe(self) -> str:
+        return f"number {self._output.symbols.describe(self.expr)!r}"
+
+    def python_type(self) -> type:
+        return int
+
+    def example(self) -> Any:
+        return self._output.symbols.env.value(self.expr)
+
+    def reconstruct(self, cg: Codegen) -> None:
+        _push(cg, self._output, self._output.symbols.whole(self.expr))
+
+    def as_number(self, tx: Tracer) -> ScalarVariable:
+        """The same as a number of the graph."""
+        return self._output.symbols.number(tx, self.expr)
+
+    def as_argument(self, tx: Tracer) -> Any:
+        expr = self.expr
+        return expr if isinstance(expr, int) else self.as_number(tx).node
+
+    def truth(self, tx: Tracer) -> bool:
+        return self._decide("!=", 0)
+
+    def _decide(self, op: str, other: Index) -> bool:
+        return self._output.symbols.env.decide(compare(op, self.expr, other))
+
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        step = int_expression(other)
+        if step is None or op == "/":
+            if is_number(other) and (op == "/" or other.python_type() is float or isinstance(other, ScalarVariable)):
+                return self.as_number(tx).binary(tx, op, _as_number(tx, other), reflected)
+            return super().binary(tx, op, other, reflected)
+        left, right = (step, self.expr) if reflected else (self.expr, step)
+        result = self._arithmetic(op, left, right)
+        if result is None:
+            return super().binary(tx, op, other, reflected)
+        return int_variable(result, self._output)
+
+    def _arithmetic(self, op: str, left: Index, right: Index) -> Index | None:
+        """``left op right``; None where it is no polynomial."""
+        if op == "+":
+            return ints.add(left, right)
+        if op == "-":
+            return ints.add(left, ints.mul(right, -1))
+        if op == "*":
+            return ints.mul(left, right)
+        if op in ("//", "%") and self._output.symbols.env.decide(compare(">", right, 0)):
+            return ints.floordiv(left, right) if op == "//" else ints.mod(left, right)
+        if op == "**" and isinstance(right, int) and 0 <= right <= _MOST_FACTORS:
+            return ints.product([left] * right)
+        return None
+
+    def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
+        limit = int_expression(other)
+        if limit is not None:
+            return ConstantVariable(self._decide(op, limit))
+        if isinstance(other, ScalarVariable):
+            return self.as_number(tx).compare(tx, op, other)
+        return super().compare(tx, op, other)
+
+    def unary(self, tx: Tracer, op: str) -> VariableTracker:
+        if op == "+":
+            return self
+        negative = ints.mul(self.expr, -1)
+        return int_variable(negative if op == "-" else ints.add(negative, -1), self._output)
+
+
+def _as_number(tx: Tracer, value: VariableTracker) -> VariableTracker:
+    return value.as_number(tx) if isinstance(value, SymbolicIntVariable) else value
+
+
+def int_expression(value: VariableTracker) -> Index | None:
+    """The expression of an int, None for other values and for numbers that only the running graph knows."""
+    if isinstance(value, SymbolicIntVariable):
+        return value.expr
+    is_int = type(value) is ConstantVariable and type(value.value) is int
+    return value.value if is_int and abs(value.value) < HIGHEST else None
+
+
+def int_variable(expr: Index, output: OutputGraph) -> ConstantVariable:
+    """The tracker of an expression."""
+    return ConstantVariable(expr) if isinstance(expr, int) else SymbolicIntVariable(expr, output)
+
+
+def size_variable(size: Any, output: OutputGraph) -> ConstantVariable:
+    """The tracker of a size of a fake tensor, or of another integer that torch has computed from sizes."""
+    if type(size) is int:
+        return ConstantVariable(size)
+    if isinstance(size, torch.SymInt) and isinstance(size.node, IntNode):
+        return int_variable(size.node.expr, output)
+    unsupported("data_dependent_guard", "a size that only the running graph knows")
+
+
+def _push(cg: Codegen, output: OutputGraph, x: Index) -> None:
+    """Emits code that computes an expression from where its symbols live."""
+    if isinstance(x, int) or not x.terms:
+        cg.emit.load_const(x if isinstance(x, int) else x.const)
+        return
+    first = True
+    for monomial, k in x.terms.items():
+        started = abs(k) != 1 or first and k < 0
+        if started:
+            cg.emit.load_const(k if first else abs(k))
+        for a in monomial:
+            if isinstance(a, (FloorDiv, Mod)):
+                _push(cg, output, a.expr)
+                _push(cg, output, a.divisor)
+                cg.emit.binary("//" if isinstance(a, FloorDiv) else "%")
+            else:
+                assert isinstance(a, Sym)
+                cg.load_source(output.symbols.sources[a])
+            if started:
+                cg.emit.binary("*")
+            started = True
+        if not first:
+            cg.emit.binary("+" if k > 0 else "-")
+        first = False
+    if x.const:
+        cg.emit.load_const(abs(x.const))
+        cg.emit.binary("+" if x.const > 0 else "-")
+
+
+def call_on_ints(
+    tx: Tracer, function: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """A call of a builtin on ints of which some are symbolic; None if it is none that can do without their values."""
+    if kwargs or not any(isinstance(a, SymbolicIntVariable) for a in args):
+        return None
+    numbers = [int_expression(a) for a in args]
+    if any(n is None for n in numbers):
+        return None
+    env = tx.output.symbols.env
+    if function in (min, max) and len(args) > 1:
+        best = args[0]
+        for other in args[1:]:
+            # The first of equal ones, as Python's.
+            if env.decide(compare("<" if function is min else ">", int_expression(other), int_expression(best))):  # type: ignore[arg-type]
+                best = other
+        return best
+    if len(args) == 1 and function in (int, operator.index, round):
+        return args[0]
+    if len(args) == 1 and function is abs:
+        positive = env.decide(compare(">=", numbers[0], 0))  # type: ignore[arg-type]
+        return args[0] if positive else args[0].unary(tx, "-")
+    if function is divmod and len(args) == 2:
+        parts = [tx.operators.binary(op, args[0], args[1]) for op in ("//", "%")]
+        return tx.values.new_sequence(tuple, parts)
+    return None

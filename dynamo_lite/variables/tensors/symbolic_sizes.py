@@ -1,0 +1,130 @@
+"""Which sizes of a tensor from outside are symbols, and its layout in terms of them.
+
+A size becomes a symbol where it has changed between calls (``recompiles``), where the program says that it will
+(``mark_dynamic``, ``config.dynamic_sources``), or everywhere under ``compile(dynamic=True)``. 0 and 1 stay numbers:
+tensors broadcast along them.
+
+Invariant: what the guard of the kind "tensor" leaves open of a layout is a symbol, or computed from symbols.
+"""
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from ... import config
+from ...guards.source import SizeSource, Source, StrideSource
+from ...symbols.integers import Index, mul
+from ...symbols.nodes import symbolic_int
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+    from .tensor import TensorVariable
+
+APART = "apart"  # with a size's path: it shares no symbol with others
+MARKS = "_dynamo_lite_sizes"  # attribute of a tensor: dimension -> "dynamic", "maybe dynamic" or "static"
+_LEAST = 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SymbolicLayout:
+    """The layout of a tensor of which some sizes are symbols.
+
+    Attributes:
+        size, strides: of its fake tensor: ints and ``torch.SymInt``.
+        guarded_size, guarded_strides: operands of the guard of the kind "tensor".
+    """
+
+    size: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    guarded_size: tuple[int | None, ...]
+    guarded_strides: tuple[Any, ...]
+
+
+def symbolic_dims(tx: Tracer, value: torch.Tensor, source: Source, static: bool) -> list[int]:
+    """The dimensions whose sizes are symbols.
+
+    Args:
+        static: whether it is a parameter or a buffer, whose sizes are symbols only where they have changed.
+    """
+    output = tx.output
+    if output.dynamic_sizes is False:
+        return []
+    marks = _marks(value)
+    follows = output.dynamic and (output.dynamic_sizes or config.automatic_dynamic_sizes)
+    found = []
+    for dim, size in enumerate(value.shape):
+        how = marks.get(dim)
+        if size < _LEAST or how == "static":
+            continue
+        wanted = how is not None or output.dynamic_sizes and not static or _is_named(source, dim)
+        if wanted or follows and SizeSource(source, dim).key in output.dynamic:
+            found.append(dim)
+    return found
+
+
+def _marks(value: torch.Tensor) -> dict[int, str]:
+    """What the program says of a tensor's sizes, by our names or by those of torch's compiler."""
+    own = value.__dict__ if hasattr(value, "__dict__") else {}
+    if not own:
+        return {}
+    marks = dict.fromkeys(own.get("_dynamo_static_indices", ()), "static")
+    for name in ("_dynamo_weak_dynamic_indices", "_dynamo_dynamic_indices", "_dynamo_unbacked_indices"):
+        marks.update(dict.fromkeys(own.get(name, ()), "dynamic"))
+    marks.update(own.get(MARKS, {}))
+    return marks
+
+
+def _is_named(source: Source, dim: int) -> bool:
+    names = config.dynamic_sources
+    return bool(names) and (source.name in names or f"{source.name}.shape[{dim}]" in names)
+
+
+def symbolic_layout(
+    tx: Tracer, value: torch.Tensor, source: Source, dims: list[int], placeholder: list[TensorVariable]
+) -> SymbolicLayout:
+    """The layout of a tensor whose sizes at `dims` are symbols.
+
+    Args:
+        placeholder: will hold the tensor's tracker.
+    """
+    symbols, dynamic = tx.output.symbols, tx.output.dynamic
+    shape, strides = tuple(value.shape), value.stride()
+    size: list[Index] = list(shape)
+    for dim in dims:
+        where = SizeSource(source, dim)
+        size[dim] = symbols.add(tx, where, shape[dim], _LEAST, _asking("size", dim, placeholder))
+        if (APART, where.key) not in dynamic:
+            size[dim] = symbols.share(size[dim], shape[dim], tx.output.guards)  # type: ignore[arg-type]
+    guarded: list[Any] = list(strides)
+    made: list[Index] = list(strides)
+    for dim in sorted(range(len(shape)), key=lambda d: (strides[d], -d)):
+        inner = _inner(dim, shape, strides)
+        stride = StrideSource(source, dim)
+        if inner is not None and (not isinstance(size[inner], int) or not isinstance(made[inner], int)):
+            guarded[dim], made[dim] = (inner,), mul(size[inner], made[inner])
+        elif stride.key in dynamic and strides[dim] >= _LEAST:
+            guarded[dim] = None
+            made[dim] = symbols.add(tx, stride, strides[dim], _LEAST, _asking("stride", dim, placeholder))
+    env = symbols.env
+    return SymbolicLayout(
+        tuple(symbolic_int(env, n) for n in size), tuple(symbolic_int(env, n) for n in made),
+        tuple(None if dim in dims else n for dim, n in enumerate(shape)), tuple(guarded))
+
+
+def _inner(dim: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
+    """The dimension over which this one is dense: of several that fit, the outermost that is further in."""
+    fitting = [d for d in range(len(shape)) if d != dim and shape[d] >= _LEAST and strides[d] > 0
+               and shape[d] * strides[d] == strides[dim]]
+    return min(fitting, key=lambda d: (d < dim, d)) if fitting else None
+
+
+def _asking(method: str, dim: int, placeholder: list[TensorVariable]) -> Any:
+    def node(tx: Tracer) -> fx.Node:
+        (tensor,) = placeholder
+        fake = tensor.fake.shape[dim] if method == "size" else tensor.fake.stride(dim)
+        return tx.output.create_node(tx, "call_method", method, (tensor.node, dim), {}, fake, False, counted=False)
+
+    return node

@@ -1,0 +1,114 @@
+"""What a trace decides holds in every call whose values answer the guards alike."""
+import itertools
+import random
+
+import pytest
+
+from dynamo_lite.symbols import integers as ints
+from dynamo_lite.symbols.environment import Environment, Frozen
+from dynamo_lite.symbols.relations import compare, compound, negated
+
+OPERATORS = ("==", "!=", "<", "<=", ">", ">=")
+
+
+def random_expression(draw, symbols):
+    x = draw.randrange(-4, 5)
+    for _ in range(draw.randrange(1, 4)):
+        part = draw.choice([1, 2, 3, -1, -2])
+        for symbol in draw.sample(symbols, draw.randrange(1, len(symbols) + 1)):
+            part = ints.mul(part, symbol)
+        if draw.random() < 0.4:
+            part = draw.choice([ints.floordiv, ints.mod])(part, draw.choice([2, 3, 4]))
+        x = ints.add(x, part)
+    return x
+
+
+def value_of(x, names, values):
+    return ints.evaluate(x, lambda s: values[names.index(s.name)])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_answers_follow_from_decisions(seed):
+    """Of all calls in a range of values, those for which the decisions hold give every answer that was given."""
+    draw = random.Random(seed)
+    names = ["a", "b", "c"]
+    lowest = draw.choice([2, 0, -3])
+    hints = [draw.randrange(max(lowest, 0), 9) for _ in names]
+    env = Environment()
+    symbols = [env.new(name, hint, lowest, 12) for name, hint in zip(names, hints)]
+    asked = []
+    for _ in range(draw.randrange(2, 9)):
+        x, y = random_expression(draw, symbols), random_expression(draw, symbols)
+        condition = compare(draw.choice(OPERATORS), x, y)
+        if draw.random() < 0.3:
+            other = compare(draw.choice(OPERATORS), random_expression(draw, symbols), draw.randrange(5))
+            condition = compound(draw.choice(["and", "or"]), condition, other)
+        if draw.random() < 0.2:
+            condition = negated(condition)
+        answer = env.decide(condition)
+        asked.append((condition, answer))
+        assert env.known(condition) is answer
+        simple = env.simplified(x)
+        asked.append((compare("==", ints.add(x, ints.mul(env_whole(env, simple), -1)), 0), True))
+    for values in itertools.product(range(lowest, 13, 2), range(lowest, 13), range(lowest, 13, 3)):
+        check(env, names, asked, values)
+    check(env, names, asked, hints)
+
+
+def env_whole(env, x):
+    """With quotients that the environment has named written as divisions again."""
+    parts = {s: ints.floordiv(ints.atom(of), step) for s, (of, step) in env.parts.items()}
+    while any(s in parts for s in ints.symbols_of(x)):
+        x = ints.replace(x, parts)
+    return x
+
+
+def holds(condition, env, names, values):
+    if isinstance(condition, bool):
+        return condition
+    if hasattr(condition, "parts"):
+        answers = [holds(part, env, names, values) for part in condition.parts]
+        return any(answers) if condition.op == "or" else all(answers)
+    return condition.holds(value_of(env_whole(env, condition.expr), names, values))
+
+
+def check(env, names, asked, values):
+    if all(holds(d.condition, env, names, values) for d in env.decisions):
+        for condition, answer in asked:
+            assert holds(condition, env, names, values) is answer, (condition, values, [*map(str, env.decisions)])
+
+
+def env_of(**hints):
+    env = Environment(lambda: "here")
+    return env, *(env.new(name, hint, 2) for name, hint in hints.items())
+
+
+def test_what_follows_is_not_decided_again():
+    env, s, t = env_of(s=5, t=7)
+    assert env.decide(compare(">=", s * t - s, 1)) and not env.decisions  # of any sizes
+    assert env.decide(compare("==", s, 5)) and env.decide(compare("<", s, 6)) and len(env.decisions) == 1
+    assert env.simplified(s * t) == t * 5
+    assert env.decide(compare(">", t, 4)) and env.decide(compare(">=", t, 5)) and len(env.decisions) == 2
+    assert env.decisions[0].why == "here"
+
+
+def test_equal_symbols_become_one():
+    env, s, t = env_of(s=5, t=5)
+    assert env.decide(compare("==", s, t))
+    assert env.simplified(s * t) == s * s and env.decide(compare("==", s * 3, t * 3)) and len(env.decisions) == 1
+
+
+def test_divisibility():
+    env, s = env_of(s=24)
+    assert env.decide(compare("==", s % 8, 0))
+    assert env.simplified(ints.mul(s // 8, 8)) == env.simplified(s)
+    assert env.decide(compare("==", s % 4, 0)) and env.decide(compare("==", (s * 4) // 8, s // 2))
+    assert len(env.decisions) == 1
+
+
+def test_nothing_is_decided_once_the_guards_are_made():
+    env, s = env_of(s=5)
+    env.frozen = True
+    assert env.decide(compare(">", s, 1))
+    with pytest.raises(Frozen):
+        env.decide(compare("==", s, 5))

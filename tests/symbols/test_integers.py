@@ -1,0 +1,78 @@
+"""Arithmetic over symbols gives what Python's ints do, whatever values the symbols have."""
+import random
+
+import pytest
+
+from dynamo_lite.symbols import integers as ints
+from dynamo_lite.symbols.integers import Sym
+
+
+def random_value(draw, symbols, depth=3):
+    """An expression, and what computes it from the symbols' values."""
+    if depth == 0 or draw.random() < 0.2:
+        if draw.random() < 0.3:
+            number = draw.randrange(-6, 7)
+            return number, lambda values: number
+        symbol = draw.choice(symbols)
+        return ints.atom(symbol), lambda values: values[symbol]
+    a, f = random_value(draw, symbols, depth - 1)
+    kind = draw.choice("++-*/%")
+    if kind in "/%":
+        if draw.random() < 0.3:
+            symbol = draw.choice([s for s in symbols if s.lower > 0])
+            b, g = ints.atom(symbol), lambda values: values[symbol]
+        else:
+            number = draw.choice([1, 2, 3, 4, 6, 8])
+            b, g = number, lambda values: number
+        if kind == "/":
+            return ints.floordiv(a, b), lambda values: f(values) // g(values)
+        return ints.mod(a, b), lambda values: f(values) % g(values)
+    b, g = random_value(draw, symbols, depth - 1)
+    if kind == "+":
+        return ints.add(a, b), lambda values: f(values) + g(values)
+    if kind == "-":
+        return ints.add(a, ints.mul(b, -1)), lambda values: f(values) - g(values)
+    return ints.mul(a, b), lambda values: f(values) * g(values)
+
+
+@pytest.mark.parametrize("lowest", [2, -5])
+def test_values(lowest):
+    draw = random.Random(lowest)
+    symbols = [Sym("s", 2), Sym("t", lowest), Sym("u", 0)]
+    for _ in range(1500):
+        x, compute = random_value(draw, symbols)
+        for _ in range(6):
+            values = {s: draw.randrange(s.lower, s.lower + 12) for s in symbols}
+            assert ints.evaluate(x, values.__getitem__) == compute(values), (x, values)
+
+
+def test_bounds_hold():
+    draw = random.Random(7)
+    symbols = [Sym("s", 2), Sym("t", 2), Sym("u", -3)]
+    for _ in range(800):
+        x, compute = random_value(draw, symbols)
+        bounds = ints.value_range(x)
+        positive = ints.always_positive(x)
+        for _ in range(6):
+            values = {s: draw.randrange(s.lower, s.lower + 12) for s in symbols}
+            value = compute(values)
+            assert not positive or value > 0, (x, values)
+            if bounds is not None:
+                low, high = (ints.evaluate(b, values.__getitem__) for b in bounds)
+                assert low <= value <= high, (x, bounds, values)
+
+
+def test_equal_values_are_equal():
+    s, t = ints.atom(Sym("s")), ints.atom(Sym("t"))
+    assert ints.mul(s + 1, t - 1) == s * t - s + t - 1
+    assert (s * 8) // 8 == s and (s * 8) % 8 == 0 and (s * t) // t == s and (s * t * 4) % (t * 2) == 0
+    assert (s // 4) * 4 + s % 4 == s and ((s // 2) // 3) == s // 6
+    assert s % (s * t) == s and s // (s * t) == 0  # both are at least 2
+
+
+def test_replaced_atoms():
+    s, t = Sym("s"), Sym("t")
+    x = (ints.atom(s) // 2) * ints.atom(t) + ints.atom(s) % 3
+    assert ints.replace(x, {s: 7, t: 5}) == 3 * 5 + 1
+    assert ints.replace(x, {s: ints.atom(t) * 6}) == ints.atom(t) * ints.atom(t) * 3
+    assert ints.symbols_of(x) == {s, t}

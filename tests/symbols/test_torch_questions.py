@@ -1,0 +1,60 @@
+"""Tracing imports neither sympy nor what imports it, and whoever wants these gets the real ones."""
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run(code):
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+MODEL = """
+    import sys, torch, dynamo_lite
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval()
+    compiled, x = dynamo_lite.compile(layer), torch.randn(2, 5, 32)
+"""
+
+
+def test_a_first_call_does_without_sympy():
+    out = run(MODEL + """
+    with torch.no_grad():
+        print(torch.allclose(compiled(x), layer(x), atol=1e-5))
+    print("sympy" in sys.modules, "torch.fx.experimental.symbolic_shapes" in sys.modules)
+    import sympy
+    from torch.fx.experimental import symbolic_shapes
+    print(sympy.Symbol("x") + 1, symbolic_shapes.ShapeEnv().__class__.__module__, type(sympy).__name__)
+    """)
+    assert out.split("\n")[:3] == ["True", "False False", "x + 1 torch.fx.experimental.symbolic_shapes module"]
+
+
+@pytest.mark.parametrize("name", ["sympy", "torch.fx.experimental.symbolic_shapes"])
+def test_the_real_modules_are_used_where_they_are_there(name):
+    out = run(MODEL.replace("torch,", f"torch, {name},") + f"""
+    before = sys.modules[{name!r}]
+    with torch.no_grad():
+        print(torch.allclose(compiled(x), layer(x), atol=1e-5))
+    print(sys.modules[{name!r}] is before, type(before).__name__)
+    """)
+    assert out.split("\n")[:2] == ["True", "True module"]
+
+
+def test_what_has_no_answer_is_the_real_modules():
+    out = run("""
+    import sys, torch
+    from dynamo_lite.symbols import torch_questions
+    name = "torch.fx.experimental.symbolic_shapes"
+    with torch_questions.scope(symbols=False):
+        import sympy as lazy
+        from torch.fx.experimental.symbolic_shapes import guard_or_false
+        print(isinstance(3, lazy.Basic), "sympy.core" in sys.modules)
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+        print(lazy.Integer(3) + 1, isinstance(lazy.Integer(3), lazy.Basic))
+    import sympy
+    print(sys.modules[name].ShapeEnv is ShapeEnv, type(sys.modules[name]).__name__, lazy.Integer is sympy.Integer)
+    """)
+    assert out.split("\n")[:3] == ["False False", "4 True", "True module True"]
