@@ -128,7 +128,9 @@ def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[tuple[str, Any
 
 def _differs_in_sizes(step: tuple[Any, ...], tensor: Any) -> bool:
     """Whether a tensor is as a step wants it, but for its sizes and strides."""
-    if type(tensor) is not step[2] or tensor.layout is not torch.strided or tensor.device.type == "meta" or len(step[7]) != tensor.dim():
+    if type(tensor) is not step[2] or tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return False
+    if len(step[7]) != tensor.dim():
         return False
     return tensor_spec(tensor)[:4] == step[3:7]
 

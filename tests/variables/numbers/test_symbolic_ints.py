@@ -46,7 +46,7 @@ PROGRAMS = {
     "views": lambda x: (x.view(-1), x.reshape(x.shape[0] * 4), x.t().reshape(4, -1), x.unsqueeze(1).flatten(0, 1)),
     "slices": lambda x: (x[1:], x[: x.shape[0] - 1], x[-1], x[:, 1:3], x[x.shape[0] // 2 :]),
     "joined": lambda x: (torch.cat([x, x[1:]]), torch.stack([x, x], 1), x.repeat(2, 1), x.expand(3, *x.shape)),
-    "made": lambda x: (torch.arange(x.shape[0]), torch.zeros(x.shape[0], 2), torch.ones_like(x), x.new_full(x.shape, 2.0)),
+    "made": lambda x: (torch.arange(x.shape[0]), torch.zeros(x.shape[0], 2), torch.ones_like(x), x.new_ones(x.shape)),
     "reductions": lambda x: (x.sum(), x.mean(0), x.softmax(0), x.max(0).values, x.cumsum(0), x.var(1), x.argmax()),
     "products": lambda x: (x @ x.t(), torch.einsum("ij,kj->ik", x, x), x.t() @ x, torch.outer(x[:, 0], x[:, 1])),
     "masks": lambda x: (x.masked_fill(x > 0, 0), torch.tril(x @ x.t()), torch.where(x > 0, x, -x)),
@@ -56,7 +56,7 @@ PROGRAMS = {
     "layers": lambda x: torch.nn.functional.layer_norm(torch.nn.functional.gelu(x), (4,)),
     "split": lambda x: x.chunk(2, 1) + x.split([1, 3], 1) + tuple(x.unbind(1)),
     "in place": lambda x: (x.clone().add_(1).mul_(x.shape[0]), x.clone().zero_()),
-    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None]),
+    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*[x[None, None]] * 3),
     "text": lambda x: (x + 1, len(x)),
 }
 
