@@ -25,10 +25,12 @@ import torch
 
 from ..exc import Unsupported
 from .base import MISSING, LazyVariable, VariableTracker, instance_dict
+from .constant import ConstantVariable
 from .containers.iterators import IteratorAdapterVariable
 from .functions.generators import GeneratorVariable
 from .objects.classes import is_made_by_python
 from .objects.objects import ObjectVariable
+from .objects.weakrefs import WeakrefVariable
 
 if TYPE_CHECKING:
     from .protocols import Tracer
@@ -264,7 +266,7 @@ class Watch:
                 met.append((found, holder))
                 holder = len(met) - 1
                 found = known
-            if found is None or getattr(found, "value", None) is finalizable.value:
+            if found is None or _real_object(found) is finalizable.value:
                 steps = [] if found is None else [found]
                 while holder >= 0:
                     step, holder = met[holder]
@@ -275,7 +277,7 @@ class Watch:
             seen.add(id(found))
             met.append((found, holder))
             here = len(met) - 1
-            real = getattr(found, "value", None)
+            real = _real_object(found)
             if isinstance(found, LazyVariable):
                 pending.append((real, here))
                 continue
@@ -300,6 +302,11 @@ def _unwritten(effects: Any, value: Any, written: dict[str, Any]) -> Iterator[An
     yield from (part for part in gc.get_referents(value) if id(part) not in known)
 
 
+def _real_object(tracker: VariableTracker) -> Any:
+    """The object behind a tracker that may end with an effect; None for constants, of which some must not be asked."""
+    return None if isinstance(tracker, ConstantVariable) else getattr(tracker, "value", None)
+
+
 # ---------------------------------------------------------------- what trackers hold
 def frame_values(frame: Any) -> list[VariableTracker]:
     """What a frame under evaluation holds."""
@@ -318,6 +325,8 @@ def parts_of(tracker: VariableTracker) -> list[VariableTracker]:
             return [tracker.returned]
         own = frame_values(tracker.frame) if tracker.started else list(tracker.arguments.values())
         return [tracker.function, *own, *tracker.frame.free_cells]
+    if isinstance(tracker, WeakrefVariable):
+        return []
     found: list[VariableTracker] = []
     pending: list[Any] = [part for name, part in vars(tracker).items() if name not in _REAL]
     seen: set[int] = set()

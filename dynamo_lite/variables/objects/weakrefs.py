@@ -46,6 +46,8 @@ class WeakrefVariable(VariableTracker):
         real = self.referent.value
         if real is not None and tx.output.effects.watch.may_have_ended(real):
             unsupported("end_of_life", f"a weak reference to a {type(real).__qualname__} that was let go of")
+        if self.referent.source is None and not tx.operators.is_held(self.referent):
+            unsupported("end_of_life", f"a weak reference to a {self.referent.describe()} that was let go of")
         return self.referent
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
