@@ -25,6 +25,7 @@ from dynamo_lite import exc, log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import twin
+from dynamo_lite.symbols.nodes import IntNode
 
 CompileSubgraph = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
 
@@ -97,7 +98,15 @@ def _is_number(node: Node) -> bool:
     """Whether it gives a number, or a list of numbers (``tolist``)."""
     if node.op == "call_method" and node.target == "tolist":
         return True
-    return node.op != "output" and _holds_number(_value(node))
+    return node.op != "output" and _holds_number(_value(node)) and not _of_sizes(node)
+
+
+def _of_sizes(node: Node) -> bool:
+    """Whether it is computed from sizes of tensors alone, which lowerings know as symbols."""
+    value = _value(node)
+    if not isinstance(value, torch.SymInt) or not isinstance(value.node, IntNode) or node.op == "placeholder":
+        return False
+    return all(_of_sizes(n) for n in node.all_input_nodes if _holds_number(_value(n)))
 
 
 def _of_numbers(node: Node) -> bool:
