@@ -5,10 +5,17 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import exc, log
+from dynamo_lite import config, exc, log
 
 BACKENDS = ["eager", "inductor_lite"]
 SOME_EMPTY = ([], [], [1], [1], [0, 2], [], [0, 1, 2], [2])
+
+
+@pytest.fixture(autouse=True)
+def _small_images():
+    """The images of these tests have fewer elements than any real one."""
+    with config.patch(value_guard_reduction=16):
+        yield
 
 
 def compiled(fn, backend="eager", **options):
