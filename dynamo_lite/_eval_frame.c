@@ -8,9 +8,6 @@
 
 #include "csrc/profile.h"
 
-/* Nested Python calls that a compile may need; they are not the program's, whose depth must not matter to it. */
-#define COMPILE_DEPTH 1000
-
 const GuardsAPI *guards;
 
 static PyObject *no_globals; /* an empty dict */
@@ -265,18 +262,9 @@ ask_hook(ThreadState *thread, FrameHook *hook, PyCodeObject *code, PyFunctionObj
     PyObject *stack[] = {(PyObject *)code, frame->globals, frame->builtins, frame->closure == NULL ? Py_None : frame->closure,
                          args, (PyObject *)function};
     PyObject *callback = Py_NewRef(hook->compile_frame);
-    Above own = begin_own(thread);
-    Switched switched = begin_hook(thread, NULL);
-    PyThreadState *tstate = PyThreadState_Get();
-    lend_recursion(tstate, COMPILE_DEPTH);
-    thread->compiling++;
-    thread->busy++;
+    Compiling compiling = begin_compile(thread);
     PyObject *decision = PyObject_Vectorcall(callback, stack, Py_ARRAY_LENGTH(stack), NULL);
-    thread->busy--;
-    thread->compiling--;
-    lend_recursion(tstate, -COMPILE_DEPTH);
-    end_hook(thread, switched);
-    end_own(thread, own);
+    end_compile(thread, compiling);
     Py_DECREF(callback);
     Py_DECREF(args);
     return decision;

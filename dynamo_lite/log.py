@@ -71,7 +71,8 @@ class _State(threading.local):
 
 
 _state = _State()
-_lock = threading.Lock()
+# Taken again by what a signal's handler or a finalizer runs in the middle of its holder.
+_lock = threading.RLock()
 # A fork may happen while another thread, which the child does not have, holds it.
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _seen: set[tuple[str, Hashable]] = set()

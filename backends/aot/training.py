@@ -147,7 +147,7 @@ def _autograd_function(
     sources = tuple(zip(saved.inputs, saved.values))
     independence = independent(interface.differentiable, saved.readers, saved.together)
     backwards: dict[tuple[bool, ...], Call] = {}
-    lock = threading.Lock()
+    lock = threading.RLock()
 
     def backward_call(given: tuple[bool, ...]) -> Call:
         with lock:

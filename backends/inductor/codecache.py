@@ -36,14 +36,14 @@ T = TypeVar("T")
 _VERSION = "2"  # part of every key: raise it when the meaning of a file changes
 _MFD_EXEC = 0x10  # Linux 6.3 and later: the file may be executed even where none may by default
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _workers: ThreadPoolExecutor | None = None
 
 
 def _after_fork() -> None:
     """A child has neither the threads that its parent built with, nor who may have held the lock."""
     global _workers, _lock
-    _workers, _lock = None, threading.Lock()
+    _workers, _lock = None, threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

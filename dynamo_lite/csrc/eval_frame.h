@@ -72,6 +72,13 @@ typedef struct {
     Above above;
 } Switched;
 
+/* What end_compile() puts back. */
+typedef struct {
+    Above own;
+    Switched switched;
+    int collects; /* whether the garbage collector was on */
+} Compiling;
+
 /* References that have to be gone when the frame of `code` has begun, which has got its own by then: what the program deletes
  * there must not live on because of us. */
 typedef struct {
@@ -115,6 +122,8 @@ Above begin_own_beside_others(ThreadState *thread);
 void end_own_beside_others(ThreadState *thread, Above above);
 Switched begin_hook(ThreadState *thread, FrameHook *hook); /* another hook, or NULL for none, until end_hook() */
 void end_hook(ThreadState *thread, Switched switched);
+Compiling begin_compile(ThreadState *thread);
+void end_compile(ThreadState *thread, Compiling compiling);
 PyObject *eval_plain(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
 PyObject *eval_uncaptured(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);
 PyObject *eval_without_hook(ThreadState *thread, PyThreadState *tstate, InterpreterFrame *frame, int throwflag);

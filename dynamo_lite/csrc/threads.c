@@ -7,6 +7,9 @@
 
 #include <pthread.h>
 
+/* Nested Python calls that a compile may need; they are not the program's, whose depth must not matter to it. */
+#define COMPILE_DEPTH 1000
+
 /* Stack that compiled frames leave to the interpreter. With the hook installed a Python call also takes C stack, so deep
  * recursion that is fine in plain Python has to lose the hook before the stack ends. */
 #define STACK_RESERVE (512 * 1024)
@@ -153,6 +156,31 @@ end_hook(ThreadState *thread, Switched switched)
         end_need(switched.above);
     }
     Py_XDECREF(inner);
+}
+
+/* Calls are the compiler's own until end_compile(). */
+Compiling
+begin_compile(ThreadState *thread)
+{
+    Compiling compiling = {.own = begin_own(thread), .collects = PyGC_IsEnabled()};
+    compiling.switched = begin_hook(thread, NULL);
+    lend_recursion(PyThreadState_Get(), COMPILE_DEPTH);
+    thread->compiling++;
+    thread->busy++;
+    return compiling;
+}
+
+void
+end_compile(ThreadState *thread, Compiling compiling)
+{
+    thread->busy--;
+    thread->compiling--;
+    if (compiling.collects) {
+        PyGC_Enable(); /* a compile pauses it; an exception may have cut off what puts it on again */
+    }
+    lend_recursion(PyThreadState_Get(), -COMPILE_DEPTH);
+    end_hook(thread, compiling.switched);
+    end_own(thread, compiling.own);
 }
 
 /* The same where nobody says how long; takes and gives ownership. */

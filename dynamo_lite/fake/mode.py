@@ -210,6 +210,16 @@ class TraceFakeMode(FakeTensorMode):
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # An exception at any instruction (a signal's handler, MemoryError) may leave a mode behind; torch, which puts
+        # this one back after the call, ends the process then.
+        depth = torch._C._len_torch_dispatch_stack()
+        try:
+            return self._dispatch(func, types, args, kwargs)
+        finally:
+            while torch._C._len_torch_dispatch_stack() > depth:
+                torch._C._pop_torch_dispatch_stack(None)
+
+    def _dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         traits = _traits_of(func)
         if traits.draws_random:
             self.random_seen = True

@@ -17,7 +17,8 @@ from ..bytecode.code_map import CodeMap
 from ..variables.tensors.value_guards import ANY_NAME
 
 _changed: CodeMap[frozenset[str]] = CodeMap()
-_lock = threading.Lock()
+# Taken again by what a signal's handler or a finalizer runs in the middle of its holder.
+_lock = threading.RLock()
 # A fork may happen while another thread, which the child does not have, holds it.
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 

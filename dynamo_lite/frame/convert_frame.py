@@ -80,7 +80,8 @@ def _attempt(settings: Settings, request: TraceRequest) -> Any:
     with trace.opened(settings, request) as opened:
         made: GuardedCode | TraceRequest | None
         try:
-            made = _compile_trace(settings, opened)
+            with in_flight.modes_kept():
+                made = _compile_trace(settings, opened)
         except exc.DynamoLiteError:
             raise
         except Exception as error:

@@ -18,7 +18,7 @@ from ..rules import trace_rules
 from ..rules.table import Decision, Rule, handles, row
 from ..variables.base import unsupported
 from ..variables.constant import ConstantVariable
-from ..variables.tensors.symbolic_sizes import MARKS
+from ..variables.tensors.symbolic_sizes import MARKS, SizeMark
 from .decide import disable_code
 from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
 from .stance import Running
@@ -195,31 +195,34 @@ def mark_dynamic(
 
     Args:
         index: the dimension, or several.
-        min, max: bounds of the size.
+        min, max: bounds of the size: conditions that hold between them are not asked for. A tensor whose size is not
+            within them gets another compile.
 
     Raises:
         IndexError: the tensor has no such dimension.
         TypeError: `t` is no tensor, or a dimension or a bound is no int.
         ValueError: the tensor's size is not within the bounds.
     """
-    for dim in _marked(t, index, "dynamic"):
+    dims = _dims(t, index)
+    for dim in dims:
         for bound, wrong in ((min, int.__lt__), (max, int.__gt__)):
             if bound is not None and wrong(t.shape[dim], bound):
                 raise ValueError(f"dimension {dim} has size {t.shape[dim]}, which is not within {min} to {max}")
+    _mark_sizes(t, dims, SizeMark("dynamic", min, max))
 
 
 def maybe_mark_dynamic(t: torch.Tensor, index: int | Sequence[int]) -> None:
     """Says that dimensions of a tensor may change from call to call, as ``mark_dynamic`` does."""
-    _marked(t, index, "maybe dynamic")
+    _mark_sizes(t, _dims(t, index), SizeMark("maybe dynamic"))
 
 
 def mark_static(t: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
     """Says that dimensions of a tensor are to be compiled for exactly; None: all."""
-    _marked(t, range(t.dim()) if index is None else index, "static")
+    _mark_sizes(t, _dims(t, range(t.dim()) if index is None else index), SizeMark("static"))
 
 
-def _marked(t: torch.Tensor, index: int | Sequence[int], how: str) -> list[int]:
-    """Marks dimensions; gives them, counted from the front."""
+def _dims(t: torch.Tensor, index: int | Sequence[int]) -> list[int]:
+    """The dimensions that are meant, counted from the front."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"sizes of tensors are marked, not of {t!r}")
     dims = []
@@ -229,8 +232,11 @@ def _marked(t: torch.Tensor, index: int | Sequence[int], how: str) -> list[int]:
         if not -t.dim() <= dim < t.dim():
             raise IndexError(f"dimension {dim} of a tensor with {t.dim()}")
         dims.append(dim % t.dim())
-    setattr(t, MARKS, {**getattr(t, MARKS, {}), **dict.fromkeys(dims, how)})
     return dims
+
+
+def _mark_sizes(t: torch.Tensor, dims: Sequence[int], mark: SizeMark) -> None:
+    setattr(t, MARKS, {**getattr(t, MARKS, {}), **dict.fromkeys(dims, mark)})
 
 
 # Their names in torch's compiler.

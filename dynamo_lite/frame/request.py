@@ -148,7 +148,8 @@ class TraceRequest(NamedTuple):
 # By code object: the frame's number, and those of its compiles.
 _numbers: CodeMap[tuple[int, Iterator[int]]] = CodeMap()
 _next_frame = itertools.count()
-_numbers_lock = threading.Lock()
+# Taken again by what a signal's handler or a finalizer runs in the middle of its holder.
+_numbers_lock = threading.RLock()
 # A fork may happen while another thread, which the child does not have, holds it.
 os.register_at_fork(after_in_child=_numbers_lock._at_fork_reinit)  # type: ignore[attr-defined]
 

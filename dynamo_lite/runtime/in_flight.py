@@ -32,20 +32,28 @@ def may_begin() -> bool:
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
     """One compile."""
-    depth, me = _depth(), threading.get_ident()
+    me = threading.get_ident()
     with _changed:
         _threads[me] = _threads.get(me, 0) + 1
     try:
-        yield
-    except BaseException:
-        _put_back(depth)
-        raise
+        with modes_kept():
+            yield
     finally:
         with _changed:
             _threads[me] -= 1
             if not _threads[me]:
                 del _threads[me]
                 _changed.notify_all()
+
+
+@contextlib.contextmanager
+def modes_kept() -> Iterator[None]:
+    """torch's modes are afterwards as before, whatever was cut off inside."""
+    depth = _depth()
+    try:
+        yield
+    finally:
+        _put_back(depth)
 
 
 @contextlib.contextmanager

@@ -316,7 +316,7 @@ def test_settings_are_refused_at_compile(wrong, error, text):
     assert dynamo_lite.compile(abs, disable=True, **wrong) is abs
 
 
-@pytest.mark.parametrize("setting", [{"dynamic": True}, {"mode": "reduce-overhead"}, {"mode": "max-autotune"}])
+@pytest.mark.parametrize("setting", [{"mode": "reduce-overhead"}, {"mode": "max-autotune"}])
 def test_settings_without_an_effect_are_warned_of_once(setting):
     dynamo_lite.reset()
     with pytest.warns(UserWarning, match="has no effect") as caught:
@@ -326,7 +326,7 @@ def test_settings_without_an_effect_are_warned_of_once(setting):
     assert f(torch.ones(2)).tolist() == [2.0, 2.0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dynamo_lite.compile(lambda x: x, backend="eager", dynamic=False, mode="default")
+        dynamo_lite.compile(lambda x: x, backend="eager", dynamic=True, mode="default")
         dynamo_lite.compile(lambda x: x, backend="eager", dynamic=None, options={})
 
 

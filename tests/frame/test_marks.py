@@ -378,16 +378,45 @@ def test_torchs_assume_constant_result():
 
 
 # ---------------------------------------------------------------- sizes
+def graphs_for(marked, sizes, fn=lambda x: x * x.shape[0]):
+    """The graphs compiled for calls with tensors of (n, 3), the first of which is marked."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    dynamo_lite.reset()
+    f = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for i, n in enumerate(sizes):
+        x = torch.ones(n, 3)
+        if i == 0:
+            marked(x)
+        assert torch.equal(f(x), fn(x))
+    return len(graphs)
+
+
 def test_marks_on_sizes():
+    assert graphs_for(lambda x: dynamo_lite.mark_dynamic(x, 0), (2, 3, 7)) == 1
+    assert graphs_for(lambda x: dynamo_lite.mark_dynamic(x, (-1, 0)), (2, 3, 7)) == 1
+    assert graphs_for(lambda x: dynamo_lite.maybe_mark_dynamic(x, [0, 1]), (2, 3, 7)) == 1
+    with dynamo_lite.config.patch(automatic_dynamic_sizes=False):
+        assert graphs_for(lambda x: dynamo_lite.mark_static(x), (2, 3, 7)) == 3
+
+
+def test_bounds_of_sizes():
+    def fn(x):
+        return x + 1 if x.shape[0] < 10 else x - 1
+
+    bounded = lambda x: dynamo_lite.mark_dynamic(x, 0, min=4, max=8)
+    assert graphs_for(bounded, (5, 4, 8), fn) == 1
+    assert graphs_for(bounded, (5, 3), fn) == 2
+    assert graphs_for(bounded, (5, 9), fn) == 2
+    assert graphs_for(bounded, (5, 3), lambda x: x + x.shape[0]) == 2
+
+
+def test_marks_that_are_refused():
     x = torch.ones(2, 3)
-    with pytest.warns(UserWarning, match="mark_dynamic: dynamo_lite compiles for exact sizes") as caught:
-        dynamo_lite.mark_dynamic(x, 0)
-        dynamo_lite.mark_dynamic(x, (-1, 0), min=2, max=8)
-    assert len(caught) == 1 and caught[0].filename == __file__
-    dynamo_lite.mark_static(x)
-    dynamo_lite.mark_static(x, 1)
-    dynamo_lite.maybe_mark_dynamic(x, [0, 1])
-    assert dynamo_lite.compile(lambda x: x + 1, backend="eager", fullgraph=True)(x).sum() == 12
     for mark in (dynamo_lite.mark_dynamic, dynamo_lite.mark_static, dynamo_lite.maybe_mark_dynamic):
         with pytest.raises(IndexError, match="dimension 2 of a tensor with 2"):
             mark(x, 2)
@@ -403,18 +432,18 @@ def test_marks_on_sizes():
         dynamo_lite.mark_dynamic(x, 0, max=1)
 
 
-def test_torchs_marks_on_sizes(caplog):
+def test_torchs_marks_on_sizes():
     import torch._dynamo
 
+    mark = torch._dynamo.mark_dynamic
+    assert graphs_for(lambda x: mark(x, 0), (2, 3, 7)) == 1
+    assert graphs_for(lambda x: mark(x, 0, min=2, max=6), (2, 3, 7)) == 2
+    assert graphs_for(lambda x: torch._dynamo.maybe_mark_dynamic(x, 0), (2, 3, 7)) == 1
+    with dynamo_lite.config.patch(automatic_dynamic_sizes=False):
+        assert graphs_for(lambda x: torch._dynamo.mark_static(x, 0), (2, 3, 7)) == 3
     x = torch.ones(2, 3)
-    torch._dynamo.mark_dynamic(x, 0)
-    f = dynamo_lite.compile(lambda x: x + 1, backend="eager", fullgraph=True)
-    with caplog.at_level("WARNING", logger="dynamo_lite"):
-        assert f(x).sum() == 12
-    assert "x is marked by torch._dynamo.mark_dynamic: dynamo_lite compiles for exact sizes" in caplog.text
-    torch._dynamo.mark_static(x, 1)
     torch._dynamo.mark_static_address(x)
-    assert f(x).sum() == 12
+    assert dynamo_lite.compile(lambda x: x + 1, backend="eager", fullgraph=True)(x).sum() == 12
 
 
 @BOTH

@@ -129,7 +129,6 @@ def test_a_frames_code_goes_down_through_the_rooms(function, most):
     roots.set(function.__code__, True)
     settings = Settings(lambda graph, inputs: graph.forward, roots=roots)
     code, route = function.__code__, Route(function.__code__)
-    convert_frame._import_first()
     sys.setprofile(route)
     try:
         made = convert_frame.compile_frame(

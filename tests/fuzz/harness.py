@@ -32,6 +32,7 @@ from .observe import ADDRESS, Observer, difference, gradients, raised, same
 NUDGE = 1 + 2.0**-18
 MEMORY = 1 << 30    # bytes that a program may take
 LIMIT = 2000    # recursion that goes on for longer is not what is tried here
+end_cycles = False  # after each call; a process with little in it, such as the fuzzer's workers, has the time
 SECONDS = 2     # of the processor's time: nor programs that take longer in plain Python
 
 
@@ -120,8 +121,8 @@ class Program:
             ended = raised(error)
         else:
             ended = ("returned",)
-        if gc.get_freeze_count():
-            gc.collect()    # what is left in cycles ends here in both runs; elsewhere that would take too long
+        if end_cycles:
+            gc.collect()  # what is left in cycles ends here in both runs
         written = [isinstance(a, torch.Tensor) and a._version > v for a, v in zip(args, before)]
         grad_mode = torch.is_grad_enabled()
         drawn = (torch.rand(1), random.random(), float(numpy.random.rand()))

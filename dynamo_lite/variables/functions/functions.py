@@ -303,6 +303,8 @@ class NestedFunctionVariable(BaseFunctionVariable):
             return self.own_dict
         if name == "__defaults__":
             return tx.values.new_tuple(list(self.own_defaults)) if self.own_defaults else ConstantVariable(None)
+        if name == "__closure__":
+            return tx.values.new_tuple(list(self.closure)) if self.closure else ConstantVariable(None)
         if name == "__kwdefaults__":
             if not self.own_keyword_defaults:
                 return ConstantVariable(None)

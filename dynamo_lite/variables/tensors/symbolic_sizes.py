@@ -8,14 +8,14 @@ Invariant: what the guard of the kind "tensor" leaves open of a layout is a symb
 """
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
 
 from ... import config
 from ...guards.source import SizeSource, Source, StrideSource
+from ...symbols.environment import HIGHEST
 from ...symbols.integers import Index, mul
 from ...symbols.nodes import symbolic_int
 
@@ -24,12 +24,24 @@ if TYPE_CHECKING:
     from .tensor import TensorVariable
 
 APART = "apart"  # with a size's path: it shares no symbol with others
-MARKS = "_dynamo_lite_sizes"  # attribute of a tensor: dimension -> "dynamic", "maybe dynamic" or "static"
+MARKS = "_dynamo_lite_sizes"  # attribute of a tensor: dimension -> SizeMark
 _LEAST = 2
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SymbolicLayout:
+class SizeMark(NamedTuple):
+    """What the program says of a size.
+
+    Attributes:
+        how: "dynamic", "maybe dynamic" or "static".
+        least, most: its bounds; None: as they come.
+    """
+
+    how: str
+    least: int | None = None
+    most: int | None = None
+
+
+class SymbolicLayout(NamedTuple):
     """The layout of a tensor of which some sizes are symbols.
 
     Attributes:
@@ -56,23 +68,25 @@ def symbolic_dims(tx: Tracer, value: torch.Tensor, source: Source, static: bool)
     follows = output.dynamic and (output.dynamic_sizes or config.automatic_dynamic_sizes)
     found = []
     for dim, size in enumerate(value.shape):
-        how = marks.get(dim)
-        if size < _LEAST or how == "static":
+        mark = marks.get(dim)
+        if size < _LEAST or mark is not None and mark.how == "static":
             continue
-        wanted = how is not None or output.dynamic_sizes and not static or _is_named(source, dim)
+        wanted = mark is not None or output.dynamic_sizes and not static or _is_named(source, dim)
         if wanted or follows and SizeSource(source, dim).key in output.dynamic:
             found.append(dim)
     return found
 
 
-def _marks(value: torch.Tensor) -> dict[int, str]:
+def _marks(value: torch.Tensor) -> dict[int, SizeMark]:
     """What the program says of a tensor's sizes, by our names or by those of torch's compiler."""
     own = value.__dict__ if hasattr(value, "__dict__") else {}
     if not own:
         return {}
-    marks = dict.fromkeys(own.get("_dynamo_static_indices", ()), "static")
+    marks = dict.fromkeys(own.get("_dynamo_static_indices", ()), SizeMark("static"))
     for name in ("_dynamo_weak_dynamic_indices", "_dynamo_dynamic_indices", "_dynamo_unbacked_indices"):
-        marks.update(dict.fromkeys(own.get(name, ()), "dynamic"))
+        marks.update(dict.fromkeys(own.get(name, ()), SizeMark("dynamic")))
+    for bounded in own.get("_dynamo_dynamic_range", ()):
+        marks[bounded.dim] = SizeMark("dynamic", bounded.min, bounded.max)
     marks.update(own.get(MARKS, {}))
     return marks
 
@@ -90,12 +104,14 @@ def symbolic_layout(
     Args:
         placeholder: will hold the tensor's tracker.
     """
-    symbols, dynamic = tx.output.symbols, tx.output.dynamic
+    symbols, dynamic, marks = tx.output.symbols, tx.output.dynamic, _marks(value)
     shape, strides = tuple(value.shape), value.stride()
     size: list[Index] = list(shape)
     for dim in dims:
         where = SizeSource(source, dim)
-        size[dim] = symbols.add(tx, where, shape[dim], _LEAST, _asking("size", dim, placeholder))
+        mark = marks.get(dim) or SizeMark("dynamic")
+        least, most = max(_LEAST, mark.least or 0), HIGHEST if mark.most is None else mark.most
+        size[dim] = symbols.add(tx, where, shape[dim], least, _asking("size", dim, placeholder), most)
         if (APART, where.key) not in dynamic:
             size[dim] = symbols.share(size[dim], shape[dim], tx.output.guards)  # type: ignore[arg-type]
     guarded: list[Any] = list(strides)

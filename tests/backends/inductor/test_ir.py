@@ -1,7 +1,6 @@
 """Index arithmetic, nodes, the checker, the interpreter."""
 
 import pytest
-import sympy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,9 @@ from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk, widens
 from dynamo_lite.backends.inductor.ir.ops import HALF, OPS
 from dynamo_lite.backends.inductor.ir.substitution import evaluate_index, substitute
-from dynamo_lite.backends.inductor.ir.symbolic import from_sympy, to_sympy
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
+from dynamo_lite.symbols.environment import Environment
+from dynamo_lite.symbols.nodes import IntNode
 
 SIZES = (2, 3, 4, 6, 12)
 VARS = [ix.Var(f"i{k}", n) for k, n in enumerate(SIZES)]
@@ -84,9 +85,16 @@ def test_symbolic_sizes():
     assert ix.unflatten(flat, (s, 64)) == (i, j)
     merged = ix.dot((j, i), ix.contiguous_strides((64, s)))
     assert ix.unflatten(merged, (64, s)) == (j, i)
-    symbol = sympy.Symbol("s0")
-    assert to_sympy(ix.mul(s, 3), {"s0": symbol}) == 3 * symbol
-    assert from_sympy(symbol * symbol + 1) == ix.add(ix.mul(s, s), 1)
+
+
+def test_torchs_symbolic_sizes_are_indices():
+    env = Environment()
+    n = torch.SymInt(IntNode(env, env.new("s0", 5, 2)))
+    s = ix.atom(ix.Sym("s0"))
+    assert index_of(n) == s and index_of(n * n + 1) == ix.add(ix.mul(s, s), 1) and index_of(n // 3) == ix.floordiv(s, 3)
+    assert index_of(7) == 7 and type(index_of(torch.Size([7])[0])) is int
+    with pytest.raises(NotImplementedError, match="only the running graph"):
+        index_of(torch.SymInt(object()))
 
 
 def test_coefficient_and_affine_terms():

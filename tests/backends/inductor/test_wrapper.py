@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.program import (
     Program,
     View,
 )
+from dynamo_lite.symbols.integers import Sym, atom
 
 aten = torch.ops.aten
 SOURCE = """
@@ -157,9 +158,7 @@ def test_results_by_recipe():
 
 
 def test_sizes_are_passed_to_kernels():
-    import sympy
-
-    n = sympy.Symbol("n")
+    n = atom(Sym("n"))
     p = program(["a", "n"], [KernelCall("scale", ("a", "o"), ("o",), sizes=(n,))], ["o"],
                 [BufferSpec("a", (n,), (1,), torch.float32), BufferSpec("o", (n,), (1,), torch.float32)])
     p.symbols["n"] = n
