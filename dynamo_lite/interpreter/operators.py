@@ -185,15 +185,20 @@ class Operators(Part):
 
     def is_held(self, value: VariableTracker) -> bool:
         """Whether the program holds an object besides what it has just handed over."""
-        frame: Any = self.tx
-        frames: list[VariableTracker] = []
-        while frame is not None:
-            frames += frame_values(frame)
-            frame = frame.parent
+        frames = self.frames_values()
         if any(held is value for held in frames):
             return True
         effects = self.tx.output.effects
         return id(value) in held_by(effects, [*frames, *effects.outside_values()])
+
+    def frames_values(self) -> list[VariableTracker]:
+        """What this frame and its callers in the trace hold."""
+        frame: Any = self.tx
+        found: list[VariableTracker] = []
+        while frame is not None:
+            found += frame_values(frame)
+            frame = frame.parent
+        return found
 
     def with_number(self, value: VariableTracker) -> VariableTracker:
         """A value whose number is needed, where it is an id."""

@@ -186,6 +186,7 @@ class Watch:
         self._finalizables: list[Finalizable] = []
         self._looked_at: dict[int, Any] = {}
         self._let_go: set[int] = set()
+        self._given: set[int] = set()
 
     def __bool__(self) -> bool:
         return bool(self._finalizables)
@@ -206,11 +207,21 @@ class Watch:
         """The same of what the frame was given, which nothing has let go of yet."""
         self.add(*values)
         self._let_go.clear()
+        self._given = set(self._looked_at)
 
-    def may_have_ended(self, value: Any) -> bool:
+    def may_have_ended(self, tx: Tracer, value: Any) -> bool:
         """Whether an object whose end is not watched, a tensor or module, was where something else is now: a weak
         reference to it may be dead."""
-        return id(value) in self._let_go and not ends_with_effect(value)
+        if id(value) not in self._let_go | self._given or ends_with_effect(value):
+            return False
+        return id(value) in self._let_go or not self._is_held(tx, value)
+
+    def _is_held(self, tx: Tracer, value: Any) -> bool:
+        """Whether a frame of the trace holds a real object, or what the trace has met and still holds does."""
+        frames = tx.operators.frames_values()
+        if any(_real_object(tracker) is value for tracker in frames):
+            return True
+        return self._way(tx.output.effects, frames, Finalizable(value, {})) is not None
 
     def check(self, tx: Tracer) -> None:
         """Refuses the instruction that has just been evaluated if it let go of what is watched.

@@ -261,6 +261,9 @@ class Operators(Protocol):
     def is_held(self, value: VariableTracker) -> bool:
         """Whether the program holds an object besides what it has just handed over."""
 
+    def frames_values(self) -> list[VariableTracker]:
+        """What this frame and its callers in the trace hold."""
+
     def with_number(self, value: VariableTracker) -> VariableTracker:
         """A value whose number is needed, where it is an id."""
 

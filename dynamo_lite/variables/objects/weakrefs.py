@@ -44,7 +44,7 @@ class WeakrefVariable(VariableTracker):
         if args or kwargs:
             tx.raise_error(TypeError, "__call__() takes no arguments")
         real = self.referent.value
-        if real is not None and tx.output.effects.watch.may_have_ended(real):
+        if real is not None and tx.output.effects.watch.may_have_ended(tx, real):
             unsupported("end_of_life", f"a weak reference to a {type(real).__qualname__} that was let go of")
         if self.referent.source is None and not tx.operators.is_held(self.referent):
             unsupported("end_of_life", f"a weak reference to a {self.referent.describe()} that was let go of")
