@@ -39,10 +39,15 @@ from dynamo_lite.frame import changed_values, request
 from dynamo_lite.backends.inductor import codecache
 codecache._pool()
 locks = [changed_values._lock, request._numbers_lock, log._lock, codecache._lock]
-thread = threading.Thread(target=lambda: [lock.acquire() for lock in locks])
+held, forked = threading.Event(), threading.Event()
+def hold():
+    with locks[0], locks[1], locks[2], locks[3]:
+        held.set()
+        forked.wait()
+thread = threading.Thread(target=hold)
 thread.start()
-thread.join()
-os.register_at_fork(after_in_parent=lambda: [lock.release() for lock in locks])
+held.wait()
+os.register_at_fork(after_in_parent=forked.set)
 """
 
 

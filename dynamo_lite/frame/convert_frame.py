@@ -71,7 +71,8 @@ def _entry(settings: Settings, frame: Frame) -> Any:
         note_compile(frame)
         made: Any = first_request(settings, frame)
         while isinstance(made, TraceRequest):
-            made = _attempt(settings, made)
+            with in_flight.modes_kept():  # after a fault, too
+                made = _attempt(settings, made)
         return made
 
 
@@ -80,8 +81,7 @@ def _attempt(settings: Settings, request: TraceRequest) -> Any:
     with trace.opened(settings, request) as opened:
         made: GuardedCode | TraceRequest | None
         try:
-            with in_flight.modes_kept():
-                made = _compile_trace(settings, opened)
+            made = _compile_trace(settings, opened)
         except exc.DynamoLiteError:
             raise
         except Exception as error:
