@@ -4,13 +4,12 @@ Invariant: a trace's decisions hold in a call if the guards that are made of the
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..symbols import integers as ints
 from ..symbols.environment import Environment
-from ..symbols.integers import FloorDiv, Index, Mod, Sym
+from ..symbols.integers import Division, FloorDiv, Index, Mod, Sym
 from ..symbols.relations import Relation
 from .guard import GuardSet
 from .source import Source
@@ -19,8 +18,7 @@ _PUSH, _LOAD, _ADD, _MUL, _FLOORDIV, _MOD = range(6)
 _COMPARISONS = {"==": 0, "!=": 1, ">=": 2}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SizeCondition:
+class SizeCondition(NamedTuple):
     """What a guard of the kind "relation" expects: the check's operands, and how it reads.
 
     Attributes:
@@ -76,8 +74,8 @@ def _is_in_limits(env: Environment, condition: Relation) -> bool:
 
 def _write(x: Index, places: Mapping[Sym, int], program: list[tuple[int, int]]) -> None:
     """Appends the codes that compute a value."""
-    if isinstance(x, int) or not x.terms:
-        program.append((_PUSH, x if isinstance(x, int) else x.const))
+    if isinstance(x, int):
+        program.append((_PUSH, x))
         return
     first = True
     for monomial, k in x.terms.items():
@@ -87,7 +85,7 @@ def _write(x: Index, places: Mapping[Sym, int], program: list[tuple[int, int]]) 
         for a in monomial:
             if isinstance(a, Sym):
                 program.append((_LOAD, places[a]))
-            elif isinstance(a, (FloorDiv, Mod)):
+            elif isinstance(a, Division):
                 _write(a.expr, places, program)
                 _write(a.divisor, places, program)
                 program.append((_FLOORDIV if isinstance(a, FloorDiv) else _MOD, 0))
@@ -120,7 +118,7 @@ def _words(op: str, x: Index, sources: Mapping[Sym, Source]) -> str:
 
 
 def _text(x: Index, sources: Mapping[Sym, Source]) -> str:
-    if isinstance(x, int) or not x.terms:
+    if isinstance(x, int):
         return str(x)
     parts = []
     for monomial, k in x.terms.items():
@@ -132,9 +130,8 @@ def _text(x: Index, sources: Mapping[Sym, Source]) -> str:
 
 
 def _atom_text(a: Any, sources: Mapping[Sym, Source]) -> str:
-    if isinstance(a, (FloorDiv, Mod)):
-        sign = "//" if isinstance(a, FloorDiv) else "%"
-        return f"({_operand(a.expr, sources)} {sign} {_operand(a.divisor, sources)})"
+    if isinstance(a, Division):
+        return f"({_operand(a.expr, sources)} {a.sign} {_operand(a.divisor, sources)})"
     return sources[a].name if a in sources else str(a)
 
 

@@ -16,7 +16,7 @@ from ..guards.sizes import guard_condition, guard_decisions
 from ..guards.source import PathKey, Source
 from ..symbols import integers as ints
 from ..symbols.environment import HIGHEST, Environment
-from ..symbols.integers import Atom, Expr, FloorDiv, Index, Mod, Sym
+from ..symbols.integers import Atom, Division, Expr, Index, Sym
 from ..symbols.nodes import symbolic_int
 from ..variables.numbers.scalars import ScalarVariable
 
@@ -119,8 +119,8 @@ class TraceSymbols:
         return known
 
     def _node(self, tx: Tracer, x: Index) -> Any:
-        if isinstance(x, int) or not x.terms:
-            return x if isinstance(x, int) else x.const
+        if isinstance(x, int):
+            return x
         total: Any = None
         for monomial, k in x.terms.items():
             part: Any = k if k != 1 else None
@@ -134,9 +134,8 @@ class TraceSymbols:
         known = self._numbers.get((id(tx.output.graph), ints.atom(a)))
         if known is not None and not known.node._erased:
             return known.node
-        if isinstance(a, (FloorDiv, Mod)):
-            function = operator.floordiv if isinstance(a, FloorDiv) else operator.mod
-            return self._made(tx, function, self._node(tx, a.expr), self._node(tx, a.divisor))
+        if isinstance(a, Division):
+            return self._made(tx, a.of, self._node(tx, a.expr), self._node(tx, a.divisor))
         assert isinstance(a, Sym)
         node = self._roots[a](tx)
         fake = symbolic_int(self.env, ints.atom(a))

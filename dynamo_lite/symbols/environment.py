@@ -9,9 +9,9 @@ values; a symbol that has been found equal to something is replaced by it in all
 """
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from . import integers as ints
 from .integers import Atom, Expr, FloorDiv, Index, Mod, Sym
@@ -25,8 +25,7 @@ class Frozen(Exception):
     """A condition would have to be decided after the guards have been made."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """A condition that the trace depends on, and what was going on when it was decided."""
 
     condition: Relation
@@ -64,13 +63,13 @@ class Environment:
 
     def simplified(self, x: Index) -> Index:
         """The same with what has been decided."""
-        return ints.replace(x, self._same) if self._same else x
+        return ints.replace(x, self._same.get) if self._same else x
 
     def whole(self, x: Index) -> Index:
         """The same over symbols that came in from outside alone: quotients that were named are divisions again."""
         parts: dict[Atom, Index] = {s: ints.floordiv(ints.atom(of), step) for s, (of, step) in self.parts.items()}
         while any(s in parts for s in ints.symbols_of(x)):
-            x = ints.replace(x, parts)
+            x = ints.replace(x, parts.get)
         return x
 
     def limits(self, symbol: Sym) -> tuple[int, int]:
@@ -111,7 +110,7 @@ class Environment:
                     return self._interval(x)
                 shifts[a] = ints.add(ints.atom(a), int(low))
                 tops[a] = high - low
-        shifted = ints.replace(x, shifts)
+        shifted = ints.replace(x, shifts.get)
         if isinstance(shifted, int):
             return shifted, shifted
         lowest = highest = float(shifted.const) if abs(shifted.const) < 1 << 52 else shifted.const
@@ -240,8 +239,12 @@ class Environment:
             self._narrow_by(best, value)
             if isinstance(value, int):
                 self._limits[best] = value, value
-        self._same = {a: ints.replace(x, {best: value}) for a, x in self._same.items()}
-        self._same[best] = value
+        self._becomes(best, value)
+
+    def _becomes(self, a: Atom, value: Index) -> None:
+        """From now on, `value` stands for an atom."""
+        new: dict[Atom, Index] = {a: value}
+        self._same = {other: ints.replace(x, new.get) for other, x in self._same.items()} | new
 
     def _age(self, a: Atom) -> int:
         return list(self.hints).index(a) if isinstance(a, Sym) else -1
@@ -249,7 +252,7 @@ class Environment:
     def _divide(self, zero: Mod) -> None:
         """From ``x % d == 0``: ``k * d * (x // d)`` is ``k * x``. A symbol ``x`` is replaced by ``d`` times another."""
         x = zero.expr
-        if not isinstance(zero.divisor, int) or len(x.terms) != 1 or x.const:
+        if isinstance(x, int) or not isinstance(zero.divisor, int) or len(x.terms) != 1 or x.const:
             return
         ((monomial, k),) = x.terms.items()
         symbol = monomial[0]
@@ -261,9 +264,7 @@ class Environment:
         self.hints[part] = self.hints[symbol] // step
         self._limits[part] = (-(-low // step), high // step)
         self.parts[part] = (symbol, step)
-        value = ints.mul(ints.atom(part), step)
-        self._same = {a: ints.replace(y, {symbol: value}) for a, y in self._same.items()}
-        self._same[symbol] = value
+        self._becomes(symbol, ints.mul(ints.atom(part), step))
 
     def _narrow_by(self, symbol: Sym, value: Index) -> None:
         """What the symbol could be, the value it has been found equal to can be too, if it is a symbol itself."""

@@ -14,8 +14,9 @@ It is polynomials of our own because importing sympy takes longer than all the r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Union
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Union
 
 Index = Union[int, "Expr"]
 Monomial = tuple["Atom", ...]
@@ -61,18 +62,41 @@ class Sym(Atom):
         return atom(self), atom(self)
 
 
-class FloorDiv(Atom):
-    """A quotient; the dividend of a number is an ``Expr`` without terms."""
+class Division(Atom):
+    """What a division gives; `expr` is divided by `divisor`, and one of the two is no number.
+
+    Attributes:
+        of: the operation on numbers, or on arrays of numbers.
+    """
 
     __slots__ = ("expr", "divisor")
+    sign: ClassVar[str]
+    of: ClassVar[Callable[[Any, Any], Any]]
 
-    def __init__(self, expr: Expr, divisor: Index):
-        super().__init__(("/", expr, divisor))
+    def __init__(self, expr: Index, divisor: Index):
+        super().__init__((self.sign, expr, divisor))
         self.expr = expr
         self.divisor = divisor
 
     def __str__(self) -> str:
-        return f"(({self.expr}) // {_paren(self.divisor)})"
+        return f"({_paren(self.expr)} {self.sign} {_paren(self.divisor)})"
+
+    @staticmethod
+    def made(x: Index, divisor: Index) -> Index:
+        """The operation on indices, simplified."""
+        raise NotImplementedError
+
+
+class FloorDiv(Division):
+    """A quotient."""
+
+    __slots__ = ()
+    sign = "//"
+    of = operator.floordiv
+
+    @staticmethod
+    def made(x: Index, divisor: Index) -> Index:
+        return floordiv(x, divisor)
 
     def bounds(self) -> tuple[Index, Index] | None:
         inner = value_range(self.expr)
@@ -81,16 +105,16 @@ class FloorDiv(Atom):
         return floordiv(inner[0], self.divisor), floordiv(inner[1], self.divisor)
 
 
-class Mod(Atom):
-    __slots__ = ("expr", "divisor")
+class Mod(Division):
+    """A remainder."""
 
-    def __init__(self, expr: Expr, divisor: Index):
-        super().__init__(("%", expr, divisor))
-        self.expr = expr
-        self.divisor = divisor
+    __slots__ = ()
+    sign = "%"
+    of = operator.mod
 
-    def __str__(self) -> str:
-        return f"(({self.expr}) % {_paren(self.divisor)})"
+    @staticmethod
+    def made(x: Index, divisor: Index) -> Index:
+        return mod(x, divisor)
 
     def bounds(self) -> tuple[Index, Index] | None:
         return 0, add(self.divisor, -1)
@@ -347,7 +371,7 @@ def _least(x: Expr) -> int | None:
         if not isinstance(a, Sym):
             return None
         shifts[a] = add(atom(a), a.lower)
-    shifted = replace(x, shifts)
+    shifted = replace(x, shifts.get)
     if isinstance(shifted, int):
         return shifted
     return shifted.const if all(k >= 0 for k in shifted.terms.values()) else None
@@ -378,8 +402,6 @@ def floordiv(x: Index, divisor: Index) -> Index:
                 and top.divisor % divisor == 0
             ):
                 return add(quotient, mod(floordiv(top.expr, divisor), top.divisor // divisor))
-    if isinstance(rest, int):
-        rest = Expr({}, rest)
     return add(quotient, atom(FloorDiv(rest, divisor)))
 
 
@@ -404,8 +426,6 @@ def mod(x: Index, divisor: Index) -> Index:
                 and top.divisor % divisor == 0
             ):
                 return mod(top.expr, divisor)
-    if isinstance(rest, int):
-        rest = Expr({}, rest)
     return atom(Mod(rest, divisor))
 
 
@@ -447,7 +467,7 @@ def atoms_of(x: Index) -> Iterable[Atom]:
         for monomial in x.terms:
             for a in monomial:
                 yield a
-                if isinstance(a, (FloorDiv, Mod)):
+                if isinstance(a, Division):
                     yield from atoms_of(a.expr)
                     yield from atoms_of(a.divisor)
 
@@ -465,10 +485,8 @@ def evaluate(x: Index, values: Callable[[Any], Any]) -> Any:
     for monomial, k in x.terms.items():
         value: Any = k
         for a in monomial:
-            if isinstance(a, FloorDiv):
-                part = evaluate(a.expr, values) // evaluate(a.divisor, values)
-            elif isinstance(a, Mod):
-                part = evaluate(a.expr, values) % evaluate(a.divisor, values)
+            if isinstance(a, Division):
+                part = a.of(evaluate(a.expr, values), evaluate(a.divisor, values))
             else:
                 part = values(a)
             value = value * part
@@ -476,23 +494,35 @@ def evaluate(x: Index, values: Callable[[Any], Any]) -> Any:
     return total
 
 
-def replace(x: Index, values: Mapping[Atom, Index]) -> Index:
-    """The same with atoms replaced."""
-    if isinstance(x, int) or not any(a in values for a in atoms_of(x)):
+def replace(x: Index, values: Callable[[Atom], Index | None]) -> Index:
+    """The same with atoms replaced.
+
+    Args:
+        values: what stands for an atom; None: it stays, or is divided again if something in it has been replaced.
+    """
+    if isinstance(x, int):
         return x
     total: Index = x.const
+    kept: dict[Monomial, int] = {}
     for monomial, k in x.terms.items():
+        parts = [_replaced(a, values) for a in monomial]
+        if all(part is None for part in parts):
+            kept[monomial] = k
+            continue
         value: Index = k
-        for a in monomial:
-            known = values.get(a)
-            if known is not None:
-                part: Index = known
-            elif isinstance(a, FloorDiv):
-                part = floordiv(replace(a.expr, values), replace(a.divisor, values))
-            elif isinstance(a, Mod):
-                part = mod(replace(a.expr, values), replace(a.divisor, values))
-            else:
-                part = atom(a)
-            value = mul(value, part)
+        for a, part in zip(monomial, parts):
+            value = mul(value, atom(a) if part is None else part)
         total = add(total, value)
-    return total
+    if len(kept) == len(x.terms):
+        return x
+    return add(total, polynomial(kept, 0)) if kept else total
+
+
+def _replaced(a: Atom, values: Callable[[Atom], Index | None]) -> Index | None:
+    """What stands for an atom; None: it stays."""
+    new = values(a)
+    if new is None and isinstance(a, Division):
+        expr, divisor = replace(a.expr, values), replace(a.divisor, values)
+        if expr is not a.expr or divisor is not a.divisor:
+            return a.made(expr, divisor)
+    return new

@@ -5,16 +5,14 @@ say the same of an affine expression are equal.
 """
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Union
+from typing import NamedTuple, Union
 
 from . import integers as ints
 from .integers import Expr, Index
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(NamedTuple):
     """``expr == 0``, ``expr != 0`` or ``expr >= 0``; `op` says which."""
 
     op: str
@@ -34,8 +32,7 @@ class Relation:
         return value >= 0 if self.op == ">=" else (value == 0) == (self.op == "==")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Compound:
+class Compound(NamedTuple):
     """Conditions of which all have to hold (`op` "and"), or one ("or")."""
 
     op: str

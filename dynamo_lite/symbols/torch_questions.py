@@ -157,19 +157,23 @@ def _in_place(module: _StandIn) -> Iterator[None]:
                     del sys.modules[module.__name__]
 
 
-@contextlib.contextmanager
-def scope(symbols: bool) -> Iterator[None]:
+_NOTHING = contextlib.nullcontext()
+
+
+def scope(symbols: bool) -> contextlib.AbstractContextManager[None]:
     """While it lasts, what torch's rules import for symbols is answered here.
 
     Args:
         symbols: whether they meet symbols of ours; if not, the real modules answer if they are there.
     """
-    if symbols or NAME not in sys.modules:
-        with _in_place(_questions):
-            if "sympy" not in sys.modules:
-                with _in_place(_sympy):
-                    yield
-            else:
+    return _answering() if symbols or NAME not in sys.modules else _NOTHING
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    with _in_place(_questions):
+        if "sympy" in sys.modules:
+            yield
+        else:
+            with _in_place(_sympy):
                 yield
-    else:
-        yield

@@ -1,6 +1,9 @@
 """Steps that read sizes and compare expressions over them."""
 import operator
 import random
+import subprocess
+import sys
+import textwrap
 
 import pytest
 import torch
@@ -101,3 +104,22 @@ def test_strides_that_follow_from_sizes():
     assert not fits(torch.empty(3, 4, 6)[..., :5], dense)
     with pytest.raises(ValueError):
         fits(torch.empty(3, 4, 5), ((3,), 1, 1))
+
+
+def test_sizes_are_read_only_where_torch_is_known():
+    """A process that has not told the extension about torch gets an error in place of a program."""
+    made = textwrap.dedent(f"""
+        import importlib.machinery, importlib.util
+        loader = importlib.machinery.ExtensionFileLoader("_guards", {G.__file__!r})
+        G = importlib.util.module_from_spec(importlib.util.spec_from_loader("_guards", loader))
+        loader.exec_module(G)
+        for name in ("load_size", "load_stride"):
+            try:
+                G.GuardProgram((("load_local", 0, 0), (name, 1, 0, 0)), 0, 2)
+            except RuntimeError as e:
+                print(e)
+        G.GuardProgram((("load_local", 0, 0), ("relation", (0,), ((1, 0),), 1)), 0, 1)
+    """)
+    done = subprocess.run([sys.executable, "-S", "-c", made], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("init_torch(torch) has not been called") == 2

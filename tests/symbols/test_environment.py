@@ -59,7 +59,7 @@ def env_whole(env, x):
     """With quotients that the environment has named written as divisions again."""
     parts = {s: ints.floordiv(ints.atom(of), step) for s, (of, step) in env.parts.items()}
     while any(s in parts for s in ints.symbols_of(x)):
-        x = ints.replace(x, parts)
+        x = ints.replace(x, parts.get)
     return x
 
 

@@ -73,6 +73,17 @@ def test_equal_values_are_equal():
 def test_replaced_atoms():
     s, t = Sym("s"), Sym("t")
     x = (ints.atom(s) // 2) * ints.atom(t) + ints.atom(s) % 3
-    assert ints.replace(x, {s: 7, t: 5}) == 3 * 5 + 1
-    assert ints.replace(x, {s: ints.atom(t) * 6}) == ints.atom(t) * ints.atom(t) * 3
+    assert ints.replace(x, {s: 7, t: 5}.get) == 3 * 5 + 1
+    assert ints.replace(x, {s: ints.atom(t) * 6}.get) == ints.atom(t) * ints.atom(t) * 3
     assert ints.symbols_of(x) == {s, t}
+
+
+def test_numbers_are_divided_by_symbols():
+    s, t = Sym("s"), Sym("t")
+    x = 100 // ints.atom(s) + 7 % ints.atom(s)
+    assert str(x) == "(100 // (s)) + (7 % (s))" and ints.symbols_of(x) == {s}
+    assert ints.evaluate(x, {s: 8}.__getitem__) == 19
+    assert ints.replace(x, {s: ints.atom(t)}.get) == 100 // ints.atom(t) + 7 % ints.atom(t)
+    assert ints.replace(x, {s: 8}.get) == 19
+    assert ints.replace(x, {t: 8}.get) is x
+    assert (100 // ints.atom(s)) * ints.atom(s) + 100 % ints.atom(s) == 100

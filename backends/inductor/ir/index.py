@@ -18,6 +18,7 @@ from typing import Any
 
 from dynamo_lite.symbols.integers import (
     Atom,
+    Division,
     Expr,
     FloorDiv,
     Index,
@@ -38,9 +39,9 @@ from dynamo_lite.symbols.integers import (
 )
 
 __all__ = [
-    "Atom", "Expr", "FloorDiv", "Index", "Indirect", "Mod", "Monomial", "Sym", "Var", "add", "affine_terms", "atom",
-    "atoms_of", "coefficient", "contiguous_strides", "dot", "floordiv", "free_vars", "mod", "mul", "polynomial",
-    "product", "sum_of", "unflatten", "value_range", "var",
+    "Atom", "Division", "Expr", "FloorDiv", "Index", "Indirect", "Mod", "Monomial", "Sym", "Var", "add", "affine_terms",
+    "atom", "atoms_of", "coefficient", "contiguous_strides", "dot", "floordiv", "free_vars", "mod", "mul",
+    "polynomial", "product", "sum_of", "unflatten", "value_range", "var",
 ]
 
 
@@ -111,7 +112,7 @@ def coefficient(x: Index, v: Var) -> Index | None:
 def _mentions(a: Atom, v: Var) -> bool:
     if a == v:
         return True
-    return isinstance(a, (FloorDiv, Mod)) and (v in free_vars(a.expr) or v in free_vars(a.divisor))
+    return isinstance(a, Division) and (v in free_vars(a.expr) or v in free_vars(a.divisor))
 
 
 def affine_terms(x: Index) -> tuple[dict[Var, Index], Index] | None:

@@ -126,7 +126,7 @@ def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
     limits = [g.attr for g in guards([s.value for s in kernel.statements()])]
     for index in indices_of(kernel.statements()):
         for a in ix.atoms_of(index):
-            if not isinstance(a, (ix.FloorDiv, ix.Mod)) or not isinstance(a.divisor, int):
+            if not isinstance(a, ix.Division) or isinstance(a.expr, int) or not isinstance(a.divisor, int):
                 continue
             terms = list(a.expr.terms.items())
             if len(terms) != 1 or a.expr.const or terms[0][1] != 1 or len(terms[0][0]) != 1:

@@ -188,7 +188,7 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
         step->i2 = n == 2 ? PyLong_AsSsize_t(PyTuple_GET_ITEM(rest, 1)) : step->i1;
         return step->i2 >= 0 && step->i2 <= step->i1 ? 1 : PyErr_Occurred() ? -1 : 0;
     case OP_RELATION:
-        return guard_require_torch() < 0 ? -1 : guard_relation_parse(step, rest, written, self->n_registers);
+        return guard_relation_parse(step, rest, written, self->n_registers);
     case OP_GLOBAL_STATE:
         step->data = guard_state_parse(rest, &step->obj);
         return step->data == NULL ? -1 : 1;
@@ -305,6 +305,9 @@ parse_step(GuardProgram *self, Step *step, PyObject *tuple, Py_ssize_t index, ch
             }
             step->obj = interned(operand);
         }
+    }
+    if ((op == OP_LOAD_SIZE || op == OP_LOAD_STRIDE) && guard_require_torch() < 0) {
+        return -1;
     }
     if (step->dst >= 0) {
         written[step->dst] = WRITTEN;

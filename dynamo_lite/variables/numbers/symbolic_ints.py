@@ -15,7 +15,7 @@ import torch
 
 from ...symbols import integers as ints
 from ...symbols.environment import HIGHEST
-from ...symbols.integers import Expr, FloorDiv, Index, Mod, Sym
+from ...symbols.integers import Division, Expr, Index, Sym
 from ...symbols.nodes import IntNode
 from ...symbols.relations import compare
 from ..base import VariableTracker, unsupported
@@ -152,8 +152,8 @@ def size_variable(size: Any, output: OutputGraph) -> ConstantVariable:
 
 def _push(cg: Codegen, output: OutputGraph, x: Index) -> None:
     """Emits code that computes an expression from where its symbols live."""
-    if isinstance(x, int) or not x.terms:
-        cg.emit.load_const(x if isinstance(x, int) else x.const)
+    if isinstance(x, int):
+        cg.emit.load_const(x)
         return
     first = True
     for monomial, k in x.terms.items():
@@ -161,10 +161,10 @@ def _push(cg: Codegen, output: OutputGraph, x: Index) -> None:
         if started:
             cg.emit.load_const(k if first else abs(k))
         for a in monomial:
-            if isinstance(a, (FloorDiv, Mod)):
+            if isinstance(a, Division):
                 _push(cg, output, a.expr)
                 _push(cg, output, a.divisor)
-                cg.emit.binary("//" if isinstance(a, FloorDiv) else "%")
+                cg.emit.binary(a.sign)
             else:
                 assert isinstance(a, Sym)
                 cg.load_source(output.symbols.sources[a])

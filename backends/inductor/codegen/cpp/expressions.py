@@ -74,7 +74,7 @@ def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node
         return names[a]
     if isinstance(a, ix.Sym):
         return a.name
-    if isinstance(a, (ix.FloorDiv, ix.Mod)):
+    if isinstance(a, ix.Division):
         sign = "/" if isinstance(a, ix.FloorDiv) else "%"
         return f"(({index_text(a.expr, names, indirect)}) {sign} ({index_text(a.divisor, names, indirect)}))"
     assert isinstance(a, ix.Indirect) and indirect is not None
