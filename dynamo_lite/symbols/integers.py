@@ -71,7 +71,7 @@ class Division(Atom):
 
     __slots__ = ("expr", "divisor")
     sign: ClassVar[str]
-    of: ClassVar[Callable[[Any, Any], Any]]
+    of: ClassVar[Any]
 
     def __init__(self, expr: Index, divisor: Index):
         super().__init__((self.sign, expr, divisor))
@@ -92,7 +92,7 @@ class FloorDiv(Division):
 
     __slots__ = ()
     sign = "//"
-    of = operator.floordiv
+    of = staticmethod(operator.floordiv)
 
     @staticmethod
     def made(x: Index, divisor: Index) -> Index:
@@ -110,7 +110,7 @@ class Mod(Division):
 
     __slots__ = ()
     sign = "%"
-    of = operator.mod
+    of = staticmethod(operator.mod)
 
     @staticmethod
     def made(x: Index, divisor: Index) -> Index:
