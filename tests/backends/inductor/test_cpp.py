@@ -10,6 +10,7 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor import codecache
+from dynamo_lite.backends.inductor.codegen.cpp import kernel, source
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_source
 from dynamo_lite.backends.inductor.codegen.cpp.text import header
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -237,3 +238,36 @@ def test_small_kernels_have_threads_if_others_keep_them_awake():
     assert shared_out(lambda x: x.sum(1), small) == 0
     assert shared_out(lambda x: (x.exp() + 1).sin(), large) == 1
     assert shared_out(lambda x, y: (x.sum(1), (y.exp() + 1).sin()), small, large) == 2
+
+
+def long_body(x, w, i):
+    y = x.float()
+    for k in range(6):
+        y = torch.sin(y) + torch.tanh(y * 0.5) - torch.exp(-y.abs()) * (k + 1)
+    y = torch.where(x > 0, y, w[i] * y)
+    return y.to(x.dtype), y > 0.5, y.sum(-1), y.amax(0), (y * 8).long(), y.t() * 2
+
+
+@pytest.mark.parametrize("simd", SIMD)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_long_bodies_and_functions_that_are_called_give_the_same_bits(simd, dtype, data, monkeypatch):
+    inputs = [(data.random(m, n).to(dtype), data.random(n), torch.arange(n).flip(0))
+              for m, n in ((5, 33), (40, 67))]
+
+    def results(cost, in_line):
+        monkeypatch.setattr(kernel, "MIN_LONG_COST", cost)
+        monkeypatch.setattr(source, "MOST_IN_LINE", in_line)
+        dynamo_lite.reset()
+        compiled = dynamo_lite.compile(long_body, dynamic=False)
+        found = [compiled(*given) for given in inputs]
+        return found, dynamo_lite.debug.generated_code(compiled)
+
+    with config.patch(cpp_simd=simd, recompile_limit=len(inputs)):
+        long, long_text = results(0, 0)
+        short, short_text = results(1 << 30, 1 << 30)
+    assert ("_once<L>" in long_text) and "_once<L>(0" not in short_text
+    assert ("static NOINLINE vec" in long_text) == (simd != "scalar") and "static NOINLINE vec" not in short_text
+    for a, b in zip(long, short):
+        assert all(torch.equal(p, q) and p.stride() == q.stride() for p, q in zip(a, b))
+    for given, found in zip(inputs, long):
+        torch.testing.assert_close(found[2], long_body(*given)[2], rtol=1e-2, atol=1e-2)

@@ -9,6 +9,7 @@ AVX2 the functions are libm's, lane by lane.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -82,8 +83,25 @@ def _math_header() -> str:
     return (Path(__file__).parent / "math.h").read_text(encoding="utf-8")
 
 
-def declarations(used: Iterable[str], simd: str) -> str:
-    """C++ that defines ``exp_`` and so on, for scalars and vectors."""
+# Uses of functions in one file from which on they are called and not in line: one in line takes the compiler some 5 ms, a
+# call takes 9% of a kernel that does nothing else.
+MOST_IN_LINE = 128
+
+
+def uses(texts: Iterable[str], names: Iterable[str]) -> int:
+    """How often the texts of kernels use these functions."""
+    calls = re.compile(rf"\b(?:{'|'.join(sorted(names))})_\(") if names else None
+    return sum(len(calls.findall(text)) for text in texts) if calls is not None else 0
+
+
+def declarations(used: Iterable[str], simd: str, in_line: bool = True) -> str:
+    """C++ that defines ``exp_`` and so on, for scalars and vectors.
+
+    Args:
+        used: the functions' names.
+        simd: the vector instructions.
+        in_line: whether the compiler is to put them in line wherever they are used.
+    """
     wanted = set(used)
     names = sorted((wanted | {DERIVED[name][0] for name in wanted & set(DERIVED)}) & set(FUNCTIONS))
     derived = sorted(wanted & set(DERIVED))
@@ -93,11 +111,12 @@ def declarations(used: Iterable[str], simd: str) -> str:
         vector = "template <class V> INLINE V {0}_(V x) {{ return {1}; }}\n"
         return "\n" + "".join(map(_by_lane, names)) + "".join(vector.format(name, DERIVED[name][1]) for name in derived)
     header = "\n" + _math_header() if wanted & set(FAST) else ""
-    parts = [_declare(name, simd) for name in names] + [_declare_derived(name, simd) for name in derived]
+    kind = "INLINE" if in_line else "static NOINLINE"
+    parts = [_declare(name, simd, kind) for name in names] + [_declare_derived(name, simd, kind) for name in derived]
     return header + _LIBRARY + "".join(parts)
 
 
-def _declare(name: str, simd: str) -> str:
+def _declare(name: str, simd: str, kind: str) -> str:
     arity, sleef, suffix, _ = FUNCTIONS[name]
     names = "xy"[:arity]
     lines = []
@@ -112,7 +131,7 @@ def _declare(name: str, simd: str) -> str:
             lines.append(f'static {v} (*const {symbol})({types}) = (decltype({symbol}))dlsym(libtorch, "{symbol}");')
         if fast is not None:
             call = fast.format(L=lanes, V=v, code=code)
-        lines.append(f"INLINE {v} {name}_({parameters}) {{ return {call}; }}")
+        lines.append(f"{kind} {v} {name}_({parameters}) {{ return {call}; }}")
     for scalar, lanes in (("float", 8), ("double", 4)):
         parameters = ", ".join(f"{scalar} {p}" for p in names)
         call = ", ".join(f"bc<{lanes}>({p})" for p in names)
@@ -120,13 +139,13 @@ def _declare(name: str, simd: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _declare_derived(name: str, simd: str) -> str:
+def _declare_derived(name: str, simd: str, kind: str) -> str:
     lines = []
     for scalar, lanes, code in _TYPES[simd]:
         v = f"vec<{scalar}, {lanes}>"
         fast = scalar == "float" and name in FAST
         call = FAST[name].format(L=lanes, V=v, code=code) if fast else DERIVED[name][1]
-        lines.append(f"INLINE {v} {name}_({v} x) {{ return {call}; }}")
+        lines.append(f"{kind} {v} {name}_({v} x) {{ return {call}; }}")
     lines += [f"INLINE {scalar} {name}_({scalar} x) {{ return {DERIVED[name][1]}; }}" for scalar in ("float", "double")]
     return "\n".join(lines) + "\n"
 

@@ -34,6 +34,9 @@ MIN_OUTER_PARALLEL = 8
 CHAIN = 16
 # From this cost on, two vectors are computed side by side.
 MIN_PAIRED_COST = 40
+# From this cost on, a body is compiled once for whole vectors and the rest: it takes the compiler a millisecond for every
+# unit and copy, and the processor a branch for every load.
+MIN_LONG_COST = 160
 # A body that calls functions is not worth four copies.
 MAX_UNROLLED_COST = 16
 
@@ -426,14 +429,15 @@ class CppKernel(Body):
         name = self._name(v)
         before = self.scope()
         slot = "0"
+        once = "_once" if self._cost(stage) >= MIN_LONG_COST else ""
         if along and accumulators and accumulators[0].copies == 4:
             self.open_lanes(f"for_lanes4<L>({begin}, {end}", f"const i64 {name}, auto m, auto k")
             slot = "k.n"
         elif along and not accumulators and self._is_heavy(stage, v):
-            self.open_lanes(f"for_lanes2<L>({begin}, {end}", f"const i64 {name}, auto m, auto m_")
+            self.open_lanes(f"for_lanes2{once}<L>({begin}, {end}", f"const i64 {name}, auto m, auto m_")
             self._paired = True
         elif along:
-            self.open_lanes(f"for_lanes<L>({begin}, {end}", f"const i64 {name}, auto m")
+            self.open_lanes(f"for_lanes{once}<L>({begin}, {end}", f"const i64 {name}, auto m")
         else:
             self.open(f"for (i64 {name} = {begin}; {name} < {end}; ++{name})")
         if along:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Sequence
 
 from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, library_of
-from dynamo_lite.backends.inductor.codegen.cpp.functions import declarations
+from dynamo_lite.backends.inductor.codegen.cpp.functions import MOST_IN_LINE, declarations, uses
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import GRAIN, GRAIN_AWAKE, CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_header, library_source
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
@@ -41,7 +41,7 @@ def write_source(kernels: Sequence[Kernel], simd: str) -> tuple[str, list[str]]:
     parts = [header()]
     if any(kernel.tiles is not None for kernel in kernels):
         parts.append(library_header(simd))
-    parts.append(declarations(functions, simd))
+    parts.append(declarations(functions, simd, uses(names, functions) <= MOST_IN_LINE))
     for text, name in zip(share(list(names)), names.values()):
         parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
     return "".join(parts), symbols

@@ -1,6 +1,6 @@
 // Vectors for generated kernels: GCC's vector types, loads and stores with tails, casts, functions.
 //
-// vec<T, L> is L lanes of T. Every load and store takes how many lanes are alive: full{} for all, an int for a tail. Values of 16-bit
+// vec<T, L> is L lanes of T. Every load and store takes how many lanes are alive: full{} for all, an int for a tail, some{n} for what may be either. Values of 16-bit
 // floats are held as float, rounded where the program rounds; a bool is a mask, a vector of 0 and -1 of any integer width.
 // Functions have one name for scalars and vectors. No system header is included: that would be most of the compile time.
 typedef signed char i8;
@@ -41,6 +41,7 @@ template <> struct int_of<4> { typedef i32 type; };
 template <> struct int_of<8> { typedef i64 type; };
 template <class V> using mask_of = vec<typename int_of<sizeof(elem<V>)>::type, lanes<V>>;
 struct full {};
+struct some { int n; };  // known when running: all lanes or fewer
 
 template <class To, class From> INLINE To bits(From x) {
     static_assert(sizeof(To) == sizeof(From), "");
@@ -203,6 +204,12 @@ template <int L, class T> INLINE void store(T* p, vec<T, L> v, int n) {
         if (k < n) p[k] = v[k];
 }
 
+template <int L, class T> INLINE vec<T, L> load(const T* p, some m) { return m.n == L ? load<L>(p, full()) : load<L>(p, m.n); }
+template <int L, class T> INLINE void store(T* p, vec<T, L> v, some m) {
+    if (m.n == L) return store<L>(p, v, full());
+    store<L>(p, v, m.n);
+}
+
 INLINE float from_bf16(u16 x) { return bits<float>((u32)x << 16); }
 template <int L, class M> INLINE vec<float, L> load(const bf16* p, M m) {
     return bits<vec<float, L>>(convert<u32>(load<L>((const u16*)p, m)) << 16);
@@ -226,6 +233,7 @@ INLINE void store1(b8* p, bool v) { p->v = v; }
 
 INLINE int alive(full, int L) { return L; }
 INLINE int alive(int n, int) { return n; }
+INLINE int alive(some m, int) { return m.n; }
 // Lane by lane, from wherever `at(lane)` says.
 template <class T> struct value_type { typedef T type; };
 template <> struct value_type<bf16> { typedef float type; };
@@ -465,6 +473,7 @@ template <class V> INLINE V keep(int n, V a, V b) {
     typedef mask_of<V> I;
     return iota<elem<I>, lanes<V>>() < (elem<I>)n ? a : b;
 }
+template <class V> INLINE V keep(some m, V a, V b) { return keep(m.n, a, b); }
 // All lanes joined: those of the lower half with those of the upper one, and so on, as vectors while halves are registers.
 template <class V, class F> INLINE elem<V> fold(V v, F f) {
     if constexpr (sizeof(V) > 16) {
@@ -522,6 +531,14 @@ template <int L, class F> INLINE void for_lanes2(i64 begin, i64 end, F f) {
     i64 i = begin;
     for (; i + 2 * L <= end; i += 2 * L) f(i, full(), full());
     if (i < end) f(i, (int)(end - i < L ? end - i : L), (int)(end - i < L ? 0 : end - i - L));
+}
+// The same for long bodies, which are then compiled once.
+template <int L> INLINE some up_to(i64 n) { return {(int)(n < 0 ? 0 : n < L ? n : L)}; }
+template <int L, class F> INLINE void for_lanes_once(i64 begin, i64 end, F f) {
+    for (i64 i = begin; i < end; i += L) f(i, up_to<L>(end - i));
+}
+template <int L, class F> INLINE void for_lanes2_once(i64 begin, i64 end, F f) {
+    for (i64 i = begin; i < end; i += 2 * L) f(i, up_to<L>(end - i), up_to<L>(end - i - L));
 }
 template <int k> struct slot { static constexpr int n = k; };
 // Four iterations at a time, each with accumulators of its own.
