@@ -27,6 +27,9 @@ from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, refine
 
 MAX_MEMBERS = 64
 MAX_BUFFERS = 48
+# Nodes of a kernel's expressions: the compiler's time grows faster than a function does, and a buffer between two
+# kernels costs as little as one of so many operations.
+MAX_NODES = 2048
 # How many groups that read the same buffer are tried for fusion side by side.
 MAX_SIBLINGS = 4
 # How many orders of a nest's loops are tried besides its own.
@@ -128,7 +131,9 @@ class Fuser:
     # ------------------------------------------------------------ joining
     def _join(self, group: Group, member: Member) -> bool:
         """Puts the member in the group if that is legal."""
-        if len(group.members) >= MAX_MEMBERS or self._must_wait(group, member) or self._too_many_buffers(group, member):
+        if len(group.members) >= MAX_MEMBERS or sum(m.nodes for m in group.members) + member.nodes > MAX_NODES:
+            return False
+        if self._must_wait(group, member) or self._too_many_buffers(group, member):
             return False
         own = member.dims
         for order in list(self._orders(group, member)):

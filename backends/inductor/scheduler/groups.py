@@ -28,6 +28,7 @@ class Member:
     reads: dict[str, set[ix.Index]]
     guards: tuple[ix.Index, ...] = ()
     full: bool = True
+    nodes: int = 0  # of its expressions
 
     @property
     def sizes(self) -> Sizes:
@@ -85,12 +86,14 @@ def group_var(d: int, dims: Sizes) -> ix.Index:
 def make_member(nest: LoopNest, order: int) -> Member:
     reads: dict[str, set[ix.Index]] = {}
     guards: dict[ix.Index, None] = {}
+    nodes = 0
     for n in walk(nest.roots()):
+        nodes += 1
         if n.op == "load":
             reads.setdefault(n.attr[0], set()).add(n.attr[1])
         elif n.op == "inside":
             guards[n.attr[0]] = None
     if nest.contraction is not None or nest.alone():
         # A template computes it, or one after the other: the loops stay as they are, and the borders are its business.
-        return Member(nest, order, nest.dims, reads)
-    return Member(nest, order, ordered_dims(nest), reads, tuple(guards))
+        return Member(nest, order, nest.dims, reads, nodes=nodes)
+    return Member(nest, order, ordered_dims(nest), reads, tuple(guards), nodes=nodes)

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor import codecache
-from dynamo_lite.backends.inductor.codegen.cpp import kernel, source
+from dynamo_lite.backends.inductor.codegen.cpp import kernel as cpp_kernel
+from dynamo_lite.backends.inductor.codegen.cpp import source
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_source
 from dynamo_lite.backends.inductor.codegen.cpp.text import header
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -255,7 +256,7 @@ def test_long_bodies_and_functions_that_are_called_give_the_same_bits(simd, dtyp
               for m, n in ((5, 33), (40, 67))]
 
     def results(cost, in_line):
-        monkeypatch.setattr(kernel, "MIN_LONG_COST", cost)
+        monkeypatch.setattr(cpp_kernel, "MIN_LONG_COST", cost)
         monkeypatch.setattr(source, "MOST_IN_LINE", in_line)
         dynamo_lite.reset()
         compiled = dynamo_lite.compile(long_body, dynamic=False)

@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dynamo_lite.backends.inductor.lowering import graph
+from dynamo_lite.backends.inductor.scheduler import fusion
 from dynamo_lite.backends.inductor.scheduler.space import blocks, refine
 
 
@@ -41,6 +43,13 @@ def test_one_kernel(name, check_many, data):
     fn, shapes = ONE_KERNEL[name]
     built = check_many([(name, fn, [data.random(*s, scale=1.0) for s in shapes])], {torch.float32: (1e-5, 1e-5)})
     assert built.kernels == 1
+
+
+def test_long_chains_are_several_kernels(check_many, data, monkeypatch):
+    monkeypatch.setattr(fusion, "MAX_NODES", 40)
+    monkeypatch.setattr(graph, "MAX_NODES", 20)
+    case = ("long", lambda x: chain(chain(x)), [data.random(30, 7, scale=1.0)])
+    assert 3 <= check_many([case], {torch.float32: (1e-5, 1e-5)}).kernels <= 8
 
 
 def test_what_fusion_takes_out_is_never_stored(build, data):

@@ -34,8 +34,8 @@ MIN_OUTER_PARALLEL = 8
 CHAIN = 16
 # From this cost on, two vectors are computed side by side.
 MIN_PAIRED_COST = 40
-# From this cost on, a body is compiled once for whole vectors and the rest: it takes the compiler a millisecond for every
-# unit and copy, and the processor a branch for every load.
+# From this cost on, a body is compiled once for whole vectors and the rest: every unit and copy takes the compiler
+# a millisecond, where a branch for every load no longer matters.
 MIN_LONG_COST = 160
 # A body that calls functions is not worth four copies.
 MAX_UNROLLED_COST = 16
