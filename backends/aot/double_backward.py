@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
+from dynamo_lite.backends.aot.call_sizes import at_sizes
 from dynamo_lite.backends.aot.graph import OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.interface import Interface, Saved
 from dynamo_lite.runtime.storage_extent import storage_extent
@@ -50,7 +51,8 @@ class DoubleBackward:
         self._run = run
         # Where nothing computed is saved, gradients hang on the saved inputs alone: others may have any values.
         free = all(i is not None for i in saved.inputs)
-        self._free = [_layout(e, i in idle) if free or i in idle else None for i, e in enumerate(examples)]
+        self._free = [interface.sizes.formulas(_layout(e, i in idle)) if free or i in idle else None
+                      for i, e in enumerate(examples)]
         self._random = interface.random
         self._count = interface.inputs
         self._mutated = frozenset(interface.mutated)
@@ -86,10 +88,18 @@ class DoubleBackward:
         return found
 
     def gradients(
-        self, kept: KeptInputs, saved: Sequence[torch.Tensor], grads: tuple[torch.Tensor | None, ...]
+        self, kept: KeptInputs, saved: Sequence[torch.Tensor], grads: tuple[torch.Tensor | None, ...],
+        sizes: Sequence[int] = (),
     ) -> tuple[Any, ...] | None:
-        """The gradient of each input, itself differentiable; None if it can't be had."""
-        inputs = self._inputs(kept, saved)
+        """The gradient of each input, itself differentiable; None if it can't be had.
+
+        Args:
+            kept: what `keep_inputs` gave.
+            saved: the saved values.
+            grads: of the results.
+            sizes: what has been read of the call, by `Interface.sizes`.
+        """
+        inputs = self._inputs(kept, saved, sizes)
         if inputs is None:
             return None
         further = torch.is_grad_enabled()
@@ -109,7 +119,7 @@ class DoubleBackward:
         if drawn and not self._random:
             return None
         places = [i for i, grad in enumerate(grads) if grad is not None]
-        heads = [self._value(i, given, results) for i in places]
+        heads = [self._value(i, given, results, sizes) for i in places]
         if any(head is None or not head.requires_grad for head in heads):
             return None
         wanted = [i for i, v in enumerate(own) if isinstance(v, torch.Tensor) and v.requires_grad]
@@ -121,7 +131,9 @@ class DoubleBackward:
             made[i] = grad
         return tuple(made)
 
-    def _value(self, index: int, inputs: list[Any], results: Sequence[Any]) -> torch.Tensor | None:
+    def _value(
+        self, index: int, inputs: list[Any], results: Sequence[Any], sizes: Sequence[int]
+    ) -> torch.Tensor | None:
         """What the forward pass has computed as its n-th value, in the second run; None if it is not to be had."""
         if index in self._written:
             return inputs[self._written[index]]
@@ -133,11 +145,11 @@ class DoubleBackward:
                 return made
             if isinstance(recipe, OutputAlias) and recipe.base == ValueOutput(index) and made._is_view():
                 base = made._base
-                if (base.stride(), base.dtype) == self._layouts[index]:
+                if (base.stride(), base.dtype) == at_sizes(self._layouts[index], sizes):
                     return base
         return None
 
-    def _inputs(self, kept: KeptInputs, saved: Sequence[torch.Tensor]) -> list[Any] | None:
+    def _inputs(self, kept: KeptInputs, saved: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[Any] | None:
         inputs: list[Any] = [None] * self._count
         for i, at in self._saved:
             inputs[i] = saved[at]
@@ -145,7 +157,7 @@ class DoubleBackward:
             layout = self._free[i]
             if layout is None:
                 return None
-            inputs[i] = _any_values(*layout)
+            inputs[i] = _any_values(*at_sizes(layout, sizes))
         for i, value in zip(self._others, kept):
             if isinstance(value, tuple):
                 tensor = value[0]() if isinstance(value[0], weakref.ref) else value[0]
@@ -153,7 +165,7 @@ class DoubleBackward:
                     layout = self._free[i]
                     if layout is None:
                         return None
-                    tensor = _any_values(*layout)
+                    tensor = _any_values(*at_sizes(layout, sizes))
                 inputs[i] = tensor
             elif isinstance(value, torch.Tensor):
                 return None
@@ -200,7 +212,7 @@ def _layout(example: Any, idle: bool = False) -> tuple[Any, ...] | None:
     """What it takes to make a tensor like an input; None for those whose values may not be just any."""
     if not isinstance(example, torch.Tensor) or not (idle or example.is_floating_point() or example.is_complex()):
         return None
-    if example.is_conj() or example.is_neg() or not all(type(n) is int for n in (*example.shape, *example.stride())):
+    if example.is_conj() or example.is_neg():
         return None
     return tuple(example.shape), tuple(example.stride()), example.dtype, example.device, example.requires_grad
 

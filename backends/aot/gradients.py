@@ -1,10 +1,13 @@
 """Whether a graph has to take part in autograd."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+
+from dynamo_lite.symbols.nodes import hint_of
 
 
 def needs_gradients(gm: GraphModule, example_inputs: list[Any]) -> bool:
@@ -60,11 +63,41 @@ def twin(mode: Any, fake: torch.Tensor) -> torch.Tensor:
     """
     with mode, torch.no_grad():
         made = fake.detach()
+    return _with_history_of(fake, mode, made)
+
+
+def _with_history_of(fake: torch.Tensor, mode: Any, made: torch.Tensor) -> torch.Tensor:
     if fake.requires_grad:
         with mode, torch.enable_grad():
             made.requires_grad_()
             if fake.grad_fn is not None:
                 made = torch._C._functions.DelayedError(b"backward of a fake tensor", 1)(made)
+    return made
+
+
+def static_twins(mode: Any, examples: Sequence[Any]) -> list[Any]:
+    """A graph's inputs with the sizes of the traced call in place of symbols; those that share memory still do."""
+    memories: dict[tuple[int, torch.dtype], torch.Tensor] = {}
+    varying = {value.untyped_storage()._cdata for value in examples
+               if isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides}
+    made = []
+    for value in examples:
+        if not isinstance(value, torch.Tensor):
+            made.append(hint_of(value))
+            continue
+        if value.untyped_storage()._cdata not in varying:
+            made.append(value)
+            continue
+        key = value.untyped_storage()._cdata, value.dtype
+        with mode, torch.no_grad():
+            if key not in memories:
+                held = hint_of(value.untyped_storage().nbytes()) // value.itemsize
+                memories[key] = torch.empty(held, dtype=value.dtype, device=value.device)
+            size, stride = (tuple(map(hint_of, numbers)) for numbers in (value.shape, value.stride()))
+            plain = memories[key].as_strided(size, stride, hint_of(value.storage_offset()))
+            plain = plain.conj() if value.is_conj() else plain
+            plain = plain._neg_view() if value.is_neg() else plain
+        made.append(_with_history_of(value, mode, plain.detach()))
     return made
 
 

@@ -20,6 +20,7 @@ output, so that outputs are views of inputs, of each other, or the very inputs e
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Union
 
 import torch
@@ -124,3 +125,15 @@ def _layout(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return "(" + ", ".join(map(_layout, value)) + ")"
     return type(value).__name__
+
+
+def copy_node(
+    graph: torch.fx.Graph, node: torch.fx.Node, env: Callable[[torch.fx.Node], torch.fx.Node]
+) -> torch.fx.Node:
+    """The node at the end of another graph, as ``Graph.node_copy`` copies it; arguments may be symbolic numbers, which
+    that would warn of.
+    """
+    copy = graph.create_node(node.op, node.target, name=node.name, type_expr=node.type)
+    copy.args, copy.kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env)
+    copy.meta = dict(node.meta)
+    return copy

@@ -9,6 +9,7 @@ import dataclasses
 
 import torch
 
+from dynamo_lite.backends.aot.call_sizes import CallSizes, SizeFormula
 from dynamo_lite.backends.aot.graph import OutputRecipe
 
 
@@ -52,16 +53,19 @@ class Interface:
         differentiable, results, mutated, written: as in ``JointGraph``.
         random: whether the forward pass draws random numbers.
         unreached: the inputs that require grad, but to which no result's gradient flows.
+        sizes: what is read of the inputs; the backward graph takes these numbers behind what is saved, and layouts and
+            recipes hold formulas over them.
     """
 
     inputs: int
-    layouts: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    layouts: tuple[tuple[tuple[int | SizeFormula, ...], torch.dtype], ...]
     differentiable: tuple[bool, ...]
     results: tuple[Result, ...]
     mutated: tuple[int, ...]
     written: tuple[Written, ...]
     random: bool
     unreached: tuple[int, ...]
+    sizes: CallSizes = CallSizes()
 
 
 @dataclasses.dataclass(slots=True)

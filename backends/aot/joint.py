@@ -23,6 +23,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.backends.aot import ops, passes
+from dynamo_lite.backends.aot.call_sizes import CallSizes, sizes_of
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import at_entry
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
@@ -60,6 +61,7 @@ class JointGraph:
         gradients: the nodes that the backward pass computes, each with memory of its own.
         gradient_recipes: for each input its gradient, of ``gradients`` (``ValueOutput``) and ``tangents`` (
             ``InputOutput``, counted without those that are None).
+        sizes: what is read of the inputs for sizes that are symbols.
     """
 
     graph: Graph
@@ -75,6 +77,7 @@ class JointGraph:
     tangents: list[Node | None] = dataclasses.field(default_factory=list)
     gradients: list[Node] = dataclasses.field(default_factory=list)
     gradient_recipes: list[OutputRecipe] = dataclasses.field(default_factory=list)
+    sizes: CallSizes = CallSizes()
 
     def forward_names(self) -> str:
         """A digest of the forward pass's nodes, their names and what they read."""
@@ -88,8 +91,21 @@ class JointGraph:
         random = any(map(passes.is_random, self.forward))
         none = LiteralOutput(None)
         unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none)
-        return Interface(len(self.inputs), tuple((tuple(v.stride()), v.dtype) for v in values),
-                         tuple(self.differentiable), tuple(self.results), self.mutated, self.written, random, unreached)
+        results = [_without_symbols(result, self.sizes) for result in self.results] if self.sizes else self.results
+        return Interface(len(self.inputs), tuple((self.sizes.formulas(tuple(v.stride())), v.dtype) for v in values),
+                         tuple(self.differentiable), tuple(results), self.mutated, self.written, random, unreached,
+                         self.sizes)
+
+
+def _without_symbols(result: Result, sizes: CallSizes) -> Result:
+    """A result's recipe with formulas in place of symbols."""
+    made, given = result.recipe, sizes.formulas
+    if isinstance(made, LiteralOutput):
+        made = LiteralOutput(given(made.value))
+    elif isinstance(made, OutputAlias):
+        made = dataclasses.replace(made, size=given(made.size), stride=given(made.stride), offset=given(made.offset),
+                                   chain=given(made.chain))
+    return Result(made, result.detached)
 
 
 def record_joint(
@@ -105,8 +121,6 @@ def record_joint(
     Raises:
         CannotFunctionalize: the graph does something that has no form as a pair of functional graphs.
     """
-    if any(isinstance(value, torch.SymInt) or _is_symbolic(value) for value in example_inputs):
-        raise CannotFunctionalize("gradients of a graph with symbolic sizes")
     if any(_makes_a_leaf(node) for node in gm.graph.nodes):
         raise CannotFunctionalize("a new leaf of autograd")
     refuse_chosen_gradients(gm)
@@ -122,6 +136,7 @@ def record_joint(
                 _refuse_hidden_autograd(inputs, edges, results)
                 results = _owned(results, recorder)
             joint, bases = _forward_part(recorder, inputs, edges, results)
+            joint.sizes = sizes_of(example_inputs)
             _refuse_what_differs_in_tracing(joint)
             _backward_part(joint, recorder, edges, bases, given)
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as e:
@@ -134,10 +149,6 @@ def _makes_a_leaf(node: Node) -> bool:
     if not node.op.startswith("call_"):
         return False
     return bool(node.kwargs.get("requires_grad")) or node.target == "requires_grad_" and False not in node.args
-
-
-def _is_symbolic(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
 
 
 def _as_at_entry(gm: GraphModule, example_inputs: list[Any]) -> tuple[list[Any], _Edges]:

@@ -20,11 +20,20 @@ from torch.fx import Graph, Node
 
 from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
-from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput
+from dynamo_lite.backends.aot.graph import (
+    AtenGraph,
+    InputOutput,
+    LiteralOutput,
+    OutputAlias,
+    OutputRecipe,
+    ValueOutput,
+    copy_node,
+)
 from dynamo_lite.backends.aot.independence import readers_of
 from dynamo_lite.backends.aot.interface import Saved
 from dynamo_lite.backends.aot.joint import JointGraph
 from dynamo_lite.backends.aot.mincut import INFINITE, FlowNetwork
+from dynamo_lite.symbols.nodes import hint_of
 
 aten = torch.ops.aten
 
@@ -54,7 +63,7 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
         if node.target is aten.copy_.default:
             writes.append(node)
             continue
-        env[node] = graph.node_copy(node, env.__getitem__)
+        env[node] = copy_node(graph, node, env.__getitem__)
     made = [env[node] for node in joint.values]
     inputs: list[int | None] = []
     values: list[int | None] = []
@@ -73,7 +82,7 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
                 result.meta.update(val=node.meta["val"], origin=None)
             made.append(result)
     for node in writes:
-        graph.node_copy(node, env.__getitem__)
+        copy_node(graph, node, env.__getitem__)
     graph.output(tuple(made))
     graph.output_node().meta["val"] = tuple(node.meta["val"] for node in made)
     recipes = tuple(ValueOutput(i) for i in range(len(made)))
@@ -83,7 +92,9 @@ def partition(joint: JointGraph) -> tuple[AtenGraph, Saved]:
 
 
 def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:
-    """The graph from the saved values, then the tangents that come in, to the gradients of the inputs."""
+    """The graph from the saved values, then the numbers of ``joint.sizes``, then the tangents that come in, to the
+    gradients of the inputs.
+    """
     by_name = {node.name: node for node in joint.graph.nodes}
     graph = Graph()
     env: dict[Node, Node] = {}
@@ -91,6 +102,9 @@ def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:
         node = by_name[name]
         env[node] = made = graph.placeholder(name)
         made.meta.update(val=node.meta["val"], origin=None, static=bool(node.meta.get("static")))
+    inputs = [node.meta["val"] for node in joint.inputs]
+    for at, place in enumerate(joint.sizes.places):
+        graph.placeholder(f"size_{at}").meta.update(val=place.read(inputs), origin=None, static=False)
     tangents = [node for node in joint.tangents if node is not None]
     for node in tangents:
         env[node] = graph.node_copy(node)
@@ -103,12 +117,13 @@ def backward_graph(joint: JointGraph, saved: Saved) -> AtenGraph:
                 if needed.op == "placeholder" or (
                         needed.op == "call_function" and needed in joint.forward and passes.is_effectful(needed)):
                     raise CannotFunctionalize(f"the backward pass needs {needed}, which was not saved")
-                env[needed] = graph.node_copy(needed, env.__getitem__)
+                env[needed] = copy_node(graph, needed, env.__getitem__)
     _constants_first(graph)
     made_all = tuple(env[node] for node in joint.gradients)
     graph.output(made_all)
     graph.output_node().meta["val"] = tuple(node.meta["val"] for node in made_all)
-    recipes = tuple(_shifted(r, len(saved.names)) for r in joint.gradient_recipes)
+    before = len(saved.names) + len(joint.sizes.places)
+    recipes = tuple(_shifted(r, before) for r in joint.gradient_recipes)
     backward = AtenGraph(graph, dict(joint.constants), recipes, ())
     passes.clean(backward)
     return backward
@@ -139,7 +154,7 @@ def _constants_first(graph: Graph) -> None:
 
 
 def _shifted(recipe: OutputRecipe, by: int) -> OutputRecipe:
-    """A recipe of tangents as one of placeholders, which the saved values precede."""
+    """A recipe of tangents as one of placeholders, which others precede."""
     if isinstance(recipe, InputOutput):
         return InputOutput(recipe.index + by)
     if isinstance(recipe, OutputAlias) and isinstance(recipe.base, InputOutput):
@@ -214,7 +229,7 @@ def _price(node: Node, exposed: set[Node], owned_by_eager: set[Node]) -> float:
     owner = passes.root(node)
     if (node in exposed or owner in exposed) and owner not in owned_by_eager:
         return INFINITE
-    price = value.numel() * value.itemsize + 64
+    price = hint_of(value.numel()) * value.itemsize + 64
     if node.op == "placeholder":
         # Its memory is the caller's, who mostly keeps it.
         return 1.0 if node.meta.get("static") else price / 4

@@ -106,7 +106,7 @@ def merge_equal_calls(graph: AtenGraph) -> None:
         try:
             first = seen.setdefault(key, node)
         except TypeError:
-            continue  # an argument without a hash, such as a symbolic size: the call is kept
+            continue  # an argument without a hash: the call is kept
         if first is node:
             continue
         if node in results:
@@ -161,4 +161,6 @@ def _freeze(value: Any) -> Any:
         return tuple((k, _freeze(v)) for k, v in value.items())
     if isinstance(value, (bool, int, float, complex)):
         return type(value), repr(value)
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return type(value), str(value.node)  # their own hash would fix them
     return value

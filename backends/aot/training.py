@@ -14,8 +14,9 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
 from dynamo_lite.backends.aot.double_backward import DoubleBackward
-from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
+from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput
 from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
 from dynamo_lite.backends.aot.interface import Interface, Result, Saved, Written
 
@@ -26,7 +27,7 @@ NO_DOUBLE_BACKWARD = (
 
 
 def training_function(
-    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call | None],
     checks: Sequence[Callable[[], None]] = (), double_backward: DoubleBackward | None = None,
 ) -> Call:
     """The function of the captured graph's inputs that takes part in autograd.
@@ -36,14 +37,15 @@ def training_function(
         forward: computes the joint graph's values, then the saved ones.
         saved: what goes to the backward pass.
         backward_for: the compiled backward pass for the values to which gradients come in; called once for each
-            such choice, when it first occurs. It takes a list of the saved values and the gradients, and empties it.
+            such choice, when it first occurs. It takes a list of the saved values, the numbers of `interface.sizes` and
+            the gradients, and empties it. None: it can't be had, the gradients are computed by `double_backward`.
         checks: called before each backward pass; they raise if it must not run as it was compiled.
         double_backward: how gradients are computed that are to be differentiated themselves.
 
     It is called with the grad mode that the function itself will be called with.
     """
     if not any(interface.differentiable):
-        return Results(interface.results, _without_autograd(forward), interface.written)
+        return _results(interface, _without_autograd(forward))
     apply = _autograd_function(interface, forward, saved, backward_for, checks, double_backward).apply
     if interface.unreached:
         apply = _without(apply, interface.unreached)
@@ -52,7 +54,36 @@ def training_function(
     plain = [result.recipe for result in interface.results]
     if plain == [ValueOutput(i) for i in range(len(interface.layouts))]:
         return apply
-    return Results(interface.results, apply, interface.written)
+    return _results(interface, apply)
+
+
+def _results(interface: Interface, values: Call) -> Call:
+    recipes = [result.recipe for result in interface.results]
+    varying = any(isinstance(r, LiteralOutput) and has_formulas(r.value) or isinstance(r, OutputAlias) and has_formulas(
+        (r.size, r.stride, r.offset, r.chain)) for r in recipes)
+    if not varying:
+        return Results(interface.results, values, interface.written)
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        sizes = interface.sizes.of(inputs)
+        found: dict[int, OutputRecipe] = {}
+        for recipe in recipes:
+            if id(recipe) not in found:
+                found[id(recipe)] = _at_sizes(recipe, sizes)
+        results = tuple(Result(found[id(r.recipe)], r.detached) for r in interface.results)
+        return Results(results, values, interface.written)(*inputs)
+
+    return run
+
+
+def _at_sizes(recipe: OutputRecipe, sizes: Sequence[int]) -> OutputRecipe:
+    """A recipe for the sizes of one call."""
+    if isinstance(recipe, LiteralOutput):
+        return LiteralOutput(at_sizes(recipe.value, sizes))
+    if isinstance(recipe, OutputAlias):
+        return OutputAlias(recipe.base, *at_sizes((recipe.size, recipe.stride, recipe.offset, recipe.chain), sizes),
+                           recipe.detach)
+    return recipe
 
 
 class Results:
@@ -138,23 +169,40 @@ def _with_grad_mode(apply: Call) -> Call:
     return run
 
 
+class _BackwardCalls:
+    """The compiled backward passes of a graph, by the results to which gradients come in; made when first needed."""
+
+    def __init__(self, make: Callable[[tuple[bool, ...]], Call | None]) -> None:
+        self._make = make
+        self._made: dict[tuple[bool, ...], Call | None] = {}
+        self._lock = threading.RLock()
+
+    def get(self, given: tuple[bool, ...]) -> Call | None:
+        found = self._made.get(given)
+        if found is not None:
+            return found
+        with self._lock:
+            if given not in self._made:
+                self._made[given] = self._make(given)
+            return self._made[given]
+
+    def required(self, given: tuple[bool, ...]) -> Call:
+        found = self.get(given)
+        if found is None:
+            raise RuntimeError(NO_DOUBLE_BACKWARD)
+        return found
+
+
 def _autograd_function(
-    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call],
+    interface: Interface, forward: Call, saved: Saved, backward_for: Callable[[tuple[bool, ...]], Call | None],
     checks: Sequence[Callable[[], None]], double_backward: DoubleBackward | None,
 ) -> type[torch.autograd.Function]:
     count = len(interface.layouts)
     fixed = [i for i, differentiable in enumerate(interface.differentiable) if not differentiable]
     sources = tuple(zip(saved.inputs, saved.values))
     independence = independent(interface.differentiable, saved.readers, saved.together)
-    backwards: dict[tuple[bool, ...], Call] = {}
-    lock = threading.RLock()
-
-    def backward_call(given: tuple[bool, ...]) -> Call:
-        with lock:
-            found = backwards.get(given)
-            if found is None:
-                found = backwards[given] = backward_for(given)
-            return found
+    backwards = _BackwardCalls(backward_for)
+    sizes, layouts = interface.sizes, interface.layouts
 
     class Compiled(torch.autograd.Function):
         """One call of the compiled graph."""
@@ -163,6 +211,8 @@ def _autograd_function(
         def forward(ctx: Any, *inputs: Any) -> tuple[Any, ...]:
             if double_backward is not None:
                 ctx.kept = double_backward.keep_inputs(inputs)
+            if sizes:
+                ctx.sizes = sizes.of(inputs)
             computed = forward(*inputs)
             values = computed[:count]
             ctx.set_materialize_grads(False)
@@ -177,19 +227,24 @@ def _autograd_function(
                 return (None,) * len(ctx.needs_input_grad)  # what is before this needs nothing that was saved
             for check in checks:
                 check()
+            given = tuple(grad is not None for grad in grads)
             # Gradients of a batch, which vmap asks for at once, have no memory that kernels could read.
-            if double_backward is not None and (torch.is_grad_enabled() or any(map(_is_wrapped, grads))):
-                found = double_backward.gradients(ctx.kept, ctx.saved_tensors if sources else (), grads)
+            call = None if torch.is_grad_enabled() or any(map(_is_wrapped, grads)) else backwards.get(given)
+            if call is None and double_backward is not None:
+                known = ctx.saved_tensors if sources else ()
+                found = double_backward.gradients(ctx.kept, known, grads, ctx.sizes if sizes else ())
                 if found is not None:
                     return found
-            given = tuple(grad is not None for grad in grads)
-            call = backwards.get(given) or backward_call(given)
+            call = call or backwards.required(given)
             given_to_call: list[Any] = []
             if sources:  # where eager saves nothing, a graph may be gone through again
                 given_to_call += _take(ctx, independence, given, interface.differentiable, saved, count)
                 # The call lets go of what it has used up, and now alone holds it, unless the graph is retained.
                 ctx.maybe_clear_saved_tensors()
-            given_to_call += [_in_layout(g, *interface.layouts[i]) for i, g in enumerate(grads) if g is not None]
+            if sizes:
+                given_to_call += ctx.sizes
+            now = at_sizes(layouts, ctx.sizes) if sizes else layouts
+            given_to_call += [_in_layout(g, *now[i]) for i, g in enumerate(grads) if g is not None]
             if not torch.is_grad_enabled():
                 return _call_backward(call, given_to_call)
             with torch.no_grad():

@@ -6,7 +6,6 @@ two whose nodes have the same names.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +13,15 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite import exc, log
+from dynamo_lite.backends.aot.call_sizes import fix, has_symbols
 from dynamo_lite.backends.aot.double_backward import double_backward_of
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
+from dynamo_lite.backends.aot.gradients import static_twins
 from dynamo_lite.backends.aot.graph import AtenGraph
-from dynamo_lite.backends.aot.joint import record_joint
+from dynamo_lite.backends.aot.interface import Interface, Saved
+from dynamo_lite.backends.aot.joint import JointGraph, record_joint
 from dynamo_lite.backends.aot.partition import backward_graph, partition
+from dynamo_lite.backends.aot.record import fake_mode_of
 from dynamo_lite.backends.aot.segments import (
     SegmentedGraph,
     compile_checkpoint,
@@ -29,6 +32,7 @@ from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Call, Pair
 from dynamo_lite.backends.inductor.target import Target, run_eager, start_kept
+from dynamo_lite.symbols.environment import Frozen
 
 
 def run_in_parts(
@@ -56,7 +60,7 @@ def run_in_parts(
 
 def compile_training(gm: GraphModule, example_inputs: list[Any], target: Target, key: str | None) -> Call:
     """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
-    record_again = functools.partial(record_joint, gm, example_inputs, target.decompositions)
+    recording = _Recording(gm, example_inputs, target)
     pair: Pair | None = graph_cache.find(key)
     call = start_kept(pair.forward) if pair is not None else None
     backward: AtenGraph | None = None
@@ -65,7 +69,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], target: Target,
     else:
         try:
             with log.phase("aot"):
-                joint = record_again()
+                joint = recording.first()
                 if is_one_pointwise_call(gm, joint):
                     log.artifact("fallbacks").debug("a segment is one pointwise operation and runs as torch's call")
                     return gm.forward
@@ -84,31 +88,82 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], target: Target,
         pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
-    grad = torch.is_grad_enabled()
-    autocast, autocast_dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    ready: list[Call] = []
 
-    def compile_backward(given: tuple[bool, ...]) -> Call:
+    def compile_backward(given: tuple[bool, ...]) -> Call | None:
         everything = given == interface.differentiable
+        if everything and ready:
+            return ready.pop()
         kept = start_kept(pair.backward) if pair is not None and everything else None
         if kept is not None:
             return kept
         graph = backward if everything else None
         if graph is None:
-            # The engine runs this without the state that the forward pass was traced in.
-            casts = torch.autocast("cpu", autocast_dtype, enabled=autocast)
-            with log.phase("aot"), torch.set_grad_enabled(grad), casts:
-                joint = record_again(given)
-                if joint.forward_names() != names:
-                    raise exc.InternalError("a second recording of a graph differs from the first")
-                graph = backward_graph(joint, saved)
+            with log.phase("aot"):
+                graph = recording.again(given, interface, saved, names)
+            if graph is None:
+                return None
         made, artifact = target.build(graph, {"boxed": True})
         if everything and artifact is not None and pair is not None:
             graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
         return made
 
+    if interface.sizes and any(interface.differentiable):
+        # Now, since what is decided about symbols has to be guarded.
+        built = compile_backward(interface.differentiable)
+        ready += [built] if built is not None else []
     double_backward = double_backward_of(gm, interface, saved)
     run = training_function(interface, call, saved, compile_backward, backward_checks(gm), double_backward)
     return _Trained(run, call, interface.mutated, bool(interface.written))
+
+
+class _Recording:
+    """Makes the joint graph of a captured graph, and makes it again for the gradients of some results."""
+
+    def __init__(self, gm: GraphModule, example_inputs: list[Any], target: Target) -> None:
+        self._gm, self._examples, self._decompositions = gm, example_inputs, target.decompositions
+        self._grad = torch.is_grad_enabled()
+        self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+
+    def _record(self, given: tuple[bool, ...] | None = None) -> JointGraph:
+        return record_joint(self._gm, self._examples, self._decompositions, given)
+
+    def first(self) -> JointGraph:
+        """The joint graph; its sizes are fixed where some gradient has no rule for symbols."""
+        try:
+            return self._record()
+        except (CannotFunctionalize, Frozen):
+            raise
+        except Exception as e:
+            if not has_symbols(self._examples):
+                raise
+            self._examples = _with_sizes_fixed(self._gm, self._examples, e)
+            return self._record()
+
+    def again(self, given: tuple[bool, ...], interface: Interface, saved: Saved, names: str) -> AtenGraph | None:
+        """The backward graph for the gradients of some results; None if it would hold for sizes only that the graph's
+        guards do not ask for.
+        """
+        enabled, dtype = self._autocast
+        # The engine runs this without the state that the forward pass was traced in.
+        with torch.set_grad_enabled(self._grad), torch.autocast("cpu", dtype, enabled=enabled):
+            try:
+                joint = self._record(given)
+            except Frozen as e:
+                log.artifact("fallbacks").info("gradients of some results are computed in eager: they hang on %s", e)
+                return None
+            joint.sizes = interface.sizes
+            if joint.forward_names() != names:
+                raise exc.InternalError("a second recording of a graph differs from the first")
+            return backward_graph(joint, saved)
+
+
+def _with_sizes_fixed(gm: GraphModule, example_inputs: list[Any], error: Exception) -> list[Any]:
+    """The examples with the sizes of the call that is traced; some gradient has no rule for symbols."""
+    reason = f"gradients with symbolic sizes: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    log.artifact("fallbacks").info("the sizes of a graph are fixed: %s", reason)
+    fix(example_inputs, reason)
+    return static_twins(fake_mode_of(gm, example_inputs), example_inputs)
 
 
 class _Trained:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dynamo_lite.symbols.nodes import hint_of
+
 aten = torch.ops.aten
 
 _FLOPS_LIBRARY = 100.0
@@ -66,12 +68,13 @@ def unfolded(x: Tensor, kernel: list[int], stride: list[int], padding: list[int]
 
 
 def _product_is_faster(grad_output: Tensor, weight: Tensor) -> bool:
-    """By a model of what the library does, fitted to measured times."""
-    places = grad_output.numel() // grad_output.shape[1]
-    size = weight.numel()
+    """By a model of what the library does, fitted to measured times; with symbolic sizes, for those of the traced call.
+    """
+    places = hint_of(grad_output.numel()) // hint_of(grad_output.shape[1])
+    size = hint_of(weight.numel())
     flops = 2.0 * places * size
     rearranging = size * (_REARRANGE + _REARRANGE_FAR * min(1.0, size / _FAR))
-    unfolding = _UNFOLD * places * math.prod(weight.shape[1:])
+    unfolding = _UNFOLD * places * math.prod(map(hint_of, weight.shape[1:]))
     return flops / _FLOPS_PRODUCT + unfolding < 0.8 * (flops / _FLOPS_LIBRARY + rearranging)
 
 

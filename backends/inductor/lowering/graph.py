@@ -30,6 +30,7 @@ from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
+from dynamo_lite.backends.inductor.lowering.size_floats import are_for_the_library
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
@@ -104,7 +105,7 @@ class GraphLowering:
     def has_lowering(self, node: torch.fx.Node) -> bool:
         """Whether generated code can compute the node: it has a lowering, eager would compute it, and all tensors are
         of a kind that loops handle."""
-        if node.target not in LOWERINGS or is_refused(node):
+        if node.target not in LOWERINGS or is_refused(node) or are_for_the_library(node):
             return False
         values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
         return all(_supported(v) for v in values if isinstance(v, torch.Tensor))
@@ -155,6 +156,8 @@ class GraphLowering:
         def value(leaf: Any) -> Any:
             if isinstance(leaf, torch.fx.Node):
                 return self.env[leaf]
+            if isinstance(leaf, torch.SymFloat):
+                return leaf.node
             return index_of(leaf) if isinstance(leaf, torch.SymInt) else leaf
 
         return torch.fx.node.map_aggregate(tree, value)

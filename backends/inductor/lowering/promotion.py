@@ -16,7 +16,9 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.size_floats import OPERATIONS
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
+from dynamo_lite.symbols.nodes import FloatNode
 
 Operand = Union[TensorValue, Number]
 
@@ -33,7 +35,7 @@ def result_type(operands: Sequence[Operand]) -> torch.dtype:
             rank, dtype = (0 if x.ndim else 1), x.dtype
         elif isinstance(x, bool):
             rank, dtype = 2, torch.bool
-        elif isinstance(x, int):
+        elif isinstance(x, (int, ix.Expr)):
             rank, dtype = 2, torch.int64
         else:
             rank, dtype = 2, torch.get_default_dtype()
@@ -62,8 +64,17 @@ def to_float(dtype: torch.dtype) -> torch.dtype:
 
 
 def number(g: GraphLowering, x: Any, dtype: torch.dtype) -> Node:
-    """A number that an operation is given; sizes are numbers, too."""
+    """A number that an operation is given; sizes are numbers, too, and what is computed from them."""
+    if isinstance(x, FloatNode):
+        return g.ops.cast(_computed(g, x), dtype)
     return g.ops.cast(g.ops.index(x), dtype) if isinstance(x, ix.Expr) else g.ops.const(x, dtype)
+
+
+def _computed(g: GraphLowering, x: FloatNode) -> Node:
+    if x.function == "constant":
+        return g.ops.const(x.hint, torch.float64)
+    args = [_computed(g, a) if isinstance(a, FloatNode) else number(g, a.expr, torch.float64) for a in x.args]
+    return args[0] if x.function is float else g.ops.op(OPERATIONS[x.function], *args)
 
 
 def operand(

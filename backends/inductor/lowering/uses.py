@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
+from dynamo_lite.symbols.nodes import hint_of
 
 
 @dataclasses.dataclass(slots=True)
@@ -26,8 +27,9 @@ class Uses:
     widened: bool = False
 
 
-def numel_of(value: Any) -> Any:
-    return value.numel() if isinstance(value, torch.Tensor) else 0
+def numel_of(value: Any) -> int:
+    """How many elements a tensor has, in the traced call."""
+    return hint_of(value.numel()) if isinstance(value, torch.Tensor) else 0
 
 
 def find_uses(graph: torch.fx.Graph, lowered: Any) -> dict[torch.fx.Node, Uses]:
@@ -51,7 +53,7 @@ def find_uses(graph: torch.fx.Graph, lowered: Any) -> dict[torch.fx.Node, Uses]:
                 theirs.library |= mine.library
                 theirs.widened |= mine.widened
             elif is_lowered:
-                wider = isinstance(size, int) and bool(size > numel_of(arg.meta.get("val")))
+                wider = size > numel_of(arg.meta.get("val"))
                 if not (wider and _once_a_row(arg, node)):
                     theirs.computed += 1
                     theirs.widened |= wider

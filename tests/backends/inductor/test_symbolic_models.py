@@ -52,4 +52,4 @@ def test_gradients_of_a_graph_with_symbols_are_eagers(caplog):
         want = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
         got = torch.autograd.grad(compiled(x).square().sum(), list(model.parameters()))
         torch.testing.assert_close(got, want)
-    assert log.counters()["graphs"] == 1 and "gradients of a graph with symbolic sizes" in caplog.text
+    assert log.counters()["graphs"] == 1 and "in eager" not in caplog.text

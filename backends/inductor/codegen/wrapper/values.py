@@ -13,6 +13,7 @@ import torch.utils._pytree as pytree
 
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.program import BufferRef, Expr, SizeRef
+from dynamo_lite.symbols.nodes import IntNode
 
 # The name of a buffer's variable; a name in the namespace for a value.
 Variable = Callable[[str], str]
@@ -50,6 +51,17 @@ def _number(value: Any, variable: Variable, bind: Bind) -> str:
     return repr(value) if type(value) in (int, float) else bind("constant", value)
 
 
+def _computed(value: Any, variable: Variable, bind: Bind) -> str:
+    """A float that is computed from sizes."""
+    node = value.node if isinstance(value, torch.SymFloat) else value
+    if isinstance(node, IntNode):
+        return size_text(node.expr)
+    if node.function == "constant":
+        return _number(node.hint, variable, bind)
+    function = bind(getattr(node.function, "__name__", "function"), node.function)
+    return f"{function}({', '.join(_computed(a, variable, bind) for a in node.args)})"
+
+
 def _list(value: Any, variable: Variable, bind: Bind) -> str:
     return f"[{', '.join(value_text(item, variable, bind) for item in value)}]"
 
@@ -69,6 +81,7 @@ def _device(value: Any, variable: Variable, bind: Bind) -> str:
 _TEXTS: dict[type, Callable[[Any, Variable, Bind], str]] = {
     BufferRef: lambda value, variable, bind: variable(value.name),
     SizeRef: lambda value, variable, bind: size_text(value.expr),
+    torch.SymFloat: _computed,
     torch.SymInt: lambda value, variable, bind: size_text(value),
     type(None): _literal, bool: _literal, str: _literal,
     int: _number, float: _number,
