@@ -9,6 +9,7 @@ the result that the same operator has without symbols.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,13 +17,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 from torch.utils import _pytree as pytree
 
+from dynamo_lite import log
 from dynamo_lite.fake import strides as fake_strides
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
-from dynamo_lite.symbols.environment import Frozen
-from dynamo_lite.symbols.nodes import IntNode, hint_of
+from dynamo_lite.symbols.environment import Environment, Frozen
+from dynamo_lite.symbols.nodes import FloatNode, IntNode, hint_of, is_symbolic
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_PLACE_IN_TORCH = r"^\S+\.(cpp|h):\d+: "
 
 
 def has_symbols(args: Any, kwargs: Any) -> bool:
@@ -50,27 +53,43 @@ def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: An
         Exception: what eager raises for the sizes of the traced call.
     """
     expected = _without_symbols(static, func, args, kwargs)
+    env = mode.env
+    fixed, outer, env.operator = len(env.fixed), env.operator, env.operator or str(func)
+    try:
+        return _with_symbols(mode, expected, run, func, args, kwargs)
+    finally:
+        env.operator = outer
+        if len(env.fixed) > fixed and not outer and not isinstance(expected, Exception):
+            log.artifact("fallbacks").info("the graph is for these sizes alone, because of %s", env.fixed[-1])
+
+
+def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, args: Any, kwargs: Any) -> Any:
+    """The operator's result, given what it gives or raises without symbols."""
     try:
         with torch_questions.scope(symbols=True):
             result = run()
     except Frozen:
         raise
-    except Exception:
-        if isinstance(expected, Exception):
-            _fix(args, kwargs)
-            raise expected from None
-        _fix(args, kwargs)
-        return _as_without(mode, func, args, expected, None)
+    except Exception as error:
+        result, reason = None, f"for sizes that change, torch raises {_first_line(error)}"
+    else:
+        if isinstance(expected, Exception) or not _agree(result, expected):
+            laid_out = _laid_out(mode, func, args, result, expected)
+            if laid_out is not None:
+                return laid_out
+            reason = "for sizes that change, torch says something else of its result"
+        else:
+            return result
     if isinstance(expected, Exception):
-        _fix(args, kwargs)
+        _fix(mode.env, args, kwargs, f"it raises {_first_line(expected)}")
         raise expected
-    if _agree(result, expected):
-        return result
-    laid_out = _laid_out(mode, func, args, result, expected)
-    if laid_out is not None:
-        return laid_out
-    _fix(args, kwargs)
+    _fix(mode.env, args, kwargs, reason)
     return _as_without(mode, func, args, expected, result)
+
+
+def _first_line(error: Exception) -> str:
+    line = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {re.sub(_PLACE_IN_TORCH, '', line)}"
 
 
 def _without_symbols(static: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -163,11 +182,13 @@ def _numbers(value: Any) -> Iterator[Any]:
             yield leaf
 
 
-def _fix(args: Any, kwargs: Any) -> None:
+def _fix(env: Environment, args: Any, kwargs: Any, reason: str) -> None:
     """From now on, the symbols among the arguments have the values of the traced call."""
+    place = env.place()
+    why = f"{env.operator}{f', in {place}' if place else ''} ({reason})"
     for number in _numbers((args, kwargs)):
-        if isinstance(number, torch.SymInt) and isinstance(number.node, IntNode):
-            number.node.guard_int()
+        if is_symbolic(number) and isinstance(number.node, (IntNode, FloatNode)):
+            number.node.fix(why)
 
 
 def _as_without(mode: Any, func: Any, args: Any, expected: Any, result: Any) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from .._guards import GLOBAL_STATE_FIELDS, MISSING, GuardProgram, current_global_state, tensor_spec
-from .guard import dims_in_words
+from ..symbols.environment import HIGHEST
+from .guard import BECAUSE, because, dims_in_words
 
 Frame = tuple[tuple[Any, ...], Any, dict[str, Any], dict[str, Any]]
 
@@ -57,7 +58,9 @@ def explain_failure(program: GuardProgram, texts: Sequence[str], frame: Frame) -
     value = _value(program, at, step[1], frame)
     if not hasattr(type(value), _ASKED.get(step[0], "__class__")):
         return GuardFailure(f"{registers[step[1]]} is {_short(value)}; it was that {texts[at]}")
-    return words(registers[step[1]], value, *step[2:])
+    failure = words(registers[step[1]], value, *step[2:])
+    reason = texts[at].partition(BECAUSE)[2] if step[0] == "int_range" else ""
+    return dataclasses.replace(failure, change=failure.change + because(reason))
 
 
 def _names(steps: Sequence[tuple[Any, ...]], texts: Sequence[str]) -> dict[int, str]:
@@ -249,9 +252,8 @@ def _lacks_failure(name: str, value: Any, key: Any) -> GuardFailure:
 def _range_failure(name: str, value: Any, low: int, high: int) -> GuardFailure:
     if type(value) is not int:
         return _type_failure(name, value, int)
-    lowest, highest = -(1 << 63), (1 << 63) - 1
-    wanted = f"was {low}" if low == high else f"was {high} or less" if low == lowest else (
-        f"was {low} or more" if high == highest else f"was between {low} and {high}")
+    wanted = f"was {low}" if low == high else f"was {high} or less" if low == -HIGHEST else (
+        f"was {low} or more" if high == HIGHEST else f"was between {low} and {high}")
     return GuardFailure(f"{name} {wanted}, is {value}", "each outcome of a comparison with it is compiled once")
 
 

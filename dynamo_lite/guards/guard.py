@@ -50,12 +50,20 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+BECAUSE = ", because of "
+
+
+def because(why: str) -> str:
+    """The end of a guard's text that says what it is for."""
+    return BECAUSE + why if why else ""
+
+
 KINDS: dict[str, Kind] = {
     "type_is": Kind(0, lambda cls: f"is of type {_type_name(cls)}"),
     "is": Kind(0, lambda value: f"is {_short(value)}"),
     "is_not": Kind(0, lambda value: f"is not {_short(value)}"),
     "const": Kind(1, lambda value: f"== {_short(value)}"),
-    "int_range": Kind(1, lambda low, high: f"lies between {low} and {high}"),
+    "int_range": Kind(1, lambda low, high, why: f"lies between {low} and {high}{because(why)}"),
     "len": Kind(1, lambda n: f"has length {n}"),
     "cell_empty": Kind(0, lambda: "is not bound"),
     "code_is": Kind(1, lambda code: f"is the function {code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"),

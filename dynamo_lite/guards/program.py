@@ -99,8 +99,8 @@ class _Builder:
             condition, *others = guard.expected
             operands = (register, *(self.register(other) for other in others))
             self.emit(("relation", operands, condition.program, condition.comparison), lambda: condition.words)
-        elif guard.kind == "tensor":
-            # The last field is the dtype in words; the program has it as DLPack's code and bits.
+        elif guard.kind in ("tensor", "int_range"):
+            # The last field is for the text: the dtype in words, of which the program has code and bits; a reason.
             self.emit((guard.kind, register, *guard.expected[:-1]), words)
         elif guard.kind == "class_version":
             self.emit((guard.kind, register, guard.expected[0]), words)

@@ -11,7 +11,7 @@ from ..symbols import integers as ints
 from ..symbols.environment import Environment
 from ..symbols.integers import Division, FloorDiv, Index, Mod, Sym
 from ..symbols.relations import Relation
-from .guard import GuardSet
+from .guard import GuardSet, because
 from .source import Source
 
 _PUSH, _LOAD, _ADD, _MUL, _FLOORDIV, _MOD = range(6)
@@ -42,9 +42,16 @@ def guard_decisions(guards: GuardSet, env: Environment, sources: Mapping[Sym, So
         env: what it knows of its symbols.
         sources: where each symbol lives that came in from outside.
     """
+    reasons: dict[Any, dict[str, None]] = {}
+    for decision in env.decisions:
+        condition = decision.condition
+        if _is_in_limits(env, condition):
+            symbol = next(iter(condition.expr.terms))[0]
+            if condition.op == "==":
+                reasons.pop(symbol, None)
+            reasons.setdefault(symbol, {})[decision.why] = None
     for symbol, source in sources.items():
-        low, high = env.limits(symbol)
-        guards.add(source, "int_range", low, high)
+        guards.add(source, "int_range", *env.limits(symbol), " and ".join(filter(None, reasons.get(symbol, ()))))
     for decision in env.decisions:
         condition = decision.condition
         if not _is_in_limits(env, condition):
@@ -58,7 +65,7 @@ def guard_condition(
     symbols = sorted(ints.symbols_of(x), key=lambda s: s.name)
     program: list[tuple[int, int]] = []
     _write(x, {symbol: place for place, symbol in enumerate(symbols)}, program)
-    words = f"{_words(op, x, sources)}{_reason(why)}"
+    words = f"{_words(op, x, sources)}{because(why)}"
     first, *others = [sources[symbol] for symbol in symbols]
     guards.add(first, "relation", SizeCondition(tuple(program), _COMPARISONS[op], words, shared), *others)
 
@@ -138,9 +145,4 @@ def _atom_text(a: Any, sources: Mapping[Sym, Source]) -> str:
 def _operand(x: Index, sources: Mapping[Sym, Source]) -> str:
     text = _text(x, sources)
     return f"({text})" if " " in text else text
-
-
-def _reason(why: str) -> str:
-    return f", because of {why}" if why else ""
-
 

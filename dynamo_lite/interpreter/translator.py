@@ -146,7 +146,7 @@ class Translator(Evaluator):
         self.current: Instruction = self.decoded.instructions[0]
         self.returned: VariableTracker = ConstantVariable(None)
         self.stopped = False  # of a generator: whether a StopIteration has ended it
-        self._before: tuple[list[VariableTracker], int, int] = ([], 0, 0)
+        self._before: tuple[list[VariableTracker], int, int, int] = ([], 0, 0, 0)
         self.break_visit: int | None = None
         self.unbreakable: frozenset[int] = frozenset()  # instructions of the root before which it can't be left
         self.last_breakable = -1  # the last visit of one before which it can
@@ -186,7 +186,7 @@ class Translator(Evaluator):
         """Lets go of the frame's values. To be called when the trace has ended."""
         for values in (self.stack, self.locals, self.cells, self.free_cells, self.exceptions):
             values.clear()
-        self._before = ([], 0, 0)
+        self._before = ([], 0, 0, 0)
         self.returned = ConstantVariable(None)
         self.release_parts()
 
@@ -241,7 +241,8 @@ class Translator(Evaluator):
         if self.unbreakable and instruction.index not in self.unbreakable:
             self.last_breakable = self.visits
         self.visits += 1
-        self._before = (list(self.stack), self.output.effects.epoch, self.output.guards.count())
+        output = self.output
+        self._before = (list(self.stack), output.effects.epoch, output.guards.count(), output.symbols.decided)
         if instruction.index in self.break_before:
             unsupported("explicit_break", f"asked for before {instruction.opname}")
         budget = self.budget
@@ -256,8 +257,11 @@ class Translator(Evaluator):
 
         Guards that it needed stay; where they fix values that plain Python will look at, a new trace is better.
         """
-        stack, epoch, guards = self._before
-        if self.output.effects.epoch != epoch or not self.output.guards.only_structure_since(guards):
+        stack, epoch, guards, decided = self._before
+        output = self.output
+        if output.effects.epoch != epoch or output.symbols.decided != decided:
+            return False
+        if not output.guards.only_structure_since(guards):
             return False
         self.stack[:] = stack
         self.keyword_names = ()

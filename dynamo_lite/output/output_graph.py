@@ -180,6 +180,15 @@ class OutputGraph:
         self.inputs.append(number)
         return number
 
+    def measure(self, tx: Tracer, source: Source, method: str, dim: int) -> fx.Node:
+        """A node that asks an input for its "size" or "stride": as it is at entry, whatever the program does to it."""
+        tensor = next(t.node for t in self.inputs if t.source is not None and t.source.key == source.key)
+        value = tensor.meta["layout"][method == "stride"][dim]
+        with self._at_inputs():
+            node = self.create_node(tx, "call_method", method, (tensor, dim), {}, value, False, counted=False)
+        node.meta["of_input"] = True
+        return node
+
     @contextlib.contextmanager
     def _at_inputs(self) -> Iterator[None]:
         """Placeholders stand before all else, in the order in which they are met."""

@@ -46,6 +46,11 @@ class TraceSymbols:
         return self._env is not None
 
     @property
+    def decided(self) -> int:
+        """How many conditions have been decided."""
+        return 0 if self._env is None else len(self._env.decisions)
+
+    @property
     def env(self) -> Environment:
         """What knows the symbols."""
         if self._env is None:

@@ -43,6 +43,9 @@ class Environment:
         self.place = place
         self.decisions: list[Decision] = []
         self.frozen = False
+        # The operator that is being run, and what has needed a value as such.
+        self.operator = ""
+        self.fixed: list[str] = []
         self.hints: dict[Sym, int] = {}
         # Symbols made here: what each is the quotient of.
         self.parts: dict[Sym, tuple[Sym, int]] = {}
@@ -203,8 +206,15 @@ class Environment:
     def fix(self, x: Index, why: str = "") -> int:
         """Its value in this call, from now on in every call that the trace is for."""
         value = self.value(x)
-        self.decide(relation("==", ints.add(x, -value)), why)
+        condition = relation("==", ints.add(x, -value))
+        if self.known(condition) is None:
+            self.fixed.append(why or self._of_operator())
+            self.decide(condition, self.fixed[-1])
         return value
+
+    def _of_operator(self) -> str:
+        place = self.place()
+        return f"{self.operator}, in {place}" if self.operator and place else self.operator or place
 
     # -- consequences
     def _learn(self, true: Relation) -> None:

@@ -43,6 +43,10 @@ class Node:
     def is_symbolic(self) -> bool:
         return not self.is_constant()
 
+    def fix(self, why: str = "") -> Any:
+        """Its value, from now on in every call that the trace is for; `why` is for the text of guards."""
+        raise NotImplementedError
+
     def is_constant(self) -> bool:
         return False
 
@@ -129,8 +133,12 @@ class IntNode(Node):
 
     constant_int = maybe_as_int
 
+    def fix(self, why: str = "") -> int:
+        """Its value, from now on in every call that the trace is for."""
+        return self.env.fix(self.expr, why)
+
     def guard_int(self, file: str = "", line: int = 0) -> int:
-        return self.env.fix(self.expr)
+        return self.fix()
 
     int_ = guard_int
 
@@ -278,8 +286,11 @@ class BoolNode(Node):
 
     constant_bool = maybe_as_bool
 
+    def fix(self, why: str = "") -> bool:
+        return self.env.decide(self._condition, why)
+
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
-        return self.env.decide(self._condition)
+        return self.fix()
 
     guard_size_oblivious = guard_or_false = guard_or_true = expect_true = expect_size = guard_bool
 
@@ -371,23 +382,21 @@ class FloatNode(Node):
     constant_float = maybe_as_float
 
     def guard_float(self, file: str = "", line: int = 0) -> float:
-        self._fix()
-        return self.hint
+        return self.fix()
 
-    def _fix(self) -> None:
-        """Fixes all integers in it: what a float decides hangs on them."""
+    def fix(self, why: str = "") -> float:
+        """Its value, from now on in every call that the trace is for: that of the integers in it."""
         for a in self.args:
-            if isinstance(a, IntNode):
-                a.guard_int()
-            elif isinstance(a, FloatNode):
-                a._fix()
+            if isinstance(a, Node):
+                a.fix(why)
+        return self.hint
 
     def _compared(self, function: Callable[[Any, Any], bool], other: Node) -> BoolNode:
         if isinstance(other, IntNode):
             other.guard_int()
         elif isinstance(other, FloatNode):
-            other._fix()
-        self._fix()
+            other.fix()
+        self.fix()
         return BoolNode(self.env, function(self.hint, other.hint))  # type: ignore[attr-defined]
 
     def bool_(self) -> bool:
@@ -406,7 +415,7 @@ class FloatNode(Node):
         return FloatNode.of(abs, self)
 
     def _integer(self, function: Callable[[float], int]) -> IntNode:
-        self._fix()
+        self.fix()
         return IntNode(self.env, function(self.hint))
 
     def floor(self) -> IntNode:
@@ -419,7 +428,7 @@ class FloatNode(Node):
         return self._integer(math.trunc)
 
     def is_integer(self) -> BoolNode:
-        self._fix()
+        self.fix()
         return BoolNode(self.env, self.hint.is_integer())
 
     def sym_min(self, other: Node) -> Node:

@@ -29,7 +29,7 @@ SETTLED = [
     [Guard(A, "const", ((1, (2.0, None), frozenset({"a"})),))],
     [Guard(A, "is", (torch.nn.functional.conv2d,))],
     [Guard(A, "type_is", (tuple,)), Guard(A, "len", (2,)), Guard(FIRST, "const", (1,))],
-    [Guard(A, "type_is", (int,)), Guard(A, "int_range", (2, None))],
+    [Guard(A, "type_is", (int,)), Guard(A, "int_range", (2, 9, ""))],
 ]
 CHANGING = [
     [Guard(A, "type_is", (torch.nn.Linear,))],  # __class__ may be set

@@ -95,6 +95,8 @@ def _counter(tx: Tracer, value: int, source: Source) -> VariableTracker:
     def node(tx: Tracer) -> fx.Node:
         return tx.output.add_number(source, int, symbolic_int(symbols.env, expr)).node
 
+    # At once: a part of the trace sees by its guards what it reads from outside.
+    tx.output.guards.add(source, "type_is", int)
     symbols = tx.output.symbols
     expr = symbols.add(tx, source, value, LOWEST, node)
     return int_variable(expr, tx.output)

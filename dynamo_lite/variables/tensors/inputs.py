@@ -18,7 +18,6 @@ from .symbolic_sizes import symbolic_dims, symbolic_layout
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
-    from .tensor import TensorVariable
 from .attributes import PLAIN_TENSOR_TYPES
 from .methods import TensorMethodVariable
 
@@ -42,8 +41,7 @@ def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTra
     if reason is not None:
         unsupported(*reason)
     dims = symbolic_dims(tx, value, source, is_static(value, source))
-    trackers: list[TensorVariable] = []
-    layout = symbolic_layout(tx, value, source, dims, trackers) if dims else None
+    layout = symbolic_layout(tx, value, source, dims) if dims else None
     size = tuple(value.shape) if layout is None else layout.guarded_size
     strides = tuple(value.stride()) if layout is None else layout.guarded_strides
     code, bits = _DLPACK_CODES[value.dtype]
@@ -51,9 +49,7 @@ def _wrap_tensor(tx: Tracer, value: torch.Tensor, source: Source) -> VariableTra
         source, "tensor", type(value), code, bits, _DLPACK_DEVICES[value.device.type], value.device.index or 0,
         size, strides, value.requires_grad, _tensor_flags(value), value.dtype,
     )
-    tensor = tx.output.add_input(value, source, layout)
-    trackers.append(tensor)
-    return tensor
+    return tx.output.add_input(value, source, layout)
 
 
 @wraps_if(lambda value: type(value) is types.BuiltinMethodType and isinstance(value.__self__, torch.Tensor), rank=1)

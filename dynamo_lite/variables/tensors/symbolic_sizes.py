@@ -8,6 +8,7 @@ Invariant: what the guard of the kind "tensor" leaves open of a layout is a symb
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -21,7 +22,6 @@ from ...symbols.nodes import symbolic_int
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
-    from .tensor import TensorVariable
 
 APART = "apart"  # with a size's path: it shares no symbol with others
 MARKS = "_dynamo_lite_sizes"  # attribute of a tensor: dimension -> SizeMark
@@ -96,14 +96,8 @@ def _is_named(source: Source, dim: int) -> bool:
     return bool(names) and (source.name in names or f"{source.name}.shape[{dim}]" in names)
 
 
-def symbolic_layout(
-    tx: Tracer, value: torch.Tensor, source: Source, dims: list[int], placeholder: list[TensorVariable]
-) -> SymbolicLayout:
-    """The layout of a tensor whose sizes at `dims` are symbols.
-
-    Args:
-        placeholder: will hold the tensor's tracker.
-    """
+def symbolic_layout(tx: Tracer, value: torch.Tensor, source: Source, dims: list[int]) -> SymbolicLayout:
+    """The layout of a tensor whose sizes at `dims` are symbols."""
     symbols, dynamic, marks = tx.output.symbols, tx.output.dynamic, _marks(value)
     shape, strides = tuple(value.shape), value.stride()
     size: list[Index] = list(shape)
@@ -111,7 +105,7 @@ def symbolic_layout(
         where = SizeSource(source, dim)
         mark = marks.get(dim) or SizeMark("dynamic")
         least, most = max(_LEAST, mark.least or 0), HIGHEST if mark.most is None else mark.most
-        size[dim] = symbols.add(tx, where, shape[dim], least, _asking("size", dim, placeholder), most)
+        size[dim] = symbols.add(tx, where, shape[dim], least, _asking("size", source, dim), most)
         if (APART, where.key) not in dynamic:
             size[dim] = symbols.share(size[dim], shape[dim], tx.output.guards)  # type: ignore[arg-type]
     guarded: list[Any] = list(strides)
@@ -123,7 +117,7 @@ def symbolic_layout(
             guarded[dim], made[dim] = (inner,), mul(size[inner], made[inner])
         elif stride.key in dynamic and strides[dim] >= _LEAST:
             guarded[dim] = None
-            made[dim] = symbols.add(tx, stride, strides[dim], _LEAST, _asking("stride", dim, placeholder))
+            made[dim] = symbols.add(tx, stride, strides[dim], _LEAST, _asking("stride", source, dim))
     env = symbols.env
     return SymbolicLayout(
         tuple(symbolic_int(env, n) for n in size), tuple(symbolic_int(env, n) for n in made),
@@ -137,10 +131,5 @@ def _inner(dim: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> int | 
     return min(fitting, key=lambda d: (d < dim, d)) if fitting else None
 
 
-def _asking(method: str, dim: int, placeholder: list[TensorVariable]) -> Any:
-    def node(tx: Tracer) -> fx.Node:
-        (tensor,) = placeholder
-        fake = tensor.fake.shape[dim] if method == "size" else tensor.fake.stride(dim)
-        return tx.output.create_node(tx, "call_method", method, (tensor.node, dim), {}, fake, False, counted=False)
-
-    return node
+def _asking(method: str, source: Source, dim: int) -> Callable[[Tracer], fx.Node]:
+    return lambda tx: tx.output.measure(tx, source, method, dim)

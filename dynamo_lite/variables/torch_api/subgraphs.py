@@ -49,11 +49,11 @@ class Part:
         self.nodes: list[fx.Node] = []
 
     def close(self) -> list[fx.Node]:
-        """The nodes, in order; inputs of the whole graph that were met on the way are not among them."""
+        """The nodes, in order, but for inputs of the whole graph that were met on the way, and their sizes."""
         for node in reversed(self.output.graph.nodes):
             if node is self._last:
                 break
-            if node.op != "placeholder":
+            if node.op != "placeholder" and "of_input" not in node.meta:
                 self.nodes.append(node)
         self.nodes.reverse()
         if any("draws" in node.meta for node in self.nodes):

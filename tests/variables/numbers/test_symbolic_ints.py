@@ -1,4 +1,6 @@
 """Sizes and numbers that change from call to call: one graph, eager's results, guards on what the program asked."""
+import logging
+
 import pytest
 import torch
 
@@ -184,3 +186,36 @@ def test_sizes_live_across_a_break():
         torch.testing.assert_close(got[0], want[0])
         assert got[1] == want[1] and type(got[1]) is int
     assert log.counters()["graphs"] <= 3
+
+
+def _sizes_then_data(x):
+    n = x.shape[0]
+    x.data = torch.ones(2, 2)
+    return torch.arange(n), x.shape, x + 1
+
+
+def _sizes_then_in_place(x):
+    n = x.shape[0]
+    x.unsqueeze_(0)
+    return torch.arange(n), x.shape, x + n
+
+
+@pytest.mark.parametrize("fn", [_sizes_then_data, _sizes_then_in_place])
+def test_sizes_are_those_at_entry(fn):
+    counting = Counting()
+    compiled = dynamo_lite.compile(fn, backend=counting, dynamic=True)
+    for n in (5, 3, 8):
+        want, got = fn(torch.ones(n, 4)), compiled(torch.ones(n, 4))
+        torch.testing.assert_close(got[::2], want[::2])
+        assert got[1] == want[1]
+    assert len(counting.graphs) == 1
+
+
+def test_an_operator_that_needs_a_size_as_such_is_named(caplog):
+    caplog.set_level(logging.INFO, "dynamo_lite.fallbacks")
+    caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
+    assert compiled_for(lambda x: torch.fft.rfft(x, dim=0).abs(), (5, 6), of_shape("n", 4)) == 2
+    said = [r.getMessage() for r in caplog.records if r.name == "dynamo_lite.fallbacks"]
+    assert len(said) == 2 and all("aten._fft_r2c.default, in `" in text and "rfft(x, dim=0)" in text for text in said)
+    (again,) = [r.getMessage() for r in caplog.records if r.name == "dynamo_lite.recompiles"]
+    assert "x.shape[0] was 5, is 6, because of aten._fft_r2c.default, in `" in again

@@ -520,3 +520,35 @@ def test_a_number_that_changes_goes_to_the_backward_pass(backend):
             torch.testing.assert_close(got, want)
             torch.testing.assert_close(y.grad, x.grad)
     assert sum(graphs) <= 4 and not any(graphs[2:12])
+
+
+class Strength:
+    now = 1
+
+
+STRENGTH = Strength()
+
+
+class ByObject(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * STRENGTH.now
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * STRENGTH.now if STRENGTH.now != 5 else -grad
+
+
+def test_a_counter_that_the_backward_pass_reads_from_outside():
+    """It may have changed by then: the number that the trace has as a symbol is not the one that is used."""
+    compiled = dynamo_lite.compile(lambda x: ByObject.apply(x).sum(), backend="eager")
+    for now in (1, 2, 3, 5, 7, 2):
+        STRENGTH.now = now
+        x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+        loss, later = compiled(x), compiled(y)
+        assert loss.item() == 3 * now
+        loss.backward()
+        assert x.grad.tolist() == [now if now != 5 else -1] * 3
+        STRENGTH.now = now + 1
+        with pytest.raises(RuntimeError, match="STRENGTH"):
+            later.backward()
