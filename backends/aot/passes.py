@@ -13,6 +13,7 @@ from torch.fx import Node
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS
 from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.numbers import refuses_some_integer
 from dynamo_lite.runtime import raising
 
 aten = torch.ops.aten
@@ -44,7 +45,7 @@ def is_effectful(node: Node) -> bool:
 def may_raise(node: Node) -> bool:
     """Whether a call may raise because of elements, or of a number that its type can't hold, which it must do though
     nobody reads its result."""
-    return node.op == "call_function" and (_overflows(node) or raising.may_raise(
+    return node.op == "call_function" and (_overflows(node) or refuses_some_integer(node) or raising.may_raise(
         node.target, node.args, node.kwargs, lambda a: a.meta.get("val") if isinstance(a, Node) else a))
 
 

@@ -41,6 +41,11 @@ _ARITHMETIC: frozenset[Any] = frozenset({
 })
 # Types in which a number loses nothing on its way that it keeps in eager: half precision computes in float32.
 _EXACT_TYPES = {torch.float32, torch.float64, torch.int32, torch.int64}
+# Calls in which numbers are sizes and places.
+_BY_SIZES: frozenset[Any] = frozenset({
+    operator.getitem, torch.arange, torch.narrow, torch.zeros, torch.ones, torch.empty, torch.reshape,
+    "view", "reshape", "expand", "narrow", "repeat", "new_zeros", "new_ones", "new_empty", "unflatten",
+})
 _CHANGE_LAYOUT = frozenset({
     "t_", "transpose_", "unsqueeze_", "squeeze_", "swapaxes_", "swapdims_", "as_strided_", "detach_", "resize_",
     "resize_as_", "set_", "rename_", "requires_grad_",
@@ -102,11 +107,22 @@ def _is_number(node: Node) -> bool:
 
 
 def _of_sizes(node: Node) -> bool:
-    """Whether it is computed from sizes of tensors alone, which lowerings know as symbols."""
+    """Whether it is computed from sizes of tensors, and ints from outside that are sizes, alone: lowerings know them
+    as symbols."""
     value = _value(node)
-    if not isinstance(value, torch.SymInt) or not isinstance(value.node, IntNode) or node.op == "placeholder":
+    if not isinstance(value, torch.SymInt) or not isinstance(value.node, IntNode):
         return False
+    if node.op == "placeholder":
+        return _is_size(node)
     return all(_of_sizes(n) for n in node.all_input_nodes if _holds_number(_value(n)))
+
+
+def _is_size(number: Node) -> bool:
+    """Whether a number says how large tensors are or where parts of them begin, and is computed with for nothing else.
+    In arithmetic with tensors, eager may refuse some value."""
+    return all(
+        _is_size(user) if _holds_number(_value(user)) else user.op == "output" or user.target in _BY_SIZES
+        for user in number.users)
 
 
 def _of_numbers(node: Node) -> bool:

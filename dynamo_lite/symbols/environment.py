@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from . import integers as ints
 from .integers import Atom, Expr, FloorDiv, Index, Mod, Sym
-from .relations import Compound, Condition, Relation, negated, relation
+from .relations import Compound, Condition, Relation, compare, negated, relation
 
 HIGHEST = (1 << 62) - 1
 Interval = tuple[float, float]
@@ -188,20 +188,34 @@ class Environment:
         decides = condition.op == "or"
         parts = [part for part in condition.parts if self.known(part) is None]
         for part in parts:
-            if self._holds(part) is decides:
+            if self.holds(part) is decides:
                 self.decide(part, why)
                 return decides
         for part in parts:
             self.decide(part, why)
         return not decides
 
-    def _holds(self, condition: Condition) -> bool:
+    def holds(self, condition: Condition) -> bool:
+        """Whether a condition holds in this call; nothing is decided."""
         if isinstance(condition, bool):
             return condition
         if isinstance(condition, Compound):
-            answers = map(self._holds, condition.parts)
+            answers = map(self.holds, condition.parts)
             return any(answers) if condition.op == "or" else all(answers)
         return condition.holds(self.value(condition.expr))
+
+    def agrees(self, low: Index, high: Index, why: str = "") -> bool:
+        """Whether ``low <= high`` in this call, from now on in every call. False, without a guard, where that isn't so
+        in this call, or where it can't be guarded any more."""
+        condition = compare("<=", low, high)
+        known = self.known(condition)
+        if known is not None:
+            return known
+        return not self.frozen and self.holds(condition) and self.decide(condition, why)
+
+    def certain(self, low: Index, high: Index) -> bool:
+        """Whether ``low <= high`` is known without a guard."""
+        return self.known(compare("<=", low, high)) is True
 
     def fix(self, x: Index, why: str = "") -> int:
         """Its value in this call, from now on in every call that the trace is for."""

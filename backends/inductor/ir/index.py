@@ -26,6 +26,7 @@ from dynamo_lite.symbols.integers import (
     Monomial,
     Sym,
     add,
+    always_positive,
     atom,
     atoms_of,
     fits,
@@ -35,13 +36,14 @@ from dynamo_lite.symbols.integers import (
     polynomial,
     product,
     sum_of,
+    symbols_of,
     value_range,
 )
 
 __all__ = [
-    "Atom", "Division", "Expr", "FloorDiv", "Index", "Indirect", "Mod", "Monomial", "Sym", "Var", "add", "affine_terms",
-    "atom", "atoms_of", "coefficient", "contiguous_strides", "dot", "floordiv", "free_vars", "mod", "mul",
-    "polynomial", "product", "sum_of", "unflatten", "value_range", "var",
+    "Atom", "Division", "Expr", "FloorDiv", "Index", "Indirect", "Mod", "Monomial", "Sym", "Var", "add",
+    "affine_terms", "always_positive", "atom", "atoms_of", "coefficient", "contiguous_strides", "dot", "floordiv",
+    "free_vars", "mod", "mul", "polynomial", "product", "sum_of", "symbols_of", "unflatten", "value_range", "var",
 ]
 
 

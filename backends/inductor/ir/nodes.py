@@ -63,6 +63,8 @@ class Builder:
 
     def __init__(self) -> None:
         self._nodes: dict[Any, Node] = {}
+        # Symbolic bounds of guards: each with those that are known not to be below it.
+        self._after: dict[ix.Index, list[ix.Index]] = {}
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -85,7 +87,9 @@ class Builder:
         return node
 
     # ------------------------------------------------------------ leaves
-    def const(self, value: bool | int | float, dtype: torch.dtype) -> Node:
+    def const(self, value: bool | int | float | ix.Expr, dtype: torch.dtype) -> Node:
+        if isinstance(value, ix.Expr):
+            return self.cast(self.index(value), dtype)  # a symbol
         if dtype is torch.bool:
             value = bool(value)
             key: Any = value
@@ -113,6 +117,41 @@ class Builder:
         attr = _in_fewest_loops(value, low, high)
         value = attr[0]
         return self._node("inside", torch.bool, (), attr, attr, frozenset(ix.free_vars(value)))
+
+    def know_order(self, edges: Sequence[ix.Index]) -> None:
+        """Notes that none of the edges is below the one before: symbolic bounds of guards rely on it."""
+        for low, high in zip(edges, edges[1:]):
+            if not (isinstance(low, int) and isinstance(high, int)):
+                self._after.setdefault(low, []).append(high)
+
+    def is_at_most(self, low: ix.Index, high: ix.Index) -> bool:
+        """Whether ``low <= high`` follows from what has been noted, or from the symbols' lowest values."""
+        if isinstance(low, int) and isinstance(high, int):
+            return low <= high
+        if low == high or ix.always_positive(ix.add(ix.add(high, 1), ix.mul(low, -1))):
+            return True
+        seen: set[ix.Index] = set()
+        waiting = [low]
+        while waiting:
+            here = waiting.pop()
+            if here == high:
+                return True
+            if here not in seen:
+                seen.add(here)
+                waiting += self._after.get(here, ())
+        return False
+
+    def in_order(self, edges: Iterable[ix.Index]) -> list[ix.Index] | None:
+        """The edges in ascending order, or None if that is not known."""
+        out: list[ix.Index] = []
+        for edge in dict.fromkeys(edges):
+            at = sum(self.is_at_most(other, edge) for other in out)
+            if not all(self.is_at_most(edge, other) for other in out[at:]):
+                return None
+            if not all(self.is_at_most(other, edge) for other in out[:at]):
+                return None
+            out.insert(at, edge)
+        return out
 
     def bounded(self, value: Node, size: ix.Index, wraps: bool, fault: int) -> Node:
         """An index that came from memory as one of ``range(size)``: counted from the end if it is negative and

@@ -11,6 +11,7 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.ops import ANY
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, dim_var, expanded
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
@@ -101,17 +102,36 @@ def arange(
     device: Any = None,
     pin_memory: bool | None = None,
 ) -> Any:
-    if not _plain(device, layout) or not all(isinstance(x, (int, float)) for x in (start, end, step)):
+    if not _plain(device, layout):
         return NotImplemented
-    (dtype,), (length,) = g.result_dtypes(), g.results()[0].shape
+    (dtype,), length = g.result_dtypes(), index_of(g.results()[0].shape[0])
+    if not isinstance(length, int) or not all(isinstance(x, (int, float)) for x in (start, end, step)):
+        return _symbolic_range(g, start, step, length, dtype)
     first, by = fractions.Fraction(start), fractions.Fraction(step)
     parts = math.lcm(first.denominator, by.denominator)
-    if not isinstance(length, int) or not _is_exact(first * parts, by * parts, length, parts, dtype):
+    if not _is_exact(first * parts, by * parts, length, parts, dtype):
         return NotImplemented
     index = ix.add(ix.mul(dim_var(0, length), int(by * parts)), int(first * parts)) if length else 0
     whole = g.ops.index(index, dtype if dtype in (torch.int64, torch.int32) else torch.int64)
     node = g.ops.cast(whole, dtype)
     return TensorValue((length,), dtype, node if parts == 1 else g.ops.op("mul", node, g.ops.const(1 / parts, dtype)))
+
+
+def _symbolic_range(g: GraphLowering, start: Any, step: Any, length: ix.Index, dtype: torch.dtype) -> Any:
+    """A range of integers whose first number, step or length is a symbol."""
+    if not all(isinstance(x, (int, ix.Expr)) and not isinstance(x, bool) for x in (start, step)):
+        return NotImplemented
+    if dtype.is_floating_point:
+        # Up to here every whole number is one of the dtype, see ``_is_exact``.
+        most, why = int(2 / torch.finfo(dtype).eps), "a range of floats whose numbers are exact"
+        last = ix.add(start, ix.mul(step, length))
+        if not all(g.sizes.at_most(-most, x, why) and g.sizes.at_most(x, most, why) for x in (start, last)):
+            return NotImplemented
+    elif dtype not in (torch.int64, torch.int32):
+        return NotImplemented
+    place = dim_var(0, length)
+    whole = g.ops.index(ix.add(ix.mul(place, step), start), torch.int64)
+    return TensorValue((length,), dtype, g.ops.cast(whole, dtype))
 
 
 def _is_exact(
@@ -162,7 +182,7 @@ def eye_of(
     device: Any = None,
     pin_memory: bool | None = None,
 ) -> Any:
-    if not _plain(device, layout) or not (isinstance(n, int) and isinstance(m, int)):
+    if not _plain(device, layout):
         return NotImplemented
     (dtype,) = g.result_dtypes()
     row, column = (g.ops.index(dim_var(d, k)) for d, k in enumerate((n, m)))
@@ -182,21 +202,19 @@ def eye(
     return eye_of(g, n, n, dtype, layout, device)
 
 
-def _triangle(g: GraphLowering, x: TensorValue, diagonal: int, keep: str) -> Any:
-    if not all(isinstance(n, int) for n in x.shape[-2:]):
-        return NotImplemented
+def _triangle(g: GraphLowering, x: TensorValue, diagonal: ix.Index, keep: str) -> Any:
     row, column = (g.ops.index(dim_var(x.ndim + d, x.shape[d])) for d in (-2, -1))
-    below = g.ops.op(keep, g.ops.op("sub", column, row), g.ops.const(diagonal, torch.int64))
+    below = g.ops.op(keep, g.ops.op("sub", column, row), g.ops.index(diagonal))
     return TensorValue(x.shape, x.dtype, g.ops.op("where", below, x.node, g.ops.const(0, x.dtype)))
 
 
 @register_lowering(aten.tril.default)
-def tril(g: GraphLowering, self: TensorValue, diagonal: int = 0) -> Any:
+def tril(g: GraphLowering, self: TensorValue, diagonal: ix.Index = 0) -> Any:
     return _triangle(g, self, diagonal, "le")
 
 
 @register_lowering(aten.triu.default)
-def triu(g: GraphLowering, self: TensorValue, diagonal: int = 0) -> Any:
+def triu(g: GraphLowering, self: TensorValue, diagonal: ix.Index = 0) -> Any:
     return _triangle(g, self, diagonal, "ge")
 
 

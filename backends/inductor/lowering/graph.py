@@ -31,6 +31,7 @@ from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.size_floats import are_for_the_library
+from dynamo_lite.backends.inductor.lowering.sizes import sizes_of
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
@@ -57,6 +58,7 @@ class GraphLowering:
     def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor]):
         self.graph = graph
         self.constants = dict(constants)
+        self.sizes = sizes_of(graph)
         self.ops = Builder()
         self.buffers: dict[str, Buffer] = {}
         self.operations: list[Operation] = []

@@ -6,7 +6,7 @@ result is always realized; the scheduler takes the loop apart at the borders, so
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +17,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.scattering import written
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, is_size, reindexed, shape_vars
-from dynamo_lite.backends.inductor.lowering.views import reshaped, slice_, wrap
+from dynamo_lite.backends.inductor.lowering.views import begin_of_slice, part_of, reshaped, wrap
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
@@ -37,7 +37,7 @@ def _realized(g: GraphLowering, x: TensorValue) -> TensorValue:
 def cat(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
     # Historical: an empty tensor of one dimension goes with everything.
     parts = [t for t in tensors if not (t.ndim == 1 and is_size(t.shape[0], 0))]
-    if not parts or len(parts) > MAX_PARTS or not all(isinstance(n, int) for t in parts for n in t.shape):
+    if not parts or len(parts) > MAX_PARTS:
         return NotImplemented
     dtype = parts[0].dtype
     for t in tensors:
@@ -47,7 +47,7 @@ def cat(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
         return TensorValue(parts[0].shape, dtype, g.ops.cast(parts[0].node, dtype))
     total = ix.sum_of(t.shape[dim] for t in parts)
     shape = (*parts[0].shape[:dim], total, *parts[0].shape[dim + 1 :])
-    if is_size(ix.product(shape), 0):
+    if is_size(ix.product(shape), 0) or not _in_order(g, [t.shape[dim] for t in parts]):
         return NotImplemented
     indices = list(shape_vars(shape))
     here = indices[dim]
@@ -63,6 +63,15 @@ def cat(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
     return _realized(g, TensorValue(shape, dtype, node))
 
 
+def _in_order(g: GraphLowering, lengths: Sequence[ix.Index]) -> bool:
+    """Whether the scheduler can tell where one part after another begins."""
+    edges = list(itertools.accumulate(lengths, ix.add, initial=0))
+    if not g.sizes.is_ordered(edges, "no part of a joined tensor has fewer than no elements"):
+        return False
+    g.ops.know_order(edges)
+    return True
+
+
 @register_lowering(aten.stack.default)
 def stack(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any:
     at = wrap(dim, tensors[0].ndim + 1)
@@ -70,23 +79,29 @@ def stack(g: GraphLowering, tensors: Sequence[TensorValue], dim: int = 0) -> Any
 
 
 @register_lowering(aten.constant_pad_nd.default)
-def constant_pad(g: GraphLowering, self: TensorValue, pad: Sequence[int], value: Number = 0) -> Any:
-    if not all(isinstance(n, int) for n in (*self.shape, *pad)):
-        return NotImplemented
+def constant_pad(g: GraphLowering, self: TensorValue, pad: Sequence[ix.Index], value: Number = 0) -> Any:
     amounts = [(pad[2 * k], pad[2 * k + 1]) for k in range(len(pad) // 2)]
     shape = list(self.shape)
     for k, (before, after) in enumerate(amounts):
-        shape[-1 - k] = shape[-1 - k] + before + after
+        size, whole = shape[-1 - k], ix.add(shape[-1 - k], ix.add(before, after))
+        shape[-1 - k] = whole
+        if all(isinstance(n, int) for n in (size, before, after)):
+            continue
+        if g.sizes.at_most(before, 0) and g.sizes.at_most(after, 0) and g.sizes.at_most(0, whole):
+            continue  # nothing is added
+        if not (g.sizes.at_most(0, before) and g.sizes.at_most(0, after)):
+            return NotImplemented
+        if not _in_order(g, (before, size, after)):
+            return NotImplemented
     if any(is_size(n, 0) for n in (*shape, *self.shape)):
         return NotImplemented
     indices = list(shape_vars(shape))
     condition: list[Node] = []
     for k, (before, after) in enumerate(amounts):
         d = self.ndim - 1 - k
-        if before > 0 or after > 0:
-            condition.append(g.ops.inside(indices[d], before, before + self.shape[d]))
-        if before or after:
-            indices[d] = ix.add(indices[d], -before)
+        if not (g.sizes.at_most(before, 0) and g.sizes.at_most(after, 0)):
+            condition.append(g.ops.inside(indices[d], before, ix.add(before, self.shape[d])))
+        indices[d] = ix.add(indices[d], ix.mul(before, -1))
     indices = [0 if is_size(n, 1) else i for i, n in zip(indices, self.shape)]
     node = reindexed(g.ops, self, indices)
     fill = g.ops.const(value, self.dtype)
@@ -98,15 +113,24 @@ def constant_pad(g: GraphLowering, self: TensorValue, pad: Sequence[int], value:
 
 @register_lowering(aten.roll.default)
 def roll(g: GraphLowering, self: TensorValue, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    if not dims or not all(isinstance(n, int) for n in self.shape) or is_size(self.numel, 0):
+    if not dims or is_size(self.numel, 0):
         return NotImplemented
     x = self
     for shift, d in zip(shifts, dims):
         d = wrap(d, x.ndim)
-        by = shift % x.shape[d]
-        if by:
-            cut = x.shape[d] - by
-            x = cat(g, [slice_(g, x, d, cut, x.shape[d]), slice_(g, x, d, 0, cut)], d)
+        size = x.shape[d]
+        if isinstance(size, int) and isinstance(shift, int):
+            shift %= size
+        elif not g.sizes.at_most(0, shift):
+            shift = ix.add(size, shift)
+        if is_size(shift, 0):
+            continue
+        if not (g.sizes.at_most(0, shift) and g.sizes.at_most(shift, size)):
+            return NotImplemented
+        cut = ix.add(size, ix.mul(shift, -1))
+        x = cat(g, [part_of(g, x, d, cut, shift), part_of(g, x, d, 0, cut)], d)
+        if x is NotImplemented:
+            return x
     return TensorValue(x.shape, x.dtype, x.node)
 
 
@@ -123,29 +147,47 @@ def slice_scatter(
 ) -> Any:
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
-    if not all(isinstance(n, int) for n in (*self.shape, 0 if start is None else start, size if end is None else end)):
+    start, end = 0 if start is None else start, size if end is None else end
+    last: ix.Index
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        start, last, step = slice(start, end, step).indices(size)
+        if last <= start:
+            return NotImplemented
+    else:
+        found = begin_of_slice(g, start, size)
+        if found is None:
+            return NotImplemented
+        start, last = found, ix.add(found, src.shape[dim])
+    if step != 1 or is_size(self.numel, 0):
         return NotImplemented
-    first, last, step = slice(start, end, step).indices(size)
-    if step != 1 or last <= first or is_size(self.numel, 0):
+    first: ix.Index = start
+    if not _in_order(g, (first, ix.add(last, ix.mul(first, -1)), ix.add(size, ix.mul(last, -1)))):
         return NotImplemented
-    part = (*self.shape[:dim], last - first, *self.shape[dim + 1 :])
-    if g.writes_input(self) and src.shape == part and math.prod(self.shape) >= MUCH_LARGER * math.prod(part):
+    length = ix.add(last, ix.mul(first, -1))
+    part = (*self.shape[:dim], length, *self.shape[dim + 1 :])
+    if g.writes_input(self) and src.shape == part and _is_much_larger(g, self.shape, part):
         # A cache of keys, say: the rest of it is not even read.
         places = list(shape_vars(part))
         places[dim] = ix.add(places[dim], first)
         return written(g, self, part, places, src.node, False)
     indices = list(shape_vars(self.shape))
     inside = g.ops.inside(indices[dim], first, last)
-    indices[dim] = 0 if last - first == 1 else ix.add(indices[dim], -first)
+    indices[dim] = 0 if is_size(length, 1) else ix.add(indices[dim], ix.mul(first, -1))
     value = g.ops.cast(reindexed(g.ops, src, indices), self.dtype)
     return _realized(g, TensorValue(self.shape, self.dtype, g.ops.op("where", inside, value, self.node)))
+
+
+def _is_much_larger(g: GraphLowering, whole: Sequence[ix.Index], part: Sequence[ix.Index]) -> bool:
+    """Whether a tensor has many times a part's elements, in all calls if sizes are symbols."""
+    return g.sizes.is_certain(ix.mul(ix.product(part), MUCH_LARGER), ix.product(whole))
 
 
 @register_lowering(aten.select_scatter.default)
 def select_scatter(g: GraphLowering, self: TensorValue, src: TensorValue, dim: int, index: Any) -> Any:
     dim = wrap(dim, self.ndim)
-    if not isinstance(index, int) or not isinstance(self.shape[dim], int):
-        return NotImplemented
-    index %= self.shape[dim]
+    if not g.sizes.at_most(0, index):
+        if not g.sizes.at_most(index, -1):
+            return NotImplemented
+        index = ix.add(self.shape[dim], index)
     wide = reshaped(g, src, (*src.shape[:dim], 1, *src.shape[dim:]))
-    return slice_scatter(g, self, wide, dim, index, index + 1)
+    return slice_scatter(g, self, wide, dim, index, ix.add(index, 1))

@@ -252,14 +252,28 @@ def _variance(
 ) -> tuple[TensorValue, TensorValue] | Any:
     dims = all_dims(dim, x.ndim)
     n = count(x, dims)
-    if not x.dtype.is_floating_point or not isinstance(n, int):
+    if not x.dtype.is_floating_point or not _has_divisor(g, n, correction):
         return NotImplemented
     mean, squares = moments(g, x, dims)
-    divisor = max(0.0, n - (1 if correction is None else correction))
-    var = elementwise(g, lambda m: g.ops.op("div", m, like(g.ops, m, divisor)), squares)
+    var = elementwise(g, lambda m: g.ops.op("div", m, _divisor(g, m, n, correction)), squares)
     if root:
         var = elementwise(g, lambda v: g.ops.op("sqrt", v), var)
     return tuple(cast_to(g, without(g, v, dims, keepdim), x.dtype) for v in (var, mean))
+
+
+def _has_divisor(g: GraphLowering, n: ix.Index, correction: Number | None) -> bool:
+    """Whether it can be said what the sum of squares of n elements is divided by."""
+    if isinstance(n, int):
+        return True
+    less = 1 if correction is None else correction
+    return less == int(less) and g.sizes.below(int(less), n, "the variance of more elements than its correction")
+
+
+def _divisor(g: GraphLowering, m: Node, n: ix.Index, correction: Number | None) -> Node:
+    less = 1 if correction is None else correction
+    if isinstance(n, int):
+        return like(g.ops, m, max(0.0, n - less))
+    return g.ops.cast(g.ops.index(ix.add(n, -int(less))), m.dtype)
 
 
 @register_lowering(aten.var.correction)

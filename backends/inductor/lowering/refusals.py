@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.aot.numbers import numbers_of, refuses_some_integer
+
 aten = torch.ops.aten
 
 _SUBTRACTIONS = frozenset({
@@ -49,10 +51,12 @@ _EXTREMES = frozenset({
 def is_refused(node: torch.fx.Node) -> bool:
     """Whether eager would raise: asked of nodes that have a lowering."""
     target: Any = node.target
+    if refuses_some_integer(node):
+        return True
     if target in _OF_NUMBERS and node.meta["val"].dtype is torch.bool:
         return True
     if target in _CONVERTED:
-        return not all(fits(x, node.meta["val"].dtype) for x in _numbers(node))
+        return not all(fits(x, node.meta["val"].dtype) for x in numbers_of(node))
     if target in _SUBTRACTIONS and any(
         _dtype(a) is torch.bool if isinstance(a, torch.fx.Node) else isinstance(a, bool) for a in node.args[:2]
     ):
@@ -80,16 +84,6 @@ def fits(number: int | float, dtype: torch.dtype) -> bool:
     bounds = torch.iinfo(dtype)
     low = bounds.min if bounds.min or isinstance(number, float) else -bounds.max  # negative integers wrap around
     return not math.isnan(number) and low <= number <= bounds.max
-
-
-def _numbers(node: torch.fx.Node) -> list[int | float]:
-    """What the schema calls a number, where it is no bool."""
-    target: Any = node.target
-    given = dict(zip((a.name for a in target._schema.arguments), node.args)) | dict(node.kwargs)
-    scalars = {a.name for a in target._schema.arguments if isinstance(a.real_type, torch.NumberType)
-               or (isinstance(a.real_type, torch.OptionalType)
-                   and isinstance(a.real_type.getElementType(), torch.NumberType))}
-    return [x for name, x in given.items() if name in scalars and type(x) in (int, float)]
 
 
 def _first(node: torch.fx.Node) -> torch.Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node
 from dynamo_lite.backends.inductor.ir.ops import FLOAT, HALF
 from dynamo_lite.backends.inductor.lowering.activations import _Math, formula
@@ -16,7 +17,7 @@ from dynamo_lite.backends.inductor.lowering.promotion import elementwise, result
 from dynamo_lite.backends.inductor.lowering.reduction import all_dims, cast_to, mean_of, sum_of
 from dynamo_lite.backends.inductor.lowering.tails import either, scalar_tail
 from dynamo_lite.backends.inductor.lowering.values import Number, TensorValue, broadcast_shapes, expanded
-from dynamo_lite.backends.inductor.lowering.views import slice_, wrap
+from dynamo_lite.backends.inductor.lowering.views import split_with_sizes, wrap
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 from dynamo_lite.runtime import raising
 
@@ -257,9 +258,8 @@ def prelu(g: GraphLowering, self: TensorValue, weight: TensorValue) -> Any:
 def glu(g: GraphLowering, self: TensorValue, dim: int = -1) -> Any:
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
-    if not isinstance(size, int):
-        return NotImplemented
-    left, right = slice_(g, self, dim, 0, size // 2), slice_(g, self, dim, size // 2, size)
+    half = ix.floordiv(size, 2)
+    left, right = split_with_sizes(g, self, (half, ix.add(size, ix.mul(half, -1))), dim)
     return formula(g, lambda a, b: a * b.sigmoid(), left, right)
 
 

@@ -88,6 +88,9 @@ def reindexed(builder: Builder, x: TensorValue, indices: Sequence[ix.Index]) -> 
 def expanded(builder: Builder, x: TensorValue, shape: Shape) -> Node:
     """``x``'s element for each place of a shape that it broadcasts to."""
     lead = len(shape) - len(x.shape)
-    if lead == 0:
+    if lead == 0 and all(is_size(n, 1) or n == whole for n, whole in zip(x.shape, shape)):
         return x.node
-    return reindexed(builder, x, [0 if is_size(n, 1) else dim_var(d + lead, n) for d, n in enumerate(x.shape)])
+    # Of symbolic sizes that are equal, each may be another expression: the loop is the result's.
+    return reindexed(
+        builder, x, [0 if is_size(n, 1) else dim_var(d + lead, shape[d + lead]) for d, n in enumerate(x.shape)]
+    )

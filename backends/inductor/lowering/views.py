@@ -13,6 +13,7 @@ import torch
 
 from dynamo_lite.backends.aot import ops as recorded
 from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
@@ -122,26 +123,45 @@ def squeeze_dims(g: GraphLowering, self: TensorValue, dim: Any) -> TensorValue:
 def slice_(g: GraphLowering, self: TensorValue, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
-    if start is None:
-        start = 0
-    if end is None:
-        end = size
-    if not isinstance(size, int) or not isinstance(start, int) or not isinstance(end, int):
-        if start == 0 and (end == size or (isinstance(end, int) and end >= 2**62)) and step == 1:
+    start, end = 0 if start is None else start, size if end is None else end
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        start, end, step = slice(start, end, step).indices(size)
+        length: ix.Index = max(0, -(-(end - start) // step))
+    else:
+        first = begin_of_slice(g, start, size)
+        if first is None or not isinstance(step, int):
+            return NotImplemented
+        start, length = first, index_of(g.results()[0].shape[dim])
+        if start == 0 and length == size and step == 1:
             return self
-        return NotImplemented
-    start, end, step = slice(start, end, step).indices(size)
-    length = max(0, -(-(end - start) // step))
-    shape = (*self.shape[:dim], length, *self.shape[dim + 1 :])
+    return part_of(g, self, dim, start, length, step)
+
+
+def part_of(
+    g: GraphLowering, x: TensorValue, dim: int, start: ix.Index, length: ix.Index, step: int = 1
+) -> TensorValue:
+    """So many elements of a dimension, from one on."""
+    shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
     indices = list(shape_vars(shape))
     indices[dim] = ix.add(ix.mul(indices[dim], step), start)
-    return make_view(g, self, shape, indices)
+    return make_view(g, x, shape, indices)
+
+
+def begin_of_slice(g: GraphLowering, start: ix.Index, size: ix.Index) -> ix.Index | None:
+    """Where a slice of a dimension of symbolic size begins; None if that can't be said for all sizes."""
+    if not g.sizes.at_most(0, start):
+        start = ix.add(size, start)
+        if not g.sizes.at_most(start, ix.add(size, -1)):
+            return None
+    return start if g.sizes.at_most(0, start) and g.sizes.at_most(start, size) else None
 
 
 @register_lowering(aten.select.int, view=True)
-def select(g: GraphLowering, self: TensorValue, dim: int, index: ix.Index) -> TensorValue:
+def select(g: GraphLowering, self: TensorValue, dim: int, index: ix.Index) -> Any:
     dim = wrap(dim, self.ndim)
-    if isinstance(index, int) and index < 0:
+    if not g.sizes.at_most(0, index):
+        if not g.sizes.at_most(index, -1):
+            return NotImplemented
         index = ix.add(self.shape[dim], index)
     shape = (*self.shape[:dim], *self.shape[dim + 1 :])
     indices = list(shape_vars(shape))
@@ -167,8 +187,11 @@ def split_with_sizes(
 
 @register_lowering(aten.split.Tensor, view=True)
 def split(g: GraphLowering, self: TensorValue, split_size: int, dim: int = 0) -> Any:
-    size = self.shape[wrap(dim, self.ndim)]
-    if not isinstance(size, int) or not split_size:
+    dim = wrap(dim, self.ndim)
+    size = self.shape[dim]
+    if not isinstance(size, int) or not isinstance(split_size, int):
+        return split_with_sizes(g, self, [index_of(part.shape[dim]) for part in g.results()], dim)
+    if not split_size:
         return NotImplemented
     return split_with_sizes(g, self, [min(split_size, size - at) for at in range(0, max(size, 1), split_size)], dim)
 
@@ -176,17 +199,18 @@ def split(g: GraphLowering, self: TensorValue, split_size: int, dim: int = 0) ->
 @register_lowering(aten.unbind.int, view=True)
 def unbind(g: GraphLowering, self: TensorValue, dim: int = 0) -> Any:
     dim = wrap(dim, self.ndim)
-    size = self.shape[dim]
-    return tuple(select(g, self, dim, at) for at in range(size)) if isinstance(size, int) else NotImplemented
+    return tuple(select(g, self, dim, at) for at in range(len(g.results())))
 
 
 @register_lowering(aten.diagonal.default, view=True)
 def diagonal(g: GraphLowering, self: TensorValue, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     a, b = wrap(dim1, self.ndim), wrap(dim2, self.ndim)
     rows, columns = self.shape[a], self.shape[b]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        return NotImplemented
-    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    length: ix.Index
+    if isinstance(rows, int) and isinstance(columns, int):
+        length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    else:
+        length = index_of(g.results()[0].shape[-1])
     rest = [n for d, n in enumerate(self.shape) if d not in (a, b)]
     shape = (*rest, length)
     variables = shape_vars(shape)
@@ -300,9 +324,10 @@ def pixel_unshuffle(g: GraphLowering, self: TensorValue, downscale_factor: int) 
 def unfold(g: GraphLowering, self: TensorValue, dimension: int, size: int, step: int) -> Any:
     d = wrap(dimension, self.ndim)
     length = self.shape[d] if self.ndim else 1
-    if not isinstance(length, int) or not self.ndim:
+    if not self.ndim:
         return NotImplemented
-    shape = (*self.shape[:d], (length - size) // step + 1, *self.shape[d + 1 :], size)
+    places = (length - size) // step + 1 if isinstance(length, int) else index_of(g.results()[0].shape[d])
+    shape = (*self.shape[:d], places, *self.shape[d + 1 :], size)
     variables = shape_vars(shape)
     indices = list(variables[:-1])
     indices[d] = ix.add(ix.mul(variables[d], step), variables[-1])

@@ -22,6 +22,7 @@ from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
 from dynamo_lite.backends.inductor.scheduler.contraction import accepts
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, make_member
+from dynamo_lite.backends.inductor.scheduler.guards import Limit, edges_of
 from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
 from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, refine
 
@@ -218,15 +219,23 @@ class Fuser:
             return True
         if any(reduced):
             return False
+        limits: list[Limit] = []
         for m in guarded:
             mapping = group.mapping(m, dims, reduced, True)
             if mapping is None:
                 return False
-            for index in m.guards:
-                terms = ix.affine_terms(substitute(index, mapping))
+            for index, low, high in m.guards:
+                index = substitute(index, mapping)
+                terms = ix.affine_terms(index)
                 if terms is None or len(terms[0]) > 1:
                     return False
-        return True
+                limits.append((index, low, high))
+        return self._edges_known(limits)
+
+    def _edges_known(self, limits: list[Limit]) -> bool:
+        """Whether it is known in which order guards end that are of one loop."""
+        loops = dict.fromkeys(v for value, *_ in limits for v in ix.free_vars(value))
+        return all(edges_of(self.lowered.builder, limits, v) is not None for v in loops)
 
     @staticmethod
     def _follows(group: Group, member: Member) -> bool:

@@ -14,6 +14,7 @@ from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.lowering.lowered_graph import Operation
+from dynamo_lite.backends.inductor.scheduler.guards import Limit
 from dynamo_lite.backends.inductor.scheduler.order import ordered_dims
 from dynamo_lite.backends.inductor.scheduler.space import Sizes, blocks, combine
 
@@ -26,7 +27,7 @@ class Member:
     order: int
     dims: tuple[ix.Var, ...]
     reads: dict[str, set[ix.Index]]
-    guards: tuple[ix.Index, ...] = ()
+    guards: tuple[Limit, ...] = ()
     full: bool = True
     nodes: int = 0  # of its expressions
 
@@ -85,14 +86,14 @@ def group_var(d: int, dims: Sizes) -> ix.Index:
 
 def make_member(nest: LoopNest, order: int) -> Member:
     reads: dict[str, set[ix.Index]] = {}
-    guards: dict[ix.Index, None] = {}
+    guards: dict[Limit, None] = {}
     nodes = 0
     for n in walk(nest.roots()):
         nodes += 1
         if n.op == "load":
             reads.setdefault(n.attr[0], set()).add(n.attr[1])
         elif n.op == "inside":
-            guards[n.attr[0]] = None
+            guards[n.attr] = None
     if nest.contraction is not None or nest.alone():
         # A template computes it, or one after the other: the loops stay as they are, and the borders are its business.
         return Member(nest, order, nest.dims, reads, nodes=nodes)

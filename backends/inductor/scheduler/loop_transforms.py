@@ -15,6 +15,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
+from dynamo_lite.backends.inductor.scheduler.guards import Limit, bounds_of, edges_of
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
 # A loop is split so that an index has no division if the inner part keeps at least this many iterations.
@@ -140,7 +141,7 @@ def _division(kernel: Kernel) -> tuple[ix.Var, int] | None:
     return best
 
 
-def _stays_one_loop(limit: tuple[ix.Index, ix.Index, ix.Index], v: ix.Var, divisor: int) -> bool:
+def _stays_one_loop(limit: Limit, v: ix.Var, divisor: int) -> bool:
     """Whether a guard still names one loop when ``v`` has been split: only such guards become stages of their own."""
     value, low, high = limit
     step, rest = ix.coefficient(value, v), substitute(value, {v: 0})
@@ -260,25 +261,19 @@ def _split_guards(builder: Builder, kernel: Kernel) -> None:
 def _parts(builder: Builder, stage: Stage, v: ix.Var) -> list[Stage]:
     """The stage over each range of ``v`` that its guards tell apart."""
     values = [s.value for s in stage.statements]
-    assert isinstance(v.size, int)
-    bounds = {0, v.size}
-    for guard in guards(values):
-        value, low, high = guard.attr
-        if v in ix.free_vars(value):
-            step, offset = ix.coefficient(value, v), substitute(value, {v: 0})
-            assert isinstance(step, int) and step > 0 and isinstance(offset, int), f"no guard of one loop: {guard}"
-            bounds.update(b for b in (-((offset - bound) // step) for bound in (low, high)) if 0 < b < v.size)
-    edges = sorted(bounds)
+    edges = edges_of(builder, [g.attr for g in guards(values)], v)
+    assert edges is not None, f"guards whose bounds are in no order: {guards(values)}"
     parts = []
     for number, (start, end) in enumerate(zip(edges, edges[1:])):
-        here = ix.var(f"{v.name}_{number}", end - start)
+        here = ix.var(f"{v.name}_{number}", ix.add(end, ix.mul(start, -1)))
         place = {v: ix.add(here, start)}
         decided = {}
         for guard in guards(values):
             value, low, high = guard.attr
             if v in ix.free_vars(value):
-                first = substitute(value, {v: start})
-                decided[guard] = builder.const(low <= first < high, torch.bool)
+                low, high = bounds_of(guard.attr, v)
+                holds = builder.is_at_most(low, start) and builder.is_at_most(end, high)
+                decided[guard] = builder.const(holds, torch.bool)
         new = builder.substitute_all(builder.substitute_all(values, {}, decided), place)
         statements: list[Statement] = []
         for s, value in zip(stage.statements, new):

@@ -76,7 +76,12 @@ def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node
         return a.name
     if isinstance(a, ix.Division):
         sign = "/" if isinstance(a, ix.FloorDiv) else "%"
-        return f"(({index_text(a.expr, names, indirect)}) {sign} ({index_text(a.divisor, names, indirect)}))"
+        value, divisor = index_text(a.expr, names, indirect), index_text(a.divisor, names, indirect)
+        if any(s.lower < 0 for s in ix.symbols_of(a.expr)):
+            # Python's quotient, by a divisor that is positive.
+            rest = f"((({value}) % ({divisor}) + ({divisor})) % ({divisor}))"
+            return rest if sign == "%" else f"((({value}) - {rest}) / ({divisor}))"
+        return f"(({value}) {sign} ({divisor}))"
     assert isinstance(a, ix.Indirect) and indirect is not None
     return indirect(a.node)
 

@@ -142,6 +142,8 @@ class CppKernel(Body):
             self.close()
             return
         rest = "flat"
+        if not all(isinstance(v.size, int) for v in outer):
+            self.line(f"if ({begin} >= {end}) return;")  # a size may be 0
         self.line(f"i64 rest = {begin};")
         for v in reversed(outer):
             self.line(f"i64 {self._name(v)} = rest % ({self._size(v)});")

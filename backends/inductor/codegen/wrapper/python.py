@@ -339,7 +339,7 @@ class _Writer:
             bump = self._bind("increment_version", torch._C._increment_version)
             self._line(f"{bump}({tuple_text([self._variable(name) for name in dict.fromkeys(overwritten)])})")
         results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
-        alone = whole and not overwritten and tensors == [self._variable(name) for name in program.inputs]
+        alone = whole and not sizes and not overwritten and tensors == [self._variable(name) for name in program.inputs]
         self._direct = alone and bool(made) and list(made) == [
             self._variable(name) if isinstance(name, str) and name not in self._views else None for name in results]
         self._drop(start, end)

@@ -1,0 +1,102 @@
+"""Kernels whose sizes are symbols: one graph for all sizes, without the library, equal to eager."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite import log
+
+SIZES = ((4, 16), (3, 20), (5, 33), (9, 17), (7, 19), (2, 70))
+
+
+def parts(x):
+    half = x.shape[1] // 2
+    return (
+        x[:, :-1] + x[:, 1:], x[:, half:] * 2, x[:, ::2] * 2, x[:, -3:] * 2, x[:, -1] * 2, x.narrow(1, 1, 5) * 2,
+        x.narrow(1, 1, x.shape[1] - 2) * 2, x.unfold(1, 3, 2) * 2, *[t * 2 for t in x.split([2, x.shape[1] - 2], 1)],
+        *[t * 2 for t in x.chunk(2, 1)], x[:, None].expand(-1, 2, -1) * 2, x.diagonal() * 2)
+
+
+def joined(x):
+    half = x.shape[1] // 2
+    y = torch.cat([x.relu(), x[:, 1:], torch.ones(x.shape[0], 3)], 1)
+    return (
+        y.sin(), torch.cat((-x[:, half:], x[:, :half]), -1) * x, torch.stack([x, x + 1], 1) * 2, x.roll(3, 1) * 2,
+        x.roll(-2, 1) * 2, torch.slice_scatter(x, x[:, 1:] * 2, 1, 0, x.shape[1] - 1).exp(),
+        torch.select_scatter(x, x[:, 0] * 2, 1, -1) + 1, torch.cat([torch.cat([x, x + 1], 1), y], 1).cos())
+
+
+def ranges(x):
+    n = x.shape[1]
+    mask = torch.ones(n, n, dtype=torch.bool).tril()
+    return (
+        x + torch.arange(n), x + torch.arange(n, dtype=torch.float32), x * torch.arange(3, n + 3),
+        x + torch.arange(0, 2 * n, 2), torch.full((n, n), -1e9).triu(1) + x[0], torch.eye(n) + x[0],
+        x[0].expand(n, n).masked_fill(~mask, float("-inf")).softmax(-1), x.new_ones(n) + x)
+
+
+def reductions(x):
+    return (
+        x.sum(), x.sum(0), x.mean(1), x.var(1), x.std(), x.std(1, correction=0), x.amax(1), x.argmax(1), x.softmax(0),
+        x.log_softmax(1), F.layer_norm(x, (x.shape[1],)), x.cumsum(1), x / x.shape[1], x[:, 3:].sum(1))
+
+
+@pytest.mark.parametrize("fn", [parts, joined, ranges, reductions])
+def test_one_graph_without_the_library(fn):
+    torch.manual_seed(0)
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    for size in SIZES:
+        x = torch.randn(size)
+        for got, want in zip(compiled(x), fn(x), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+            assert got.stride() == want.stride()
+    counters = log.counters()
+    assert counters["graphs"] == 1
+    assert not [name for name in counters if name.startswith(("library_call", "fallback"))], counters
+
+
+def test_a_single_kernel_gets_its_sizes(caplog):
+    compiled = dynamo_lite.compile(lambda x: x.sum(), dynamic=True)
+    for size in SIZES:
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), x.sum(), rtol=1e-4, atol=1e-4)
+    assert "plain Python" not in caplog.text
+
+
+def test_parts_of_no_elements():
+    def fn(x):
+        return torch.cat([x[:, 3:], x], 1) * 2, (x[:, 3:, None] + 1).transpose(0, 1) + x[:, 3:].t()[..., None]
+
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    for size in ((4, 6), (5, 7), (5, 3), (9, 5), (300, 3), (3, 4)):
+        x = torch.randn(size)
+        for got, want in zip(compiled(x), fn(x), strict=True):
+            assert torch.equal(got, want) and got.stride() == want.stride()
+
+
+def test_places_that_are_numbers():
+    def fn(x, k):
+        return x[:, k // 2 + 3 :] * 2 + torch.arange(x.shape[1])[k // 2 + 3 :]
+
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    for n, k in ((9, -3), (11, -5), (12, 4), (12, -2), (13, 7)):
+        x = torch.randn(3, n)
+        assert torch.equal(compiled(x, k), fn(x, k))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, y: y ** (x.shape[0] - 3), lambda x, y: y.to(torch.int8) + x.shape[0] * 100,
+    lambda x, y: torch.full((3,), x.shape[0] * 30, dtype=torch.int8), lambda x, y: y // (x.shape[0] - 3),
+    lambda x, y: y.clamp(max=x.shape[0]) % x.shape[0], lambda x, y: x > x.shape[1] - 9])
+def test_numbers_that_are_sizes(fn):
+    """Also those that eager refuses for some of their values."""
+    def run(fn, *args):
+        try:
+            return fn(*args).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    for size in ((5, 6), (4, 7), (2, 9), (7, 5), (3, 8)):
+        x, y = torch.randn(size), torch.full((3,), 200)
+        assert run(compiled, x, y) == run(fn, x, y)
