@@ -94,7 +94,9 @@ class Classes(Part):
             return set_before
         attribute = tx.classes.lookup(value, name, _ABSENT, data=True)
         source = class_attribute_source(value, name)
-        if attribute is not _ABSENT:
+        # A getter of the metaclass in C goes before what is inherited, and looks at the class's own dict.
+        by_meta = isinstance(meta, types.GetSetDescriptorType) and (attribute is meta or name not in vars(value))
+        if attribute is not _ABSENT and not by_meta:
             return class_reader_of(attribute)(tx, cls, name, attribute, source)
         if meta is not None:
             if isinstance(meta, types.FunctionType):

@@ -14,7 +14,7 @@ from ..variables.class_calls import allocates, constructs
 from ..variables.constant import ConstantVariable
 from ..variables.containers.sequences import ListVariable, TupleVariable
 from ..variables.objects.classes import ClassVariable, derives, native_base
-from ..variables.objects.exception_state import ExceptionState
+from ..variables.objects.exception_state import ExceptionState, TracebackVariable
 from ..variables.objects.objects import ObjectVariable
 from .part import Part
 
@@ -102,6 +102,8 @@ class Errors(Part):
             value = value.call(self.tx, given, {})
         if not isinstance(value, ObjectVariable) or not issubclass(value.cls, BaseException):
             self.tx.raise_error(TypeError, "exceptions must derive from BaseException")
+        if value.exception is not None:
+            value.exception.raised = True
         return ObservedException(value)
 
     def current_exception(self) -> VariableTracker | None:
@@ -117,11 +119,13 @@ class Errors(Part):
     def exception_attribute(self, owner: ObjectVariable, name: str) -> VariableTracker:
         """An attribute that exceptions store in C."""
         written = self.tx.output.effects.attributes_of(owner)
+        if name == "__traceback__" and owner.exception is not None and owner.exception.raised:
+            unsupported("exception_handling", "__traceback__ of an exception raised while compiling")
         if name in written:
             return self.tx.output.effects.load_attr(owner, name)
         if owner.value is None and name in _EXCEPTION_FIELDS:
             if name == "__traceback__":
-                unsupported("exception_handling", "__traceback__ of an exception raised while compiling")
+                unsupported("exception_handling", "__traceback__ of an exception made while compiling")
             return ConstantVariable(_EXCEPTION_FIELDS[name])
         if owner.value is None and owner.exception is not None:
             if not any(name in base.__dict__ for base in BaseException.__mro__):
@@ -170,6 +174,12 @@ def _new_exception(
 
 @handles(BaseException.with_traceback)
 def _with_traceback(tx: Tracer, owner: VariableTracker, traceback: VariableTracker) -> VariableTracker:
+    state = owner.exception if isinstance(owner, ObjectVariable) else None
+    raised = state is None or state.raised
+    fresh = owner.value is None and not raised and "__traceback__" not in tx.output.effects.attributes_of(owner)
+    # The traceback of an exception that was raised in the trace is the trace's own, and one that is new has none.
+    if not isinstance(traceback, TracebackVariable) and not (fresh and traceback.is_none()):
+        owner.setattr(tx, "__traceback__", traceback)
     return owner
 
 

@@ -13,6 +13,8 @@ import pytest
 import torch
 from language_support import Programs
 
+import dynamo_lite
+
 program = Programs()
 
 
@@ -381,6 +383,93 @@ def cls_op(x):
 
     v = -(2 * (V(x) + V(x)) * 3)
     return v.t, len(v), v[0], 1 in v, not v, repr(v), f"{v}", {v: 1}[v], str([v])
+
+
+# ---------------------------------------------------------------- what type.__new__ tells the descriptors
+def _class_of_properties():
+    class C:
+        @property
+        def first(self):
+            return 1
+
+        second = property(lambda self: 2)
+        third = fourth = property(lambda self: 3)
+        fifth = fourth.setter(None)
+
+        @functools.cached_property
+        def cached(self):
+            return 7
+
+    C.late = property(lambda self: 6)
+    return C
+
+
+def _names_told(C):
+    said = [C().cached, C.__dict__["cached"].attrname]
+    for name in ("first", "second", "third", "fourth", "fifth", "late"):
+        try:
+            setattr(C(), name, 1)
+        except AttributeError as error:
+            said.append(str(error).replace(_names_told.__name__, ""))
+        said.append(getattr(C.__dict__[name], "__name__", None))
+    return said
+
+
+@program
+def names_told_to_properties(x):
+    def getter(self):
+        return 1
+
+    before = made = property(getter)
+    names = [getattr(before, "__name__", None)]
+
+    class C:
+        bar = made
+
+    names.append(getattr(C.bar, "__name__", None))
+    names.append(getattr(C.bar.getter(lambda self: 2), "__name__", None))
+    return x + C().bar, names
+
+
+def test_names_told_to_descriptors_of_a_class_that_leaves():
+    def f(x):
+        return x + 1, _class_of_properties()
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for _ in range(2):
+        assert _names_told(compiled(torch.ones(2))[1]) == _names_told(_class_of_properties())
+
+
+class Meta(type):
+    pass
+
+
+class WithNames:
+    pass
+
+
+WithNames.__abstractmethods__ = 3  # type: ignore[attr-defined]
+
+
+class Heir(WithNames):
+    pass
+
+
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def f(self):
+        pass
+
+
+class Implemented(Abstract):
+    def f(self):
+        pass
+
+
+@program
+def getters_of_type_look_at_the_class_itself(x):
+    classes = (Meta, WithNames, Heir, Abstract, Implemented, type, int)
+    return x + 1, [hasattr(c, "__abstractmethods__") for c in classes], getattr(Heir, "__abstractmethods__", 5)
 
 
 @pytest.mark.parametrize("name", program.names())

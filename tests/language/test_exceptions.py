@@ -345,6 +345,42 @@ def words_of_keywords(x):
     return x + len(said), said
 
 
+# ---------------------------------------------------------------- tracebacks that the program sets
+def _length(traceback):
+    return 0 if traceback is None else 1 + _length(traceback.tb_next)
+
+
+@program.breaks("exception_handling")
+def with_traceback(x):
+    def go(error):
+        try:
+            raise error
+        except ValueError as caught:
+            return caught
+
+    try:
+        raise IndexError(1)
+    except IndexError as error:
+        given = error.__traceback__
+    again = go(ValueError(4))
+    again.__traceback__ = given
+    longer = _length(go(ValueError(2).with_traceback(given)).__traceback__)
+    return (
+        x + 1, ValueError(1).with_traceback(given).__traceback__ is given, CustomError(1).with_traceback(given).code,
+        go(ValueError(3)).with_traceback(None).__traceback__, again.__traceback__ is given, longer,
+    )
+
+
+@program.breaks("exception_handling")
+def with_traceback_leaves(x):
+    try:
+        raise IndexError(1)
+    except IndexError as error:
+        given = error.__traceback__
+    made = ValueError(x.shape[0]).with_traceback(given)
+    return x + 1, made.__traceback__ is given
+
+
 @pytest.mark.parametrize("name", program.names())
 def test_program(name):
     program.check(name)

@@ -24,10 +24,12 @@ class ExceptionState:
         arguments: of the ``__init__`` of its builtin base; None while that has not been called.
         by_interpreter: whether the evaluator raised it, as CPython itself does, so that attributes such as the
             ``name`` of an AttributeError are not known.
+        raised: whether it was raised since its traceback was set, which makes it a longer one.
     """
 
     arguments: list[VariableTracker] | None = None
     by_interpreter: bool = False
+    raised: bool = False
 
     def reconstruct(self, cg: Codegen, base: Any) -> None:
         """With the exception on the stack, emits what its base's ``__init__`` stores besides the arguments."""

@@ -42,14 +42,19 @@ _WRAPPED = {"__new__": staticmethod, "__init_subclass__": classmethod, "__class_
 
 
 class DescriptorVariable(VariableTracker):
-    """A property, classmethod, staticmethod or cached_property that the traced program makes."""
+    """A property, classmethod, staticmethod or cached_property that the traced program makes.
+
+    Args:
+        name: what ``__set_name__`` was told, by the class of which it is an attribute.
+    """
 
     has_identity = True
 
-    def __init__(self, cls: type, parts: list[VariableTracker]) -> None:
+    def __init__(self, cls: type, parts: list[VariableTracker], name: str | None = None) -> None:
         super().__init__()
         self.cls = cls
         self.parts = parts
+        self.name = name
 
     def python_type(self) -> type:
         return self.cls
@@ -69,6 +74,8 @@ class DescriptorVariable(VariableTracker):
             if name == "__doc__" and part.is_none() and not self._part(0).is_none():
                 return tx.getattr(self._part(0), name)
             return part
+        if self.cls is property and name == "__name__" and hasattr(property, name):  # since 3.13
+            return tx.getattr(self._part(0), name) if self.name is None else ConstantVariable(self.name)
         if self.cls is property and name in ("setter", "getter", "deleter"):
             return tx.builtin_method(self, name)
         if name == "__func__" and self.cls in (classmethod, staticmethod):
@@ -93,7 +100,7 @@ class DescriptorVariable(VariableTracker):
         if self.cls is property and name in ("setter", "getter", "deleter") and len(args) == 1 and not kwargs:
             parts = [self._part(i) for i in range(max(3, len(self.parts)))]
             parts[("getter", "setter", "deleter").index(name)] = args[0]
-            return DescriptorVariable(property, parts)
+            return DescriptorVariable(property, parts, self.name)
         return super().call_method(tx, name, args, kwargs)
 
     def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
@@ -102,9 +109,22 @@ class DescriptorVariable(VariableTracker):
         return super().call(tx, args, kwargs)
 
     def reconstruct(self, cg: Codegen) -> None:
-        cg.build_new(self, lambda: cg.call_function(self.cls, self.parts, {}), lambda: None)
+        cg.build_new(self, lambda: cg.call_function(self.cls, self.parts, {}), lambda: self._tell_name(cg))
+
+    def set_name(self, tx: Tracer, name: str) -> None:
+        """What ``type.__new__`` does with an attribute of the class statement."""
+        if self.cls in _NAMED:
+            tx.output.effects.advance(self)
+            self.name = name
+
+    def _tell_name(self, cg: Codegen) -> None:
+        if self.name is not None:
+            given = in_order(lambda: cg.emit.load_const(None), partial(cg.emit.load_const, self.name))
+            cg.call_constant_on_top(_NAMED[self.cls], given, count=2)
 
 
+# Those that remember what ``__set_name__`` tells them, and neither of them the class.
+_NAMED: dict[type, Any] = {cls: cls.__dict__["__set_name__"] for cls in (property, functools.cached_property)}
 _PARTS_OF_PROPERTY = ("fget", "fset", "fdel", "__doc__")
 # Those that are something else when they are read from the class.
 _BINDING = (classmethod, staticmethod)
@@ -208,7 +228,9 @@ def define_class(
     variable = DefinedClassVariable(made, bases, namespace, tx.root_visit())
     tx.output.effects.track(made, variable)
     for key, value in list(namespace.items()):
-        if isinstance(value, ObjectVariable):
+        if isinstance(value, DescriptorVariable):
+            value.set_name(tx, key)
+        elif isinstance(value, ObjectVariable):
             hook = tx.classes.lookup(value.cls, "__set_name__")
             if hook is not None:
                 tx.classes.call_attribute(

@@ -261,6 +261,8 @@ class ObjectVariable(VariableTracker):
                     if not fits_exception(name, value):
                         unsupported("exception_handling", f"{name} of {self.describe()} = {value.describe()}")
                     tx.output.effects.store_attr(self, name, value)
+                    if name == "__traceback__" and self.exception is not None:
+                        self.exception.raised = False
                     if name == "__cause__":
                         tx.output.effects.store_attr(self, "__suppress_context__", ConstantVariable(True))
                     return
