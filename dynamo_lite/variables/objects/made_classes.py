@@ -74,7 +74,7 @@ class DescriptorVariable(VariableTracker):
             if name == "__doc__" and part.is_none() and not self._part(0).is_none():
                 return tx.getattr(self._part(0), name)
             return part
-        if self.cls is property and name == "__name__" and hasattr(property, name):  # since 3.13
+        if self.cls is property and name == "__name__" and name in vars(property):  # since 3.13
             return tx.getattr(self._part(0), name) if self.name is None else ConstantVariable(self.name)
         if self.cls is property and name in ("setter", "getter", "deleter"):
             return tx.builtin_method(self, name)
