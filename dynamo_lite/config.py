@@ -128,8 +128,8 @@ extra_inline_modules: tuple[str, ...] = _option((), "module prefixes to inline t
 extra_skip_modules: tuple[str, ...] = _option((), "module prefixes whose functions are called, not captured")
 
 automatic_dynamic_sizes: bool = _option(
-    False, "whether a size that has changed between two calls becomes a symbol at the next compile, where "
-    "compile(dynamic=None) leaves it open; experimental")
+    True, "whether a size that has changed between two calls becomes a symbol at the next compile, where "
+    "compile(dynamic=None) leaves it open")
 dynamic_sources: tuple[str, ...] = _option(
     (), "tensors whose sizes are symbols from the first compile on, by their path in the compiled function (x, "
     "self.cache), or single sizes (x.shape[0])")

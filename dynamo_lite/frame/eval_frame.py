@@ -56,8 +56,8 @@ def compile(
         fullgraph: raise ``exc.Unsupported`` at the first thing that can't be captured, in place of a graph break.
         dynamic: whether sizes of tensors are symbols, so that one compile serves all of them: True: every size of a
             tensor that is no parameter, from the start; False: none; None: those that `mark_dynamic` or
-            `config.dynamic_sources` name, and with `config.automatic_dynamic_sizes` those that have changed between two
-            calls.
+            `config.dynamic_sources` name, and those that have changed between two calls, unless
+            `config.automatic_dynamic_sizes` is off.
         backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
             ``config.default_backend``.
         mode: torch.compile's names are known, and those besides "default" have no effect, with a warning.

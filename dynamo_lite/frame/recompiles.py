@@ -56,11 +56,15 @@ def dynamic_paths(frame: Frame) -> frozenset[Any]:
         found |= _changed_class_data(entry.extra.guards)
         changed = list(_changed_values(entry, frame))
         by_text = _by_text(entry.extra.guards) if changed else {}
+        resized = set()
         for text, value in changed:
             for guard in by_text.get(text, ()):
                 if guard.kind in ("tensor", "relation"):
                     found |= _changed_sizes(guard, value)
+                    resized.add(guard.source.key)
                     continue
+                if guard.kind == "tensor_data" and guard.source.key in resized:
+                    continue  # of another size it has other elements: that they change is not known
                 found.add(guard.source.key)
                 if guard.kind == "tensor_data":
                     readers = entry.extra.readers.get(guard.source.key, ())

@@ -21,7 +21,8 @@ Frame = tuple[tuple[Any, ...], Any, dict[str, Any], dict[str, Any]]
 
 _DYNAMIC_NUMBER = ("a number that is only computed with costs no further compile; one that decides about sizes or "
                     "branches should take few values, or come as a tensor")
-_DYNAMIC_SHAPE = "call with sizes that repeat (pad, or bucket by length)"
+_DYNAMIC_SHAPE = ("sizes that change are symbols with compile(dynamic=True), or for one tensor after "
+                  "mark_dynamic(tensor, dim); else call with sizes that repeat")
 _DYNAMIC_STATE = "call it under the same modes of torch (no_grad, autocast, ...) each time"
 _NEW_OBJECTS = "make it once, and pass that one each time"
 _KINDS_OF_DEVICES = {1: "cpu", 2: "cuda"}

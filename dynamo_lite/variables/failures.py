@@ -94,7 +94,9 @@ def _raised(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
 
 def _is_plain(value: torch.Tensor) -> bool:
     return type(value) in (FakeTensor, torch.nn.Parameter) and value.device.type == "cpu" and (
-        value.layout is torch.strided and all(type(n) is int for n in (*value.shape, *value.stride())))
+        value.layout is torch.strided and all(
+            type(n) is int
+            for n in (*value.shape, *value.stride(), value.storage_offset(), value.untyped_storage().nbytes())))
 
 
 def _filled(fake: torch.Tensor, content: int, made: dict[Any, torch.Tensor]) -> torch.Tensor:

@@ -78,7 +78,7 @@ def test_the_reason_is_said_once(caplog):
 
 def test_the_limit_keeps_what_there_is():
     dynamo_lite.reset()
-    fn = dynamo_lite.compile(lambda x: x * 2, backend="eager")
+    fn = dynamo_lite.compile(lambda x: x * 2, backend="eager", dynamic=False)
     with config.patch(recompile_limit=2):
         for n in range(1, 6):
             assert torch.equal(fn(torch.ones(n)), torch.full((n,), 2.0))

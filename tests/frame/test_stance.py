@@ -55,7 +55,7 @@ X3, X4, X5 = (torch.ones(n) for n in (3, 4, 5))
 
 
 def compiled(counter, fn=double):
-    made = dynamo_lite.compile(fn, backend=counter)
+    made = dynamo_lite.compile(fn, backend=counter, dynamic=False)
 
     def call(x):
         assert torch.equal(made(x), fn(x))
@@ -331,7 +331,7 @@ def test_torchs_settings():
     for name in ("recompile_limit", "cache_size_limit"):
         dynamo_lite.reset()
         counter = Counter()
-        f = dynamo_lite.compile(double, backend=counter)
+        f = dynamo_lite.compile(double, backend=counter, dynamic=False)
         with torch._dynamo.config.patch({name: 2}):
             for n in range(1, 6):
                 f(torch.ones(n))
@@ -347,7 +347,7 @@ def test_torchs_settings():
     dynamo_lite.reset()
     with config.patch(recompile_limit=3), torch._dynamo.config.patch(recompile_limit=2):
         counter = Counter()
-        f = dynamo_lite.compile(double, backend=counter)
+        f = dynamo_lite.compile(double, backend=counter, dynamic=False)
         for n in range(1, 6):
             f(torch.ones(n))
         assert len(counter) == 3  # what is set here counts

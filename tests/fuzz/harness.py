@@ -36,13 +36,19 @@ end_cycles = False  # after each call; a process with little in it, such as the 
 SECONDS = 2     # of the processor's time: nor programs that take longer in plain Python
 
 
+# Twice with the same arguments: what is compiled, and what is found again. The others need other guards.
+CALLS = (0, 0, 1, 1, 0, 2)
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a program is compiled and compared."""
+    """How a program is compiled and compared, and which calls are made."""
 
     backend: str = "eager"
     grad: bool = False
     settings: tuple[tuple[str, Any], ...] = ()
+    dynamic: bool | None = None
+    calls: tuple[int, ...] = CALLS
 
     @property
     def tolerance(self) -> float:
@@ -166,10 +172,6 @@ def outcomes(source: str, wrap: Callable[[Any], Any], options: Options, calls: t
         program.close()
 
 
-# Twice with the same arguments: what is compiled, and what is found again. The others need other guards.
-CALLS = (0, 0, 1, 1, 0, 2)
-
-
 def plainly(source: str, options: Options, calls: tuple[int, ...], nudge: float = 1.0) -> list[Any] | None:
     """What can be seen of each call in plain Python; None if that takes more than a program may."""
     try:
@@ -180,15 +182,19 @@ def plainly(source: str, options: Options, calls: tuple[int, ...], nudge: float 
     return None if any(call[0][:2] == ("raised", "MemoryError") for call in seen) else seen
 
 
-def compare(source: str, options: Options, calls: tuple[int, ...] = CALLS) -> Found | None:
+def compare(source: str, options: Options, calls: tuple[int, ...] | None = None) -> Found | None:
     """The first difference between plain Python and the compiled program."""
+    calls = options.calls if calls is None else calls
     plain = plainly(source, options, calls)
     if plain is None:
         return None    # no program
     dynamo_lite.reset()
     try:
         with dynamo_lite.config.patch(**{"raise_internal_errors": True, **dict(options.settings)}):
-            compiled = outcomes(source, lambda f: dynamo_lite.compile(f, backend=options.backend), options, calls)
+            def compiled_as(f: Any) -> Any:
+                return dynamo_lite.compile(f, backend=options.backend, dynamic=options.dynamic)
+
+            compiled = outcomes(source, compiled_as, options, calls)
             for call, (want, got) in enumerate(zip(plain, compiled)):
                 # A write that is counted though there was none may come of running again; one that isn't hides errors.
                 counted = zip(want[2][1], got[2][1])

@@ -19,18 +19,23 @@ from typing import IO, Any
 
 HANG = 120.0    # seconds for one program, its compiles included
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
-KINDS = ("programs", "environments")
+KINDS = ("programs", "environments", "shapes")
 
 
 def plan(kind: str, seed: int) -> tuple[str, Any]:
     """The program of a seed and how it is compiled; a seed decides both."""
-    from . import environments, harness, programs
+    from . import environments, harness, programs, shapes
 
     # One in four through the compiling backend, where a program takes ten times as long.
     backend = "inductor_lite" if seed % 4 == 3 else "eager"
     grad = seed % 3 == 2
     settings = (("capture_scalar_outputs", True),) if seed % 5 == 4 else ()
     options = harness.Options(backend, grad, settings)
+    if kind == "shapes":
+        # The others say nothing, and what has changed becomes a symbol.
+        options = dataclasses.replace(
+            options, grad=False, dynamic=True if seed % 3 == 0 else None, calls=tuple(range(shapes.STEPS)))
+        return shapes.program(seed), options
     if kind == "environments":
         return environments.program(seed), options
     return programs.program(seed, breaks=seed % 2 == 1, grad=grad), options

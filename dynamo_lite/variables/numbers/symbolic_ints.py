@@ -69,13 +69,14 @@ class SymbolicIntVariable(ConstantVariable):
     def reconstruct(self, cg: Codegen) -> None:
         _push(cg, self._output, self._output.symbols.whole(self.expr))
 
-    def as_number(self, tx: Tracer) -> ScalarVariable:
-        """The same as a number of the graph."""
-        return self._output.symbols.number(tx, self.expr)
+    def as_number(self, tx: Tracer) -> VariableTracker:
+        """The same as a number of the graph; as a constant where it has been found to be one."""
+        expr = self.expr
+        return ConstantVariable(expr) if isinstance(expr, int) else self._output.symbols.number(tx, expr)
 
     def as_argument(self, tx: Tracer) -> Any:
         expr = self.expr
-        return expr if isinstance(expr, int) else self.as_number(tx).node
+        return expr if isinstance(expr, int) else self._output.symbols.number(tx, expr).node
 
     def truth(self, tx: Tracer) -> bool:
         return self._decide("!=", 0)

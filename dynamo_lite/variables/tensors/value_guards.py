@@ -175,6 +175,8 @@ def guard_elements(output: OutputGraph, source: Source, fake: torch.Tensor, valu
         return False
     if any(t.fake.untyped_storage()._cdata != storage for t in output.inputs_over(value)):
         return False
+    for size in (*fake.shape, *fake.stride()):
+        int(size)  # the elements say nothing of the shape, which is fixed with them
     with torch.no_grad():
         copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
         if copy.untyped_storage().nbytes() > 4 * config.value_guard_elements * value.itemsize:

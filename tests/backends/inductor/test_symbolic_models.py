@@ -29,6 +29,7 @@ def convolutions():
 
 @pytest.mark.parametrize("make", [bert, gpt2, convolutions])
 def test_one_graph_for_all_sizes(make, caplog):
+    caplog.set_level("INFO", "dynamo_lite.fallbacks")
     torch.manual_seed(0)
     model, inputs = make()
     compiled = dynamo_lite.compile(model.eval(), dynamic=True)
@@ -39,7 +40,7 @@ def test_one_graph_for_all_sizes(make, caplog):
             want, got = (r if isinstance(r, torch.Tensor) else r[0] for r in (want, got))
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
             assert got.stride() == want.stride()
-    assert log.counters()["graphs"] == 1
+    assert log.counters()["graphs"] == 1 and log.counters()["kernels"] > 0
     assert "runs in eager" not in caplog.text
 
 
