@@ -84,6 +84,8 @@ class DescriptorVariable(VariableTracker):
             return ConstantVariable(any(self._is_abstract(tx, part) for part in self.parts[:3]))
         if name in ("__wrapped__", "func"):
             return self.parts[0]
+        if self.cls is property and not any(name in vars(base) for base in (property, object)):
+            tx.raise_error(AttributeError, f"'property' object has no attribute {name!r}")
         return super().getattr(tx, name)
 
     def _part(self, index: int) -> VariableTracker:
