@@ -16,9 +16,10 @@ _WIDE = frozenset({torch.float32, torch.float64, torch.int64})
 _OF_ANY_INTEGER = frozenset({
     aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar, aten.rsub.Scalar, aten.mul.Tensor,
     aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar, aten.full.default, aten.full_like.default,
-    aten.new_full.default, aten.fill.Scalar, aten.masked_fill.Scalar, aten.scalar_tensor.default, aten.arange.default,
-    aten.arange.start, aten.arange.start_step,
+    aten.new_full.default, aten.fill.Scalar, aten.masked_fill.Scalar, aten.scalar_tensor.default,
 })  # fmt: skip
+_RANGES = frozenset({aten.arange.default, aten.arange.start, aten.arange.start_step})
+"""Of which the lowering sees to the numbers."""
 _COMPARISONS = frozenset(
     getattr(packet, overload)
     for packet in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge) for overload in ("Tensor", "Scalar"))
@@ -60,4 +61,4 @@ def _takes_any_integer(node: Node) -> bool:
     if node.target in _COMPARISONS:
         first = node.args[0].meta["val"] if isinstance(node.args[0], Node) else None
         return isinstance(first, torch.Tensor) and first.dtype in _WIDE
-    return node.target in _OF_ANY_INTEGER and value.dtype in _WIDE
+    return node.target in _RANGES or node.target in _OF_ANY_INTEGER and value.dtype in _WIDE

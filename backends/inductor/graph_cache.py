@@ -17,16 +17,27 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite import config, exc, log
-from dynamo_lite.backends.aot import graph, interface, ops
+from dynamo_lite.backends.aot import call_sizes, graph, interface, ops
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.artifact import Artifact, Pair
 from dynamo_lite.backends.inductor.codegen.wrapper import EntrySpec, WrapperSource
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
-from dynamo_lite.backends.inductor.graph_key import NoKey, graph_key
+from dynamo_lite.backends.inductor.graph_key import NoKey, SymbolicKey, graph_key
 from dynamo_lite.backends.inductor.serialize import Format, Malformed, NotKept
+from dynamo_lite.symbols import records
 
 _SHOWS_THE_WAY = ("aot_graphs", "ir", "schedule", "fallbacks")  # logs of what is skipped where a graph is found
 _SUFFIX = ".graph"
+_SLOTS = 4  # of a graph with symbols so many are kept, for calls that decide differently; the last is written over
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decided:
+    """What a graph with symbolic sizes was compiled to, and what was decided about the symbols meanwhile: it may be
+    taken only where that holds, and then has to be guarded."""
+
+    value: Any
+    decisions: tuple[Any, ...]
 
 
 def key_of(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> str | None:
@@ -47,22 +58,45 @@ def find(key: str | None) -> Any:
         return None
     with log.phase("graph_cache"):
         try:
-            body = codecache.read_entry(key, _SUFFIX)
+            found = _symbolic(key) if isinstance(key, SymbolicKey) else _read(key, key)
         except exc.CacheError:
             return None  # who builds the library says so
-        if body is None:
-            log.count("graph_cache_misses")
-            return None
-        try:
-            found = _format().loads(body)
-            if not isinstance(found, (Artifact, Pair)):
-                raise Malformed(f"it holds a {type(found).__name__}")
-        except Malformed as error:
+        except (Malformed, records.Malformed) as error:
             log.artifact("cache").warning("a kept graph (%s) can't be read, and is compiled again: %s", key, error)
             return None
+    if found is None:
+        log.count("graph_cache_misses")
+        return None
     log.count("graph_cache_hits")
     log.artifact("cache").info("graph %s: found", key)
     return found
+
+
+def _read(key: str, name: str) -> Any:
+    """What was kept under a name, if anything was: of a graph with symbols with its decisions.
+
+    Raises:
+        Malformed: it is nothing of the kind.
+    """
+    body = codecache.read_entry(name, _SUFFIX)
+    if body is None:
+        return None
+    found = _format().loads(body)
+    value = found.value if isinstance(found, Decided) and isinstance(key, SymbolicKey) else found
+    if not isinstance(value, (Artifact, Pair)) or isinstance(key, SymbolicKey) is not isinstance(found, Decided):
+        raise Malformed(f"it holds a {type(value).__name__}")
+    return found
+
+
+def _symbolic(key: SymbolicKey) -> Any:
+    """The first of what was kept of a graph with symbols whose decisions hold in this call: they are then made."""
+    for key.slot in range(_SLOTS):
+        found = _read(key, key.name(key.slot))
+        if found is None:
+            return None
+        if key.env.takes_over(found.decisions):
+            return found.value
+    return None
 
 
 def keep(key: str | None, value: Artifact | Pair) -> None:
@@ -71,7 +105,11 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
         return
     try:
         with log.phase("graph_cache"):
-            codecache.write_entry(key, _SUFFIX, _format().dumps(value))
+            if isinstance(key, SymbolicKey):
+                decided = Decided(value, key.env.since(key.start))
+                codecache.write_entry(key.name(key.slot), _SUFFIX, _format().dumps(decided))
+            else:
+                codecache.write_entry(key, _SUFFIX, _format().dumps(value))
     except NotKept as reason:
         log.artifact("cache").info("a graph is not kept: %s", reason)
     except (OSError, exc.CacheError) as error:
@@ -80,8 +118,8 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
 
 
 # ---------------------------------------------------------------- what a file may hold
-_RECORDS = (Artifact, Pair, WrapperSource, EntrySpec, interface.Interface, interface.Result, interface.Written,
-            interface.Saved,
+_RECORDS = (Artifact, Pair, Decided, WrapperSource, EntrySpec, interface.Interface, interface.Result, interface.Written,
+            interface.Saved, call_sizes.CallSizes, call_sizes.SizePlace, call_sizes.SizeFormula,
             graph.ValueOutput, graph.InputOutput, graph.LiteralOutput, graph.OutputAlias)
 _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are no dataclasses
 # What wrappers name beside operators.

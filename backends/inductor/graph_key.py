@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -22,7 +22,9 @@ from dynamo_lite import config
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor.ir.symbolic import environment_of, index_of
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
+from dynamo_lite.symbols.environment import Environment
 
 _FORMAT = 2  # raise it when what is kept changes its form
 _LIBRARIES = frozenset({"torch", "operator", "_operator", "math", "_math", "builtins", "dynamo_lite"})
@@ -38,6 +40,25 @@ class NoKey(Exception):
     """The graph can't be told from others by a text."""
 
 
+class SymbolicKey(str):
+    """The key of a graph with symbolic sizes. What it was compiled to holds where the decisions that were made
+    meanwhile do, so there may be several.
+
+    Attributes:
+        env: what the trace knows of its symbols, which the key tells.
+        start: how many decisions it had made when the key was made.
+        slot: which of the several is this call's.
+    """
+
+    env: Environment
+    start: int
+    slot: int = 0
+
+    def name(self, slot: int) -> str:
+        """The name of one of them."""
+        return str(self) if slot == 0 else hashlib.sha256(f"{self} {slot}".encode()).hexdigest()
+
+
 def graph_key(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any]) -> str:
     """The key of a captured graph.
 
@@ -46,14 +67,23 @@ def graph_key(gm: GraphModule, example_inputs: list[Any], options: dict[str, Any
         example_inputs: a fake tensor (or a number) for each placeholder.
         options: of the backend.
 
+    Returns:
+        the key; a ``SymbolicKey`` where sizes are symbols.
+
     Raises:
         NoKey: with the reason in words.
     """
     digest = hashlib.sha256(_surroundings().encode("utf-8", "surrogatepass"))
-    for part in (_state(options), *_inputs(gm, example_inputs), *_nodes(gm)):
+    env = environment_of(example_inputs)
+    known = "" if env is None else env.described()
+    for part in (_state(options), known, *_inputs(gm, example_inputs), *_nodes(gm)):
         digest.update(b"\n%d:" % len(part))
         digest.update(part.encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
+    if env is None:
+        return digest.hexdigest()
+    key = SymbolicKey(digest.hexdigest())
+    key.env, key.start = env, len(env.decisions)
+    return key
 
 
 # ---------------------------------------------------------------- what is around the graph
@@ -114,17 +144,25 @@ def _inputs(gm: GraphModule, example_inputs: list[Any]) -> Iterator[str]:
     storages: dict[int, int] = {}
     for value in example_inputs:
         if not isinstance(value, torch.Tensor):
-            yield _text(value)
+            yield repr(_numbers((value,))) if isinstance(value, torch.SymInt) else _text(value)
             continue
-        if value.layout != torch.strided or any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride())):
-            raise NoKey("an input has symbolic sizes or is not strided")
+        if value.layout != torch.strided:
+            raise NoKey("an input is not strided")
         storage = value.untyped_storage()
         number = storages.setdefault(storage._cdata, len(storages))
         history = value.grad_fn.name() if value.grad_fn is not None else ""
         yield repr((
-            type(value).__name__, value.dtype, value.device, tuple(value.shape), value.stride(), value.storage_offset(),
-            number, storage.nbytes(), value.requires_grad, history, value.is_conj(), value.is_neg(),
-            value.is_inference()))
+            type(value).__name__, value.dtype, value.device, _numbers(value.shape), _numbers(value.stride()),
+            _numbers((value.storage_offset(), number, storage.nbytes())), value.requires_grad, history,
+            value.is_conj(), value.is_neg(), value.is_inference()))
+
+
+def _numbers(values: Iterable[Any]) -> tuple[int | str, ...]:
+    """Integers; the expressions of those that are symbols."""
+    try:
+        return tuple(n if isinstance(n, int) else str(n) for n in map(index_of, values))
+    except NotImplementedError as error:
+        raise NoKey(str(error)) from error
 
 
 def _nodes(gm: GraphModule) -> Iterator[str]:

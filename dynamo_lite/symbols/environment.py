@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from . import integers as ints
 from .integers import Atom, Expr, FloorDiv, Index, Mod, Sym
+from .records import Malformed, condition_as_data, condition_of
 from .relations import Compound, Condition, Relation, compare, negated, relation
 
 HIGHEST = (1 << 62) - 1
@@ -78,6 +79,42 @@ class Environment:
     def limits(self, symbol: Sym) -> tuple[int, int]:
         """The lowest and the highest value that a symbol may have."""
         return self._limits[symbol]
+
+    # -- what another process may be told
+    def described(self) -> str:
+        """All that is known, as a text: environments of one text answer every question alike."""
+        symbols = [(s.name, s.lower, self._limits[s]) for s in self.hints]
+        parts = [(s.name, of.name, step) for s, (of, step) in self.parts.items()]
+        same = [(str(a), str(x)) for a, x in self._same.items()]
+        return repr((symbols, parts, same, [str(d.condition) for d in self.decisions]))
+
+    def since(self, start: int) -> tuple[Any, ...]:
+        """What has been decided from the decision of that number on, as data, about symbols from outside alone."""
+        found = []
+        for decision in self.decisions[start:]:
+            condition = relation(decision.condition.op, self.whole(decision.condition.expr))
+            if isinstance(condition, Relation):
+                found.append((condition_as_data(condition), decision.why))
+        return tuple(found)
+
+    def takes_over(self, decisions: tuple[Any, ...]) -> bool:
+        """Decides what :meth:`since` told of in an environment like this one. False, and nothing is decided, if some
+        of it is not so in this call.
+
+        Raises:
+            Malformed: it is no such data.
+        """
+        try:
+            found = [(condition_of(data), str(why)) for data, why in decisions]
+        except (TypeError, ValueError) as error:
+            raise Malformed(f"no decisions: {error}") from error
+        symbols = {s for condition, _ in found if isinstance(condition, Relation)
+                   for s in ints.symbols_of(condition.expr)}
+        if self.frozen or not symbols <= self.hints.keys() or not all(self.holds(c) for c, _ in found):
+            return False
+        for condition, why in found:
+            self.decide(condition, why)
+        return True
 
     # -- questions
     def known(self, condition: Condition) -> bool | None:

@@ -5,7 +5,10 @@ Invariant: integers stay integers, and of torch's symbolic numbers only those of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import torch
 
 from dynamo_lite.backends.inductor.ir.index import Index
 from dynamo_lite.symbols.nodes import IntNode
@@ -25,3 +28,13 @@ def index_of(x: Any) -> Index:
     if not isinstance(node, IntNode):
         raise NotImplementedError("a size that only the running graph knows")
     return node.expr
+
+
+def environment_of(values: Iterable[Any]) -> Any:
+    """What the trace knows of the symbols among fake tensors and numbers; None where there are none."""
+    for value in values:
+        strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+        for n in (*value.shape, *value.stride()) if strided else (value,):
+            if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode):
+                return n.node.env
+    return None

@@ -14,7 +14,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.symbols.nodes import IntNode
+from dynamo_lite.backends.inductor.ir.symbolic import environment_of
 
 
 class Sizes:
@@ -48,13 +48,4 @@ class Sizes:
 
 def sizes_of(graph: torch.fx.Graph) -> Sizes:
     """What is known about the sizes in a graph."""
-    for node in graph.nodes:
-        for leaf in pytree.tree_leaves(node.meta.get("val")):
-            for n in (*leaf.shape, *leaf.stride()) if _is_strided(leaf) else (leaf,):
-                if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode):
-                    return Sizes(n.node.env)
-    return Sizes(None)
-
-
-def _is_strided(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
+    return Sizes(environment_of(leaf for n in graph.nodes for leaf in pytree.tree_leaves(n.meta.get("val"))))
