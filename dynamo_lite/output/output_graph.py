@@ -183,10 +183,18 @@ class OutputGraph:
     def measure(self, tx: Tracer, source: Source, method: str, dim: int) -> fx.Node:
         """A node that asks an input for its "size" or "stride": as it is at entry, whatever the program does to it."""
         tensor = next(t.node for t in self.inputs if t.source is not None and t.source.key == source.key)
-        value = tensor.meta["layout"][method == "stride"][dim]
-        with self._at_inputs():
-            node = self.create_node(tx, "call_method", method, (tensor, dim), {}, value, False, counted=False)
-        node.meta["of_input"] = True
+        return self.compute_at_entry(
+            tx, "call_method", method, (tensor, dim), tensor.meta["layout"][method == "stride"][dim])
+
+    def compute_at_entry(self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], value: Any) -> fx.Node:
+        """A number computed from inputs and from such numbers, before all operations: parts of the graph that become
+        graphs of their own do not own it."""
+        last = self._last_placeholder
+        while last is not None and "at_inputs" in last.next.meta:
+            last = last.next
+        with self.graph.inserting_after(last):
+            node = self.create_node(tx, op, target, args, {}, value, False, counted=False)
+        node.meta["at_inputs"] = True
         return node
 
     @contextlib.contextmanager

@@ -151,7 +151,7 @@ class TraceSymbols:
     def _made(self, tx: Tracer, function: Any, left: Any, right: Any) -> fx.Node:
         values = [n.meta["example_value"] if isinstance(n, fx.Node) else n for n in (left, right)]
         fake = function(*values)
-        return tx.output.create_node(tx, "call_function", function, (left, right), {}, fake, False, counted=False)
+        return tx.output.compute_at_entry(tx, "call_function", function, (left, right), fake)
 
 
 def _place(tx: Tracer) -> str:

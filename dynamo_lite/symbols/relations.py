@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple, Union
 
 from . import integers as ints
-from .integers import Expr, Index
+from .integers import Expr, Index, Sym
 
 
 class Relation(NamedTuple):
@@ -53,6 +53,7 @@ def relation(op: str, x: Index) -> Condition:
     """``x op 0``; a bool where that is known of ``x`` itself."""
     if isinstance(x, int):
         return x >= 0 if op == ">=" else (x == 0) == (op == "==")
+    x = _without_common_factors(x)
     divisor = math.gcd(*x.terms.values())
     if x.const % divisor and op != ">=":
         return op == "!="
@@ -61,6 +62,19 @@ def relation(op: str, x: Index) -> Condition:
     if op != ">=" and next(iter(x.terms.values())) < 0:
         x = Expr({m: -k for m, k in x.terms.items()}, -x.const)
     return Relation(op, x)
+
+
+def _without_common_factors(x: Expr) -> Expr:
+    """What remains of ``s*t - 4*s``: symbols that are positive say nothing about its sign."""
+    if x.const:
+        return x
+    first, *others = x.terms
+    for a in first:
+        if isinstance(a, Sym) and a.lower > 0 and all(a in m for m in others):
+            rest = ints.floordiv(x, ints.atom(a))
+            if isinstance(rest, Expr):
+                return _without_common_factors(rest)
+    return x
 
 
 def compare(op: str, a: Index, b: Index) -> Condition:

@@ -112,3 +112,13 @@ def test_nothing_is_decided_once_the_guards_are_made():
     assert env.decide(compare(">", s, 1))
     with pytest.raises(Frozen):
         env.decide(compare("==", s, 5))
+
+
+def test_positive_factors_say_nothing():
+    env = Environment()
+    s, t = env.new("s", 5, 2), env.new("t", 4, 2)
+    assert env.decide(compare("==", s * t, s * 4))
+    assert env.simplified(t) == 4 and len(env.decisions) == 1
+    u, counter = env.new("u", 6, 2), env.new("k", 3, -100)
+    assert compare(">", s * u, s * 5) == compare(">", u, 5)
+    assert compare("==", counter * u, counter * 6) != compare("==", u, 6)  # it may be 0

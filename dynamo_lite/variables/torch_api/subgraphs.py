@@ -53,7 +53,7 @@ class Part:
         for node in reversed(self.output.graph.nodes):
             if node is self._last:
                 break
-            if node.op != "placeholder" and "of_input" not in node.meta:
+            if node.op != "placeholder" and "at_inputs" not in node.meta:
                 self.nodes.append(node)
         self.nodes.reverse()
         if any("draws" in node.meta for node in self.nodes):

@@ -3,6 +3,7 @@ import logging
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
 from dynamo_lite import config, log
@@ -229,3 +230,33 @@ def test_an_operator_that_needs_a_size_as_such_is_named(caplog):
     assert len(said) == 2 and all("aten._fft_r2c.default, in `" in text and "rfft(x, dim=0)" in text for text in said)
     (again,) = [r.getMessage() for r in caplog.records if r.name == "dynamo_lite.recompiles"]
     assert "x.shape[0] was 5, is 6, because of aten._fft_r2c.default, in `" in again
+
+
+def _checkpointed(x):
+    return checkpoint(lambda y: (y.view(y.shape[0] * 2, 2).sin() * y.shape[0]).reshape(y.shape), x, use_reentrant=False)
+
+
+def _branches(x):
+    n = x.shape[0] * 2
+    return torch.cond(x.sum() > 0, lambda x: x.view(-1) * n, lambda x: x.reshape(-1) - n, (x,))
+
+
+def _transformed(x):
+    n = x.shape[0] * 3
+    return torch.func.grad(lambda y: (y.view(y.shape[0] * 2, 2) * n).sin().sum())(x)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("fn", [_checkpointed, _branches, _transformed])
+def test_functions_that_torch_calls_compute_with_sizes(fn, backend):
+    compiled = dynamo_lite.compile(fn, backend=backend, dynamic=True)
+    for n in (5, 3, 8):
+        for sign in (1, -1):
+            x, y = (torch.ones(n, 4).mul(sign).requires_grad_() for _ in range(2))
+            want, got = fn(x), compiled(y)
+            torch.testing.assert_close(got, want)
+            if want.requires_grad:
+                want.sum().backward()
+                got.sum().backward()
+                torch.testing.assert_close(y.grad, x.grad)
+    assert log.counters()["graphs"] == 1
