@@ -139,9 +139,11 @@ guard_tensor_check(const TensorSpec *spec, PyObject *tensor)
             if (strides[i] == dl.strides[i] || strides[i] == ANY) {
                 continue;
             }
+            if (strides[i] > AFTER + MOST_DIMS) {
+                return 0;
+            }
             int64_t dim = strides[i] - AFTER, step;
-            if (strides[i] > AFTER + MOST_DIMS || __builtin_mul_overflow(dl.shape[dim], dl.strides[dim], &step)
-                || dl.strides[i] != step) {
+            if (__builtin_mul_overflow(dl.shape[dim], dl.strides[dim], &step) || dl.strides[i] != step) {
                 return 0;
             }
         }
