@@ -190,7 +190,7 @@ def _text(value: Any) -> str:
         return "{" + ", ".join(f"{_text(k)}: {_text(v)}" for k, v in value.items()) + "}"
     if isinstance(value, slice):
         return f"slice({_text(value.start)}, {_text(value.stop)}, {_text(value.step)})"
-    if isinstance(value, type) or callable(value):
+    if callable(value):
         return _function(value)
     raise NoKey(f"an argument is a {type(value).__name__}")
 

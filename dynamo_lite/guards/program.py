@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
 
 from .. import log
@@ -69,43 +69,15 @@ class _Builder:
         return known
 
     def check(self, guard: Guard) -> None:
-        register = self.register(guard.source) if guard.kind != "callable_eq" else -1
-
-        def words() -> str:
-            return guard.text
-
-        if guard.kind in ("tensor_same", "not_same"):
-            other = self.register(guard.expected[0])
-            step = ("not_same", [register, other]) if guard.kind == "not_same" else (guard.kind, register, other)
-            self.emit(step, lambda: f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}")
-        elif guard.kind == "callable_eq":
-            self.emit((guard.kind, *guard.expected), words)
-        elif guard.kind == "all_distinct":
-            self.emit(("not_same", [register, *(self.register(other) for other in guard.expected)]), words)
-        elif guard.kind == "apart":
-            changed, *others = guard.expected
-            registers = [register, *(self.register(other) for other in others)]
-            # Beyond so many comparisons for each of the others, sorting all of them is less.
-            few = changed <= 2 * len(registers).bit_length()
-            self.emit(("not_same", registers, changed) if few else ("not_same", registers), words)
-        elif guard.kind == "disjoint":
-            changed, *others = guard.expected
-            self.emit(("disjoint", [register, *(self.register(other) for other in others)], changed), words)
-        elif guard.kind == "memory_offset":
-            other, distance = guard.expected
-            self.emit(("memory_offset", register, self.register(other), distance),
-                      lambda: f"{guard.source.name} {KINDS[guard.kind].words(other.name, distance)}")
-        elif guard.kind == "relation":
-            condition, *others = guard.expected
-            operands = (register, *(self.register(other) for other in others))
-            self.emit(("relation", operands, condition.program, condition.comparison), lambda: condition.words)
-        elif guard.kind in ("tensor", "int_range"):
-            # The last field is for the text: the dtype in words, of which the program has code and bits; a reason.
-            self.emit((guard.kind, register, *guard.expected[:-1]), words)
-        elif guard.kind == "class_version":
-            self.emit((guard.kind, register, guard.expected[0]), words)
+        special = _SPECIAL.get(guard.kind)
+        if special is not None:
+            special(self, guard)
         else:
-            self.emit((guard.kind, register, *guard.expected), words)
+            self.emit((guard.kind, self.register(guard.source), *guard.expected), lambda: guard.text)
+
+    def all_registers(self, guard: Guard, others: Iterable[Source]) -> list[int]:
+        """Those of the guard's source and of the others that it is about."""
+        return [self.register(guard.source), *(self.register(other) for other in others)]
 
     def block(self, holder: Source, guards: list[Guard]) -> None:
         """Checks that a call leaves out while the dict at `holder` is as it was."""
@@ -117,6 +89,62 @@ class _Builder:
         for guard in sorted(guards, key=lambda g: (self.depth(g.source), KINDS[g.kind].rank)):
             self.check(guard)
         self.emit(("end_same", register), words)
+
+
+def _pair(builder: _Builder, guard: Guard) -> None:
+    registers = builder.all_registers(guard, guard.expected)
+    step = ("not_same", registers) if guard.kind == "not_same" else (guard.kind, *registers)
+    builder.emit(step, lambda: f"{guard.source.name} {KINDS[guard.kind].words(guard.expected[0].name)}")
+
+
+def _without_source(builder: _Builder, guard: Guard) -> None:
+    builder.emit((guard.kind, *guard.expected), lambda: guard.text)
+
+
+def _all_distinct(builder: _Builder, guard: Guard) -> None:
+    builder.emit(("not_same", builder.all_registers(guard, guard.expected)), lambda: guard.text)
+
+
+def _apart(builder: _Builder, guard: Guard) -> None:
+    changed, *others = guard.expected
+    registers = builder.all_registers(guard, others)
+    # Beyond so many comparisons for each of the others, sorting all of them is less.
+    few = changed <= 2 * len(registers).bit_length()
+    builder.emit(("not_same", registers, changed) if few else ("not_same", registers), lambda: guard.text)
+
+
+def _disjoint(builder: _Builder, guard: Guard) -> None:
+    changed, *others = guard.expected
+    builder.emit(("disjoint", builder.all_registers(guard, others), changed), lambda: guard.text)
+
+
+def _memory_offset(builder: _Builder, guard: Guard) -> None:
+    other, distance = guard.expected
+    builder.emit(("memory_offset", *builder.all_registers(guard, [other]), distance),
+                 lambda: f"{guard.source.name} {KINDS[guard.kind].words(other.name, distance)}")
+
+
+def _relation(builder: _Builder, guard: Guard) -> None:
+    condition, *others = guard.expected
+    operands = tuple(builder.all_registers(guard, others))
+    builder.emit(("relation", operands, condition.program, condition.comparison), lambda: condition.words)
+
+
+def _without_last(builder: _Builder, guard: Guard) -> None:
+    # The last field is for the text: the dtype in words, of which the program has code and bits; a reason.
+    builder.emit((guard.kind, builder.register(guard.source), *guard.expected[:-1]), lambda: guard.text)
+
+
+def _class_version(builder: _Builder, guard: Guard) -> None:
+    builder.emit((guard.kind, builder.register(guard.source), guard.expected[0]), lambda: guard.text)
+
+
+# Kinds of guard about a second path, or whose step is not (kind, register, *expected).
+_SPECIAL: dict[str, Callable[[_Builder, Guard], None]] = {
+    "tensor_same": _pair, "not_same": _pair, "callable_eq": _without_source, "all_distinct": _all_distinct,
+    "apart": _apart, "disjoint": _disjoint, "memory_offset": _memory_offset, "relation": _relation,
+    "tensor": _without_last, "int_range": _without_last, "class_version": _class_version,
+}
 
 
 def build_program(

@@ -7,7 +7,8 @@ they are Python. Invariant: an object made in the trace is not made for real bef
 from __future__ import annotations
 
 import types
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..rules.table import Rule, decide
 from ..variables.base import VariableTracker, realized, unsupported
@@ -28,6 +29,9 @@ from ..variables.objects.classes import (
 from ..variables.objects.objects import ObjectVariable
 from ..variables.rule_calls import CALLERS
 from .part import Part
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
 
 _ACCESS = ("__getattribute__", "__setattr__", "__delattr__")
 
@@ -77,14 +81,7 @@ class Construction(Part):
         if tx.classes.lookup(value, "__del__") is not None:
             unsupported("unsupported_builtin", f"{value.__qualname__}(), an object with a finalizer")
         new = tx.classes.lookup(value, "__new__")
-        made: VariableTracker
-        if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
-            function = tx.values.wrap_class_part(new.__func__, class_attribute_source(value, "__new__"))
-            made = tx.call(function, [cls, *args], kwargs)
-        elif new is not native_base(value).__new__:
-            unsupported("unsupported_builtin", f"{value.__qualname__}(), whose __new__ is no plain function")
-        else:
-            made = self.new_object(cls, args, kwargs)
+        made = self._by_new(cls, new, args, kwargs)
         if not (isinstance(made, ObjectVariable) and derives(tx, made.cls, value)):
             return made
         settle_protocol(made.cls)
@@ -99,6 +96,17 @@ class Construction(Part):
         elif (args or kwargs) and not isinstance(new, staticmethod) and new is object.__new__:
             tx.raise_error(TypeError, f"{value.__name__}() takes no arguments")
         return made
+
+    def _by_new(
+        self, cls: ClassVariable, new: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        value = cls.value
+        if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
+            function = self.tx.values.wrap_class_part(new.__func__, class_attribute_source(value, "__new__"))
+            return self.tx.call(function, [cls, *args], kwargs)
+        if new is not native_base(value).__new__:
+            unsupported("unsupported_builtin", f"{value.__qualname__}(), whose __new__ is no plain function")
+        return self.new_object(cls, args, kwargs)
 
     def new_object(
         self, cls: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -132,7 +140,7 @@ class Construction(Part):
             return tx.checked_call(decision.calls, tx, owner, *args, **kwargs)
         content = owner.content
         if content is None and issubclass(owner.python_type(), BaseException):
-            return self._exception_method(owner, name, args)
+            return _exception_method(tx, owner, name, args)
         if content is None and decision.calls is draw:
             return draw(tx, function, owner, args, kwargs)
         if content is None:
@@ -145,22 +153,41 @@ class Construction(Part):
             result = tx.checked_call(special, tx, content, *args)
         else:
             result = content.call_method(tx, name, args, kwargs)
-        if result is content and name.startswith("__i"):
-            return owner
-        if result is content and isinstance(content, SetVariable):
-            # copy() of a subclass is no longer the object itself
-            return content.duplicate()
-        if result is content and isinstance(content, TupleVariable):
-            return TupleVariable(list(content.items))
-        return result
+        return _of_subclass(owner, content, result, name)
 
-    def _exception_method(self, owner: VariableTracker, name: str, args: list[VariableTracker]) -> VariableTracker:
-        tx = self.tx
-        if name == "__init__":
-            if not isinstance(owner, ObjectVariable) or owner.exception is None:
-                unsupported("exception_handling", f"{owner.describe()}.__init__()")
-            tx.errors.init_exception(owner, args)
-            return ConstantVariable(None)
-        if name in ("__str__", "__repr__") and isinstance(owner, ObjectVariable):
-            return tx.errors.exception_text(owner, "s" if name == "__str__" else "r")
+
+def _of_subclass(owner: VariableTracker, content: VariableTracker, result: VariableTracker, name: str
+                 ) -> VariableTracker:
+    """What a method of the builtin gave, as the instance of a class derived from it gives it."""
+    if result is not content:
+        return result
+    if name.startswith("__i"):
+        return owner
+    # copy() of a subclass is no longer the object itself
+    if isinstance(content, SetVariable):
+        return content.duplicate()
+    return TupleVariable(list(content.items)) if isinstance(content, TupleVariable) else result
+
+
+def _init_exception(tx: Tracer, owner: ObjectVariable, args: list[VariableTracker]) -> VariableTracker:
+    if owner.exception is None:
+        unsupported("exception_handling", f"{owner.describe()}.__init__()")
+    tx.errors.init_exception(owner, args)
+    return ConstantVariable(None)
+
+
+# What exceptions of the user's inherit from BaseException and a trace evaluates.
+_OF_EXCEPTIONS: dict[str, Callable[[Tracer, ObjectVariable, list[VariableTracker]], VariableTracker]] = {
+    "__init__": _init_exception,
+    "__str__": lambda tx, owner, args: tx.errors.exception_text(owner, "s"),
+    "__repr__": lambda tx, owner, args: tx.errors.exception_text(owner, "r"),
+}
+
+
+def _exception_method(
+    tx: Tracer, owner: VariableTracker, name: str, args: list[VariableTracker]
+) -> VariableTracker:
+    method = _OF_EXCEPTIONS.get(name)
+    if method is None or not isinstance(owner, ObjectVariable):
         unsupported("exception_handling", f"{owner.describe()}.{name}()")
+    return method(tx, owner, args)

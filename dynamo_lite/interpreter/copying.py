@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import copyreg
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,28 +51,56 @@ def _reduced(tx: Tracer, owner: VariableTracker) -> VariableTracker:
 
 def reduced(tx: Tracer, owner: VariableTracker, *, as_new: bool = False) -> VariableTracker:
     """owner.__reduce__(); `as_new`: as the protocols do that make objects with ``__newobj__``."""
-    cls = owner.python_type()
-    none = ConstantVariable(None)
-    made_by = tx.values.from_result(cls, "class")
+    made_by = tx.values.from_result(owner.python_type(), "class")
     content = owner.content if isinstance(owner, ObjectVariable) else owner
-    if isinstance(content, SetVariable):
-        return TupleVariable([made_by, TupleVariable([ListVariable(content.ordered(tx))]), _state(tx, owner)])
-    if isinstance(owner, DequeVariable):
-        limit = [] if owner.maxlen is None else [TupleVariable([]), ConstantVariable(owner.maxlen)]
-        return TupleVariable([made_by, TupleVariable(limit), none, owner.iterator(tx)])
-    if isinstance(owner, DictVariable) and cls in (collections.OrderedDict, collections.defaultdict):
-        factory = owner.default_factory
-        without = factory is None or factory.is_none()
-        given = TupleVariable([] if factory is None or without else [factory])
-        items = owner.call_method(tx, "items", [], {}).iterator(tx)
-        return TupleVariable([made_by, given, _state(tx, owner), none, items])
+    for cls, reduce in _REDUCED.items():
+        if isinstance(content if cls is SetVariable else owner, cls):
+            parts = reduce(tx, owner, content)
+            if parts is not None:
+                return TupleVariable([made_by, *parts])
+    if not as_new:
+        unsupported("unsupported_method", f"pickling {owner.describe()}")
+    return _reduced_as_new(tx, owner, content, made_by)
+
+
+def _reduced_set(tx: Tracer, owner: VariableTracker, content: Any) -> list[VariableTracker]:
+    return [TupleVariable([ListVariable(content.ordered(tx))]), _state(tx, owner)]
+
+
+def _reduced_deque(tx: Tracer, owner: Any, content: Any) -> list[VariableTracker]:
+    limit = [] if owner.maxlen is None else [TupleVariable([]), ConstantVariable(owner.maxlen)]
+    return [TupleVariable(limit), ConstantVariable(None), owner.iterator(tx)]
+
+
+def _reduced_dict(tx: Tracer, owner: Any, content: Any) -> list[VariableTracker] | None:
+    """None for plain dicts, which have no ``__reduce__`` of their own."""
+    if owner.python_type() not in (collections.OrderedDict, collections.defaultdict):
+        return None
+    factory = owner.default_factory
+    given = TupleVariable([] if factory is None or factory.is_none() else [factory])
+    items = owner.call_method(tx, "items", [], {}).iterator(tx)
+    return [given, _state(tx, owner), ConstantVariable(None), items]
+
+
+# What follows the class, for builtins with a __reduce__ of their own.
+_REDUCED: dict[type, Callable[[Any, Any, Any], list[VariableTracker] | None]] = {
+    SetVariable: _reduced_set, DequeVariable: _reduced_deque, DictVariable: _reduced_dict,
+}
+
+
+def _reduced_as_new(
+    tx: Tracer, owner: VariableTracker, content: VariableTracker | None, made_by: VariableTracker
+) -> VariableTracker:
+    """What ``copyreg.__newobj__`` makes, then its state, elements and entries."""
+    cls = owner.python_type()
     base: Any = native_base(cls)
-    if not as_new or base not in (*_FILLED, *_MADE_OF) or not isinstance(owner, (ObjectVariable, TupleVariable)):
+    if base not in (*_FILLED, *_MADE_OF) or not isinstance(owner, (ObjectVariable, TupleVariable)):
         unsupported("unsupported_method", f"pickling {owner.describe()}")
     if base in (collections.OrderedDict, collections.defaultdict):
         unsupported("unsupported_method", f"pickling {owner.describe()}, a kind of {base.__name__}")
     if tx.classes.lookup(cls, "__getnewargs_ex__") is not None:
         unsupported("unsupported_method", f"pickling {owner.describe()}, which has __getnewargs_ex__")
+    none = ConstantVariable(None)
     arguments = _new_arguments(tx, owner, base, content)
     elements = content.iterator(tx) if base is list and content is not None else none
     entries = content.call_method(tx, "items", [], {}).iterator(tx) if isinstance(content, DictVariable) else none

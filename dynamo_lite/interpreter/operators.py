@@ -18,8 +18,6 @@ from ..variables.containers.user_keys import UserKey
 from ..variables.finalization import frame_values, held_by
 from ..variables.functions.functions import FunctionVariable
 from ..variables.identity import IdentityVariable, number_of
-from ..variables.numbers.ranges import SliceVariable
-from ..variables.numbers.scalars import ScalarVariable
 from ..variables.objects.classes import derives
 from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.tensor import TensorVariable
@@ -139,22 +137,9 @@ class Operators(Part):
     def as_index(self, key: VariableTracker, owner: str = "") -> Any:
         """An index or slice as Python has it; `owner` is the kind of sequence that is asked."""
         key = realized(self.tx, key)
-        if isinstance(key, SliceVariable):
-            return slice(*(None if p.is_none() else self.as_index(p) for p in key.parts))
-        if key.is_constant() and isinstance(key.constant(), (int, slice)):
-            return key.constant()
-        if isinstance(key, TensorVariable):
-            return self.as_index(key.call_method(self.tx, "__index__", [], {}))
-        if isinstance(key, ScalarVariable):
-            key.refuse("an index")
-        content = key.content if isinstance(key, ObjectVariable) else None
-        if content is not None and content.is_constant() and isinstance(content.constant(), int):
-            return content.constant()
-        if isinstance(key, ObjectVariable) and self.tx.classes.lookup(key.cls, "__index__") is not None:
-            index = self.tx.call_method(key, "__index__", [])
-            if not issubclass(index.python_type(), int):
-                self.tx.raise_error(TypeError, f"__index__ returned non-int (type {index.python_type().__name__})")
-            return self.as_index(index)
+        index = key.as_index(self.tx)
+        if index is not None:
+            return index
         kind = key.python_type().__name__
         if owner:
             self.tx.raise_error(TypeError, f"{owner} indices must be integers or slices, not {kind}")

@@ -4,6 +4,7 @@ Invariant: a text is what CPython would give, or the graph breaks.
 """
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..variables.base import ObservedException, VariableTracker, realized, unsupported
 from ..variables.constant import ConstantVariable
 from ..variables.containers.mappings import DictVariable
-from ..variables.containers.sequences import ListVariable, TupleVariable
+from ..variables.containers.sequences import ListVariable, SequenceVariable, TupleVariable
 from ..variables.containers.sets import SetVariable
 from ..variables.functions.functions import CallableVariable
 from ..variables.numbers.scalars import ScalarVariable
@@ -19,7 +20,6 @@ from ..variables.objects.objects import ObjectVariable
 from ..variables.tensors.learned_elements import known_tensor
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.texts import TensorTextVariable
-from .operators import BUILTIN_CONTENT
 from .part import Part
 
 if TYPE_CHECKING:
@@ -47,70 +47,20 @@ class Texts(Part):
     def to_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
         """str(value), repr(value) or ascii(value) for conversions s, r, a."""
         value = self.tx.operators.with_number(realized(self.tx, value))
-        convert = _CONVERSIONS[conversion]
-        if isinstance(value, TensorVariable):
-            unsupported("tensor_formatting", f"text of a {value.describe()}")
-        if isinstance(value, ScalarVariable):
-            value.refuse("text")
         if value.is_constant() and not isinstance(value, CallableVariable):
             value.fix(self.tx)
-            return ConstantVariable(self.tx.run_python(convert, value.constant()))
-        if isinstance(value, ObjectVariable):
-            for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
-                method = self.tx.classes.lookup(value.cls, name)
-                if isinstance(method, types.FunctionType):
-                    return self.tx.classes.call_attribute(value, value.cls, name, method, [], {})
-                if method not in (object.__str__, None):
-                    break
-            if isinstance(value.content, ConstantVariable):
-                return self.to_text(value.content, conversion)
-            content = _written_as(self.tx, value)
-            if content is not None:
-                return self.to_text(content, "a" if conversion == "a" else "r")
-            if issubclass(value.cls, BaseException):
-                return self.tx.errors.exception_text(value, conversion)
-        if type(value) in _TEXTS and value.python_type() in (list, tuple, dict, set):
-            if value in self.tx.output.texts_in_progress:
-                return ConstantVariable(_CYCLES[value.python_type()])
-            self.tx.output.texts_in_progress.append(value)
-            try:
-                return self._container_text(value, conversion)
-            finally:
-                self.tx.output.texts_in_progress.pop()
-        if not value.contains_tensor() and isinstance(value, BUILTIN_CONTENT):
-            return ConstantVariable(self.tx.run_python(convert, self.tx.values.as_plain(value)))
-        unsupported("unsupported_builtin", f"text of {value.describe()}")
-
-    def _container_text(self, value: VariableTracker, conversion: str) -> VariableTracker:
-        """repr() of a list, tuple, dict or set."""
-        return ConstantVariable(_TEXTS[type(value)](self.tx, value, "a" if conversion == "a" else "r"))
+            return ConstantVariable(self.tx.run_python(_CONVERSIONS[conversion], value.constant()))
+        return _text(value, self.tx, conversion)
 
     def format_value(self, value: VariableTracker, conversion: str, spec: str) -> VariableTracker:
         """The text of ``f"{value!conversion:spec}"``."""
         value = self.tx.operators.with_number(realized(self.tx, value))
         if conversion:
             value = self.to_text(value, conversion)
-        if isinstance(value, TensorVariable):
-            known = known_tensor(self.tx, value.fake)
-            if known is None or known.dim():
-                return TensorTextVariable(f"text of a {value.describe()}", self.tx.root.visits - 1)
-            return ConstantVariable(self.tx.run_python(format, known, spec))
-        if isinstance(value, TensorTextVariable):
-            return value
         if value.is_constant():
             value.fix(self.tx)
             return ConstantVariable(self.tx.run_python(format, value.constant(), spec))
-        if isinstance(value, ObjectVariable):
-            method = self.tx.classes.lookup(value.cls, "__format__")
-            if isinstance(method, types.FunctionType):
-                return self.tx.classes.call_attribute(
-                    value, value.cls, "__format__", method, [ConstantVariable(spec)], {}
-                )
-            if isinstance(value.content, ConstantVariable):
-                if spec or self.tx.classes.lookup(value.cls, "__str__") is type(value.content.value).__str__:
-                    return self.format_value(value.content, "", spec)
-        text = self.to_text(value, "s")
-        return ConstantVariable(self.tx.run_python(format, text.constant(), spec))
+        return _formatted(value, self.tx, spec)
 
     def format_string(
         self, template: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
@@ -119,6 +69,87 @@ class Texts(Part):
         plain = [a.constant() if a.is_constant() else self.tx.values.as_plain(a) for a in args]
         named = {k: self.tx.values.as_plain(v) for k, v in kwargs.items()}
         return ConstantVariable(self.tx.run_python(template.format, *plain, **named))
+
+
+@functools.singledispatch
+def _text(value: VariableTracker, tx: Tracer, conversion: str) -> VariableTracker:
+    """str(), repr() or ascii() of what is no constant, by the tracker's class."""
+    unsupported("unsupported_builtin", f"text of {value.describe()}")
+
+
+@_text.register(TensorVariable)
+def _tensor_text(value: TensorVariable, tx: Tracer, conversion: str) -> VariableTracker:
+    unsupported("tensor_formatting", f"text of a {value.describe()}")
+
+
+@_text.register(ScalarVariable)
+def _scalar_text(value: ScalarVariable, tx: Tracer, conversion: str) -> VariableTracker:
+    value.refuse("text")
+
+
+@_text.register(ObjectVariable)
+def _object_text(value: ObjectVariable, tx: Tracer, conversion: str) -> VariableTracker:
+    for name in ("__str__", "__repr__") if conversion == "s" else ("__repr__",):
+        method = tx.classes.lookup(value.cls, name)
+        if isinstance(method, types.FunctionType):
+            return tx.classes.call_attribute(value, value.cls, name, method, [], {})
+        if method not in (object.__str__, None):
+            break
+    if isinstance(value.content, ConstantVariable):
+        return tx.texts.to_text(value.content, conversion)
+    content = _written_as(tx, value)
+    if content is not None:
+        return tx.texts.to_text(content, "a" if conversion == "a" else "r")
+    if issubclass(value.cls, BaseException):
+        return tx.errors.exception_text(value, conversion)
+    unsupported("unsupported_builtin", f"text of {value.describe()}")
+
+
+@_text.register(SequenceVariable)
+@_text.register(DictVariable)
+@_text.register(SetVariable)
+def _container_text(value: VariableTracker, tx: Tracer, conversion: str) -> VariableTracker:
+    if type(value) in _TEXTS and value.python_type() in _CYCLES:
+        if value in tx.output.texts_in_progress:
+            return ConstantVariable(_CYCLES[value.python_type()])
+        tx.output.texts_in_progress.append(value)
+        try:
+            return ConstantVariable(_TEXTS[type(value)](tx, value, "a" if conversion == "a" else "r"))
+        finally:
+            tx.output.texts_in_progress.pop()
+    if value.contains_tensor():
+        unsupported("unsupported_builtin", f"text of {value.describe()}")
+    return ConstantVariable(tx.run_python(_CONVERSIONS[conversion], tx.values.as_plain(value)))
+
+
+@functools.singledispatch
+def _formatted(value: VariableTracker, tx: Tracer, spec: str) -> VariableTracker:
+    """format(value, spec) of what is no constant, by the tracker's class."""
+    return ConstantVariable(tx.run_python(format, tx.texts.to_text(value, "s").constant(), spec))
+
+
+@_formatted.register(TensorVariable)
+def _formatted_tensor(value: TensorVariable, tx: Tracer, spec: str) -> VariableTracker:
+    known = known_tensor(tx, value.fake)
+    if known is None or known.dim():
+        return TensorTextVariable(f"text of a {value.describe()}", tx.root.visits - 1)
+    return ConstantVariable(tx.run_python(format, known, spec))
+
+
+@_formatted.register(TensorTextVariable)
+def _formatted_tensor_text(value: TensorTextVariable, tx: Tracer, spec: str) -> VariableTracker:
+    return value
+
+
+@_formatted.register(ObjectVariable)
+def _formatted_object(value: ObjectVariable, tx: Tracer, spec: str) -> VariableTracker:
+    method = tx.classes.lookup(value.cls, "__format__")
+    if isinstance(method, types.FunctionType):
+        return tx.classes.call_attribute(value, value.cls, "__format__", method, [ConstantVariable(spec)], {})
+    if isinstance(value.content, ConstantVariable):
+        if spec or tx.classes.lookup(value.cls, "__str__") is type(value.content.value).__str__:
+            return tx.texts.format_value(value.content, "", spec)
+    return ConstantVariable(tx.run_python(format, tx.texts.to_text(value, "s").constant(), spec))
 
 
 def _written_as(tx: Tracer, value: ObjectVariable) -> VariableTracker | None:

@@ -108,6 +108,11 @@ class VariableTracker:
         """The Python value, for values that are wholly known and immutable."""
         unsupported("unsupported_value", f"{self.describe()} is not a constant")
 
+    def as_index(self, tx: Tracer) -> Any:
+        """The integer or slice that the value is as an index; None where it can't be one."""
+        known = self.constant() if self.is_constant() else None
+        return known if isinstance(known, (int, slice)) else None
+
     def to_plain(self, tx: Tracer) -> Any:
         """The Python value of a tracker made of constants, containers included."""
         if self.is_constant():

@@ -7,7 +7,7 @@ cells, of which each has one tracker, so that all closures see one variable.
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...bytecode.instructions import docstring
@@ -198,22 +198,18 @@ class FunctionVariable(BaseFunctionVariable):
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         value = self.value
-        if name in ("__name__", "__qualname__", "__module__", "__doc__"):
+        if name in _TEXTS:
             assert self.source is not None
             tx.guard(AttrSource(self.source, name), "const", getattr(value, name))
             return ConstantVariable(getattr(value, name))
-        if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__"):
-            if name == "__code__":
-                return tx.values.from_result(value.__code__, "code object")
-            if name == "__dict__":
-                return space_at(tx, value.__dict__, self._part(name))
+        if name in _OBJECTS:
             return tx.values.wrap_at(getattr(value, name), self._part(name))
+        if name == "__dict__":
+            return space_at(tx, value.__dict__, self._part(name))
         if name in ("__annotations__", "__type_params__") and hasattr(value, name):
             return tx.values.wrap_at(getattr(value, name), AttrSource(self.source, name))  # type: ignore[arg-type]
-        if name == "__class__":
-            return tx.values.from_result(self.python_type(), "class")
-        if name == "__get__":
-            return tx.builtin_method(self, name)
+        if name in _KNOWN:
+            return _KNOWN[name](self, tx)
         found = read_own(tx, self, value.__dict__, self._part("__dict__"), name)
         if found is not None:
             return found
@@ -235,6 +231,16 @@ class FunctionVariable(BaseFunctionVariable):
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.emit.load_const(self.value)
+
+
+# Attributes of a function from outside: texts, objects that it holds, and what its tracker knows.
+_TEXTS = frozenset({"__name__", "__qualname__", "__module__", "__doc__"})
+_OBJECTS = frozenset({"__defaults__", "__kwdefaults__", "__closure__", "__globals__"})
+_KNOWN: dict[str, Callable[[FunctionVariable, Tracer], VariableTracker]] = {
+    "__code__": lambda function, tx: tx.values.from_result(function.value.__code__, "code object"),
+    "__class__": lambda function, tx: tx.values.from_result(function.python_type(), "class"),
+    "__get__": lambda function, tx: tx.builtin_method(function, "__get__"),
+}
 
 
 class NestedFunctionVariable(BaseFunctionVariable):
@@ -288,47 +294,30 @@ class NestedFunctionVariable(BaseFunctionVariable):
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in self.attributes:
             return self.attributes[name]
-        if name == "__name__":
-            return ConstantVariable(self._code.co_name)
-        if name == "__qualname__":
-            return ConstantVariable(self.qualname)
-        if name == "__module__":
-            return ConstantVariable(self._globals[0].get("__name__"))
-        if name == "__doc__":
-            return ConstantVariable(docstring(self._code))
+        if name in _IN_CODE:
+            return ConstantVariable(_IN_CODE[name](self))
         own = self.own_dict.lookup(tx, ConstantVariable(name))
         if own is not None:
             return own
-        if name == "__dict__":
-            return self.own_dict
-        if name == "__defaults__":
-            return tx.values.new_tuple(list(self.own_defaults)) if self.own_defaults else ConstantVariable(None)
-        if name == "__closure__":
-            return tx.values.new_tuple(list(self.closure)) if self.closure else ConstantVariable(None)
-        if name == "__kwdefaults__":
-            if not self.own_keyword_defaults:
-                return ConstantVariable(None)
-            return tx.values.new_dict({ConstantVariable(k): v for k, v in self.own_keyword_defaults.items()})
-        if name == "__annotations__":
-            if self.annotations is None:
-                if self.annotate is None or self.annotate.is_none():
-                    self.annotations = tx.values.new_dict({})
-                else:
-                    self.annotations = tx.call(self.annotate, [ConstantVariable(_BY_VALUE)], {})
-            return self.annotations
-        if name == "__annotate__" and name in _STORED_IN_C:
-            return ConstantVariable(None) if self.annotate is None else self.annotate
-        if name == "__type_params__" and hasattr(types.FunctionType, name):
-            return ConstantVariable(())
-        if name == "__code__":
-            return tx.values.from_result(self._code, "code object")
-        if name == "__class__":
-            return tx.values.from_result(self.python_type(), "class")
-        if name == "__get__":
-            return tx.builtin_method(self, name)
-        if name == "__call__":
-            return self
+        part = _PARTS.get(name)
+        if part is not None and (name not in _OF_LATER_VERSIONS or hasattr(types.FunctionType, name)):
+            return part(self, tx)
         _raise_missing(tx, self, name)
+
+    def keyword_defaults_as_dict(self, tx: Tracer) -> VariableTracker:
+        """The function's ``__kwdefaults__``."""
+        if not self.own_keyword_defaults:
+            return ConstantVariable(None)
+        return tx.values.new_dict({ConstantVariable(k): v for k, v in self.own_keyword_defaults.items()})
+
+    def read_annotations(self, tx: Tracer) -> VariableTracker:
+        """The function's ``__annotations__``, computed when they are read for the first time."""
+        if self.annotations is None:
+            if self.annotate is None or self.annotate.is_none():
+                self.annotations = tx.values.new_dict({})
+            else:
+                self.annotations = tx.call(self.annotate, [ConstantVariable(_BY_VALUE)], {})
+        return self.annotations
 
     def setattr(self, tx: Tracer, name: str, value: VariableTracker) -> None:
         if name in ("__defaults__", "__kwdefaults__", "__code__", "__dict__", "__closure__", "__globals__"):
@@ -409,6 +398,34 @@ def make_function(
 ) -> types.FunctionType:
     """Generated code makes an escaping inner function with this."""
     return types.FunctionType(code, globals, name, defaults or None, closure or None)
+
+
+# What code tells of a function, and attributes of a function that the trace has made.
+_IN_CODE: dict[str, Callable[[NestedFunctionVariable], Any]] = {
+    "__name__": lambda function: function.code().co_name,
+    "__qualname__": lambda function: function.qualname,
+    "__module__": lambda function: function.globals()[0].get("__name__"),
+    "__doc__": lambda function: docstring(function.code()),
+}
+_PARTS: dict[str, Callable[[NestedFunctionVariable, Tracer], VariableTracker]] = {
+    "__dict__": lambda function, tx: function.own_dict,
+    "__defaults__": lambda function, tx: _tuple_or_none(tx, function.own_defaults),
+    "__closure__": lambda function, tx: _tuple_or_none(tx, function.closure),
+    "__kwdefaults__": NestedFunctionVariable.keyword_defaults_as_dict,
+    "__annotations__": NestedFunctionVariable.read_annotations,
+    "__annotate__": lambda function, tx: ConstantVariable(None) if function.annotate is None else function.annotate,
+    "__type_params__": lambda function, tx: ConstantVariable(()),
+    "__code__": lambda function, tx: tx.values.from_result(function.code(), "code object"),
+    "__class__": lambda function, tx: tx.values.from_result(function.python_type(), "class"),
+    "__get__": lambda function, tx: tx.builtin_method(function, "__get__"),
+    "__call__": lambda function, tx: function,
+}
+# Those that functions do not have in every version of Python.
+_OF_LATER_VERSIONS = ("__annotate__", "__type_params__")
+
+
+def _tuple_or_none(tx: Tracer, items: Sequence[VariableTracker]) -> VariableTracker:
+    return tx.values.new_tuple(list(items)) if items else ConstantVariable(None)
 
 
 class MethodVariable(CallableVariable):

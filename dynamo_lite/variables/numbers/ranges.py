@@ -88,6 +88,9 @@ class SliceVariable(VariableTracker):
     def constant(self) -> Any:
         return slice(*(part.constant() for part in self.parts))
 
+    def as_index(self, tx: Tracer) -> Any:
+        return slice(*(None if part.is_none() else tx.operators.as_index(part) for part in self.parts))
+
     def as_argument(self, tx: Tracer) -> Any:
         return slice(*(part.as_argument(tx) for part in self.parts))
 

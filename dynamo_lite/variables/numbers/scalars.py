@@ -32,10 +32,10 @@ NUMBERS = (bool, int, float)
 EXAMPLES: dict[type, Any] = {bool: True, int: 3, float: 2.5}
 _SYMBOLS: dict[type, Any] = {bool: torch.SymBool, int: torch.SymInt, float: torch.SymFloat}
 
-# Functions of numbers and the type of what they give; None: the argument's own.
-FUNCTIONS: dict[Any, type | None] = {
+# Functions of numbers and the type of what they give, whatever the arguments are.
+FUNCTIONS: dict[Any, type] = {
     math.ceil: int, math.floor: int, math.trunc: int, math.isnan: bool, math.isinf: bool, math.isfinite: bool,
-    abs: None, float: float, int: int, bool: bool, operator.index: None,
+    float: float, int: int, bool: bool,
     **dict.fromkeys((
         math.sqrt, math.exp, math.expm1, math.exp2, math.log, math.log2, math.log10, math.log1p, math.sin, math.cos,
         math.tan, math.sinh, math.cosh, math.tanh, math.asin, math.acos, math.atan, math.atan2, math.asinh, math.acosh,
@@ -240,6 +240,9 @@ class ScalarVariable(VariableTracker):
     def constant(self) -> Any:
         self.refuse("the value")
 
+    def as_index(self, tx: Tracer) -> Any:
+        self.refuse("an index")
+
     def truth(self, tx: Tracer) -> bool:
         self.refuse("bool()", "data_dependent_branch")
 
@@ -348,16 +351,27 @@ def call_on_scalars(
     if kwargs or not all(is_number(a) for a in args) or not any(isinstance(a, ScalarVariable) for a in args):
         return None
     types = [a.python_type() for a in args]
-    if function in (min, max):
-        return scalar_node(tx, function, args, types[0]) if len(args) > 1 and len(set(types)) == 1 else None
-    if function is round:
-        return scalar_node(tx, round, args, int if len(args) == 1 else int if types[0] is bool else types[0])
-    if function not in FUNCTIONS or function is operator.index and types[0] is float:
+    result = _RESULTS.get(function)
+    cls = result(types) if result is not None else FUNCTIONS.get(function)
+    if cls is None:
         return None
-    cls = FUNCTIONS[function] or (int if types[0] is bool and function is abs else types[0])
     if len(args) == 1 and types[0] is cls and function in NUMBERS:
         return args[0]
     return scalar_node(tx, function, args, cls)
+
+
+def _of_one_type(types: list[type]) -> type | None:
+    return types[0] if len(types) > 1 and len(set(types)) == 1 else None
+
+
+# The type of a function's result where it depends on those of the arguments; None for what a graph does not hold.
+_RESULTS: dict[Any, Callable[[list[type]], type | None]] = {
+    min: _of_one_type,
+    max: _of_one_type,
+    round: lambda types: int if len(types) == 1 or types[0] is bool else types[0],
+    abs: lambda types: int if types[0] is bool else types[0],
+    operator.index: lambda types: None if types[0] is float else types[0],
+}
 
 
 def _type_of_result(op: str, left: VariableTracker, right: VariableTracker) -> type | None:

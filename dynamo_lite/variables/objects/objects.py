@@ -385,6 +385,17 @@ class ObjectVariable(VariableTracker):
             tx.raise_error(TypeError, f"{type_name(self.cls)!r} object is not iterable")
         unsupported("unsupported_iteration", f"iterating over {self.describe()}")
 
+    def as_index(self, tx: Tracer) -> Any:
+        known = self.content.constant() if self.content is not None and self.content.is_constant() else None
+        if isinstance(known, int):
+            return known
+        if tx.classes.lookup(self.cls, "__index__") is None:
+            return super().as_index(tx)
+        index = tx.call_method(self, "__index__", [])
+        if not issubclass(index.python_type(), int):
+            tx.raise_error(TypeError, f"__index__ returned non-int (type {index.python_type().__name__})")
+        return tx.operators.as_index(index)
+
     def reversed(self, tx: Tracer) -> VariableTracker:
         method = tx.classes.lookup(self.cls, "__reversed__")
         if isinstance(method, types.FunctionType):

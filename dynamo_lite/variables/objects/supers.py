@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards.source import Source
@@ -49,22 +50,11 @@ class SuperVariable(VariableTracker):
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         cls, attribute = self._find(tx, name)
         if cls is None:
-            if name == "__class__":
-                return tx.values.from_result(super, "class")
-            if hasattr(super, name):  # of the super object itself
-                unsupported("unsupported_attribute", f"{name} of a super object")
-            tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
-        source = class_attribute_source(cls, name)
-        if isinstance(attribute, types.FunctionType):
-            function = tx.values.wrap_function(attribute, source, trusted=True)
-            return function if self.of_class else MethodVariable(function, self.owner)
-        if isinstance(attribute, staticmethod):
-            return tx.values.wrap_class_part(attribute.__func__, source)
-        if isinstance(attribute, classmethod):
-            return class_method(tx, attribute, source, tx.classes.class_of(self.owner, self.of_class))
-        plain = isinstance(attribute, property) and attribute.fget is not None
-        if plain and type(attribute).__get__ is property.__get__ and not self.of_class:
-            return tx.call(tx.values.wrap_class_part(attribute.fget, source), [self.owner], {})
+            return self._of_itself(tx, name)
+        reader = next((_READERS[kind] for kind in type(attribute).__mro__ if kind in _READERS), None)
+        found = reader(tx, self, attribute, class_attribute_source(cls, name)) if reader is not None else None
+        if found is not None:
+            return found
         if name == "__new__":
             return NewVariable(cls)
         if isinstance(self.owner, ClassVariable) and cls is type:
@@ -74,13 +64,16 @@ class SuperVariable(VariableTracker):
         if self.of_class:
             return self._of_class(tx, cls, name, attribute)
         if isinstance(self.owner, ObjectVariable):
-            if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-                return BuiltinMethodVariable(self.owner, name, attribute)
-            found = self.owner.read_descriptor(tx, name, attribute, cls)
-            if found is None:
-                tx.raise_error(AttributeError, f"{self.owner.cls.__name__!r} object has no attribute {name!r}")
-            return found
+            return _of_object(tx, self.owner, cls, name, attribute)
         unsupported("unsupported_attribute", f"super().{name} of {self.owner.describe()}")
+
+    def _of_itself(self, tx: Tracer, name: str) -> VariableTracker:
+        """An attribute of the super object, as no class behind the start has one of that name."""
+        if name == "__class__":
+            return tx.values.from_result(super, "class")
+        if hasattr(super, name):
+            unsupported("unsupported_attribute", f"{name} of a super object")
+        tx.raise_error(AttributeError, f"'super' object has no attribute {name!r}")
 
     def _of_class(self, tx: Tracer, cls: type, name: str, attribute: Any) -> VariableTracker:
         """An attribute that a class finds: what has no ``__get__``, or one that gives itself where there is no
@@ -94,6 +87,41 @@ _THEMSELVES = (
     property, functools.cached_property, types.MemberDescriptorType, types.GetSetDescriptorType,
     types.MethodDescriptorType, types.WrapperDescriptorType,
 )
+
+
+def _of_object(tx: Tracer, owner: ObjectVariable, cls: type, name: str, attribute: Any) -> VariableTracker:
+    if isinstance(attribute, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return BuiltinMethodVariable(owner, name, attribute)
+    found = owner.read_descriptor(tx, name, attribute, cls)
+    if found is None:
+        tx.raise_error(AttributeError, f"{owner.cls.__name__!r} object has no attribute {name!r}")
+    return found
+
+
+def _function(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker:
+    function = tx.values.wrap_function(attribute, source, trusted=True)
+    return function if asked.of_class else MethodVariable(function, asked.owner)
+
+
+def _static(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker:
+    return tx.values.wrap_class_part(attribute.__func__, source)
+
+
+def _class_method(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker:
+    return class_method(tx, attribute, source, tx.classes.class_of(asked.owner, asked.of_class))
+
+
+def _property(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker | None:
+    """None for properties that have no getter, or a ``__get__`` of their own, and where there is no object."""
+    if attribute.fget is None or type(attribute).__get__ is not property.__get__ or asked.of_class:
+        return None
+    return tx.call(tx.values.wrap_class_part(attribute.fget, source), [asked.owner], {})
+
+
+# What reads attributes of these classes, those derived from them included.
+_READERS: dict[type, Callable[[Tracer, SuperVariable, Any, Source], VariableTracker | None]] = {
+    types.FunctionType: _function, staticmethod: _static, classmethod: _class_method, property: _property,
+}
 
 
 def misfit_text(start: type, owner: type, owner_is_class: bool) -> str:

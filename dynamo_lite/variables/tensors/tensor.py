@@ -231,6 +231,9 @@ class TensorVariable(VariableTracker):
             learn_or_refuse(tx, decision.kind, f"Tensor.{name}()", [self])
         return record_method(tx, name, self, args, kwargs)
 
+    def as_index(self, tx: Tracer) -> Any:
+        return tx.operators.as_index(self.call_method(tx, "__index__", [], {}))
+
     def length(self, tx: Tracer) -> VariableTracker:
         if tx.output.overrides.active():
             made = tx.output.overrides.call(tx, len, [self], {})
