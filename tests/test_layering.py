@@ -73,7 +73,9 @@ MAX_LINES = 600
 MAX_FUNCTION_LINES = 60
 # How many branches of a function may ask what class a value has, or which object it is. More are a table, in which
 # the classes register, or a method of theirs.
-MAX_KINDS_ASKED = 8
+MAX_KINDS_ASKED = 5
+# Likewise for branches that compare a name with names that stand in the function.
+MAX_NAMES_ASKED = 7
 # The one module that others may import, for type checking alone, although it imports them.
 PROTOCOLS = "dynamo_lite.variables.protocols"
 
@@ -313,15 +315,26 @@ def _asks_for_a_kind(test: ast.expr) -> bool:
     return False
 
 
-def test_no_function_is_a_ladder_of_kinds():
+def _asks_for_a_name(test: ast.expr) -> bool:
+    """Whether a condition compares with a text, or asks whether something is one of some texts."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.In)):
+            texts = getattr(node.comparators[0], "elts", node.comparators)
+            if texts and all(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in texts):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("asks, most", [(_asks_for_a_kind, MAX_KINDS_ASKED), (_asks_for_a_name, MAX_NAMES_ASKED)])
+def test_no_function_is_a_ladder(asks, most):
     long = []
     for m in MODULES:
         for function in ast.walk(m.tree):
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                asked = sum(_asks_for_a_kind(node.test) for node in ast.walk(function)
+                asked = sum(asks(node.test) for node in ast.walk(function)
                             if isinstance(node, (ast.If, ast.IfExp)))
-                if asked > MAX_KINDS_ASKED:
-                    long.append(f"{m.shown} {function.name} asks {asked} times what a value is")
+                if asked > most:
+                    long.append(f"{m.shown} {function.name} asks {asked} times which of several things it has")
     check(long)
 
 

@@ -239,24 +239,32 @@ class Recorder(TorchDispatchMode):
                 continue
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
             written = self._version(kwargs.get("out"))
-            if node.op == "call_function" and node.target in _WITHOUT_GRADIENT:
-                with torch._C._AutoDispatchBelowAutograd():
-                    env[node] = node.target(*args, **kwargs)
-            elif node.op == "call_function":
-                env[node] = node.target(*args, **kwargs)
-            elif node.op == "call_method":
-                env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
-            elif node.op == "call_module":
-                env[node] = gm.get_submodule(node.target)(*args, **kwargs)
-            elif node.op == "get_attr":
-                env[node] = self._constant(operator.attrgetter(node.target)(gm))
-            else:
+            if node.op == "output":
                 results = args[0]
                 return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+            if node.op == "call_function" and node.target not in _WITHOUT_GRADIENT:
+                env[node] = node.target(*args, **kwargs)
+            else:
+                env[node] = _INTERPRETED[node.op](self, gm, node.target, args, kwargs)
             if written is not None and written == self._version(kwargs["out"]):
                 # Through a view that does not say that it is one, or not at all on fake tensors.
                 raise CannotFunctionalize(f"{node.target} does not write to out as far as can be seen")
         raise AssertionError("the graph has no output")
+
+    def _call_without_gradient(
+        self, gm: GraphModule, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return target(*args, **kwargs)
+
+    def _call_method(self, gm: GraphModule, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return getattr(args[0], target)(*args[1:], **kwargs)
+
+    def _call_module(self, gm: GraphModule, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return gm.get_submodule(target)(*args, **kwargs)
+
+    def _get_attr(self, gm: GraphModule, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._constant(operator.attrgetter(target)(gm))
 
     def _version(self, value: Any) -> tuple[int, int] | None:
         """What tells whether a tensor has been written to."""
@@ -294,17 +302,9 @@ class Recorder(TorchDispatchMode):
         if kind == "composite":
             with self:
                 return func._op_dk(_COMPOSITE_KEY, *args, **kwargs)
-        if kind == "pure" or kind == "view":
-            return self._record_call(func, args, kwargs, kind == "view")
-        if kind == "mutating":
-            return self._record_mutation(func, args, kwargs)
-        if kind == "relayout":
-            return self._record_relayout(func, args, kwargs)
-        if kind == "lift":
-            return self._constant(args[0])
-        if kind == "no-op":
-            return args[0]
-        raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
+        if kind not in _RECORDED:
+            raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
+        return _RECORDED[kind](self, func, args, kwargs)
 
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)
@@ -331,6 +331,9 @@ class Recorder(TorchDispatchMode):
             # Nothing to use: the call is there for what it does.
             self._create(func, self._nodes(args), self._nodes(kwargs), result).meta["effect"] = True
         return result
+
+    def _record_view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._record_call(func, args, kwargs, True)
 
     def _add_view(
         self, fake: torch.Tensor, node: Node, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], item: int | None
@@ -521,6 +524,16 @@ class Recorder(TorchDispatchMode):
 
 # ---------------------------------------------------------------- kinds of operations
 _KINDS: dict[Any, str] = {}
+# What is done with an operation of each kind, beside those kept as a whole, and what interpreting a node runs.
+_RECORDED: dict[str, Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    "pure": Recorder._record_call, "view": Recorder._record_view, "mutating": Recorder._record_mutation,
+    "relayout": Recorder._record_relayout, "lift": lambda recorder, func, args, kwargs: recorder._constant(args[0]),
+    "no-op": lambda recorder, func, args, kwargs: args[0],
+}
+_INTERPRETED: dict[str, Callable[[Recorder, GraphModule, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+    "call_function": Recorder._call_without_gradient, "call_method": Recorder._call_method,
+    "call_module": Recorder._call_module, "get_attr": Recorder._get_attr,
+}
 
 
 def _classify(func: Any) -> str:

@@ -19,6 +19,7 @@ below; that copy is a plain VALUE from the COPY on.
 from __future__ import annotations
 
 import dis
+from collections.abc import Callable
 from enum import IntEnum
 
 from dynamo_lite.bytecode.facts import facts
@@ -43,37 +44,44 @@ Stack = tuple[StackKind, ...]
 _CALLABLE = (NULL, VALUE) if facts.NULL_FIRST else (VALUE, NULL)
 
 
+def _swapped(instruction: Instruction, stack: Stack) -> Stack:
+    changed, depth = list(stack), int(instruction.arg or 0)
+    changed[-1], changed[-depth] = changed[-depth], changed[-1]
+    return tuple(changed)
+
+
+def _copied(instruction: Instruction, stack: Stack) -> Stack:
+    depth = int(instruction.arg or 0)
+    kind = stack[-depth]
+    if kind is PREV_EXC:
+        changed = list(stack)
+        changed[-depth] = VALUE
+        stack = tuple(changed)
+    return (*stack, kind)
+
+
+# Instructions that leave something but values, or values in other places than at the top.
+_EFFECTS: dict[str, Callable[[Instruction, Stack], Stack]] = {
+    "SWAP": _swapped,
+    "COPY": _copied,
+    "PUSH_NULL": lambda i, stack: (*stack, NULL),
+    "LOAD_GLOBAL": lambda i, stack: stack + _CALLABLE if i.push_null else (*stack, VALUE),
+    "LOAD_METHOD": lambda i, stack: stack[:-1] + _CALLABLE,
+    "PUSH_EXC_INFO": lambda i, stack: (*stack[:-1], PREV_EXC, VALUE),
+    "LOAD_FAST_AND_CLEAR": lambda i, stack: (*stack, SAVED),
+    "LOAD_SPECIAL": lambda i, stack: (*stack[:-1], VALUE, SAVED),  # a function and its object, or a bound method, NULL
+    "LOAD_SUPER_ATTR": lambda i, stack: stack[:-3] + (_CALLABLE if int(i.arg or 0) & 1 else (VALUE,)),
+}
+
+
 def after(instruction: Instruction, stack: Stack, *, jumps: bool = False) -> Stack:
     """The stack after `instruction`, on its jump if `jumps`.
 
     LOAD_METHOD and its like are taken to push NULL and a bound method, one of the two things that they may do.
     """
     opname, arg = instruction.opname, instruction.arg
-    if opname == "SWAP":
-        changed = list(stack)
-        changed[-1], changed[-arg] = changed[-arg], changed[-1]  # type: ignore[operator]
-        return tuple(changed)
-    if opname == "COPY":
-        kind = stack[-arg]  # type: ignore[operator]
-        if kind is PREV_EXC:
-            changed = list(stack)
-            changed[-arg] = VALUE  # type: ignore[operator]
-            stack = tuple(changed)
-        return (*stack, kind)
-    if opname == "PUSH_NULL":
-        return (*stack, NULL)
-    if opname == "LOAD_GLOBAL":
-        return stack + _CALLABLE if instruction.push_null else (*stack, VALUE)
-    if opname == "LOAD_METHOD":
-        return stack[:-1] + _CALLABLE
-    if opname == "PUSH_EXC_INFO":
-        return (*stack[:-1], PREV_EXC, VALUE)
-    if opname == "LOAD_FAST_AND_CLEAR":
-        return (*stack, SAVED)
-    if opname == "LOAD_SPECIAL":  # a function and its object, or a bound method and NULL
-        return (*stack[:-1], VALUE, SAVED)
-    if opname == "LOAD_SUPER_ATTR":
-        return stack[:-3] + (_CALLABLE if arg & 1 else (VALUE,))  # type: ignore[operator]
+    if opname in _EFFECTS:
+        return _EFFECTS[opname](instruction, stack)
     size = len(stack) + dis.stack_effect(instruction.opcode, arg, jump=jumps)
     if opname == "GET_ITER" and size > len(stack):
         return (*stack, NULL if arg == 0 else FIXED)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -91,23 +92,42 @@ def _is_plain_container(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor of {value.dtype}, shape {list(value.shape)}"
-    if isinstance(value, enum.Enum):
-        text = f"{type(value).__qualname__}.{value.name}"
-    elif isinstance(value, _SHOWN) or _is_plain_container(value):
-        text = repr(value)
-    elif isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType)):
-        module = getattr(value, "__module__", None) or ("torch" if "torch" in repr(value) or hasattr(
-            torch, value.__name__) else "")
-        text = f"{module}.{value.__name__}" if module not in ("", "builtins") else value.__qualname__
-    elif isinstance(value, types.FunctionType):
-        text = _function(value.__code__)
-    elif isinstance(value, type):
-        text = _class(value)
-    else:
-        text = f"an object of {_class(type(value))}"
+    text = repr(value) if _is_plain_container(value) else _in_words(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+@functools.singledispatch
+def _in_words(value: Any) -> str:
+    """A value for messages, by its class."""
+    return repr(value) if isinstance(value, _SHOWN) else f"an object of {_class(type(value))}"
+
+
+@_in_words.register(torch.Tensor)
+def _tensor_in_words(value: torch.Tensor) -> str:
+    return f"a tensor of {value.dtype}, shape {list(value.shape)}"
+
+
+@_in_words.register(enum.Enum)
+def _enum_in_words(value: enum.Enum) -> str:
+    return f"{type(value).__qualname__}.{value.name}"
+
+
+@_in_words.register(types.BuiltinFunctionType)
+@_in_words.register(types.MethodDescriptorType)
+def _builtin_in_words(value: Any) -> str:
+    in_torch = "torch" in repr(value) or hasattr(torch, value.__name__)
+    module = getattr(value, "__module__", None) or ("torch" if in_torch else "")
+    return f"{module}.{value.__name__}" if module not in ("", "builtins") else value.__qualname__
+
+
+@_in_words.register(types.FunctionType)
+def _function_in_words(value: types.FunctionType) -> str:
+    return _function(value.__code__)
+
+
+@_in_words.register(type)
+def _class_in_words(value: type) -> str:
+    return _class(value)
 
 
 def _class(cls: type) -> str:

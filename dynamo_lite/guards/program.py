@@ -69,9 +69,8 @@ class _Builder:
         return known
 
     def check(self, guard: Guard) -> None:
-        special = _SPECIAL.get(guard.kind)
-        if special is not None:
-            special(self, guard)
+        if guard.kind in _SPECIAL:
+            _SPECIAL[guard.kind](self, guard)
         else:
             self.emit((guard.kind, self.register(guard.source), *guard.expected), lambda: guard.text)
 

@@ -5,6 +5,7 @@ Invariant: a generator runs in the order in which the program asks for its value
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...bytecode.analysis import passes_through
@@ -117,7 +118,7 @@ class GeneratorVariable(VariableTracker):
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if self.stands_for is not None and name not in ("__next__", "__iter__"):
             return super().getattr(tx, name)
-        if name in ("send", "throw", "close", "__next__", "__iter__"):
+        if name in _METHODS:
             return tx.builtin_method(self, name)
         if name == "gi_frame":
             return ConstantVariable(None) if self.finished else super().getattr(tx, name)
@@ -126,21 +127,16 @@ class GeneratorVariable(VariableTracker):
     def call_method(
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
-        if name in ("__next__", "send"):
-            value = self.resume(tx, args[0] if name == "send" else ConstantVariable(None))
-            if value is None:
-                tx.errors.raise_stop_iteration(self.returned)
-            return value
-        if name == "__iter__":
-            return self
-        if name == "throw":
-            value = self.resume(tx, None, tx.errors.exception_to_raise(args))
-            if value is None:
-                tx.errors.raise_stop_iteration(self.returned)
-            return value
-        if name == "close":
-            return tx.iteration.close_generator(self)
+        if name in _METHODS:
+            return _METHODS[name](self, tx, args)
         return super().call_method(tx, name, args, kwargs)
+
+    def _resumed(self, tx: Tracer, sent: VariableTracker | None, raised: Any = None) -> VariableTracker:
+        """What the generator yields next; raises StopIteration where it returns."""
+        value = self.resume(tx, sent, raised)
+        if value is None:
+            tx.errors.raise_stop_iteration(self.returned)
+        return value
 
     def reconstruct(self, cg: Codegen) -> None:
         if self.started:
@@ -161,6 +157,15 @@ class GeneratorVariable(VariableTracker):
 
         named = self.function.code().co_flags & VARKEYWORDS  # a dict that the call takes apart
         cg.build_new(self, lambda: cg.call_constant(start_generator, arguments, count=3), lambda: None, not named)
+
+
+_METHODS: dict[str, Callable[[GeneratorVariable, Tracer, list[VariableTracker]], VariableTracker]] = {
+    "__iter__": lambda generator, tx, args: generator,
+    "__next__": lambda generator, tx, args: generator._resumed(tx, ConstantVariable(None)),
+    "send": lambda generator, tx, args: generator._resumed(tx, args[0]),
+    "throw": lambda generator, tx, args: generator._resumed(tx, None, tx.errors.exception_to_raise(args)),
+    "close": lambda generator, tx, args: tx.iteration.close_generator(generator),
+}
 
 
 def start_generator(function: types.FunctionType, names: tuple[str, ...], values: tuple[Any, ...]) -> Any:

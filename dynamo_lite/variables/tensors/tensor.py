@@ -123,29 +123,14 @@ class TensorVariable(VariableTracker):
             made = tx.output.overrides.call(tx, getattr, [self, ConstantVariable(name)], {})
             if made is not None:
                 return made
-        if name == "shape":
-            return self._shape(tx)
+        read = _ATTRIBUTES.get(name)
+        found = read(self, tx, name) if read is not None else None
+        if found is not None:
+            return found
         if name in METADATA_ATTRIBUTES:
-            if name in ("is_leaf", "retains_grad") and self.source is None:
-                if name == "is_leaf" or not self.fake.requires_grad:
-                    return ConstantVariable(getattr(self.fake, name))
-                unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
-            if name in ("is_leaf", "retains_grad"):
-                tx.guard(AttrSource(_known(self.source), name), "is", getattr(self.value, name))
-                return ConstantVariable(getattr(self.value, name))
             return tx.values.from_result(getattr(self.fake, name), f"Tensor.{name}")
-        if name == "data" and self.plain is not None:
-            return self.plain.getattr(tx, name)
         if name in VIEW_ATTRIBUTES:
             return call_in_graph(tx, getattr, [self, ConstantVariable(name)], {})
-        if name == "__class__":
-            return tx.values.from_result(self.cls, "class")
-        if name == "grad" and name in tx.output.effects.attributes_of(self):
-            return tx.output.effects.load_attr(self, name)
-        if name == "grad":
-            return self._grad(tx)
-        if name == "grad_fn" and (not self.fake.requires_grad or self.getattr(tx, "is_leaf").constant()):
-            return ConstantVariable(None)
         own = instance_dict(self.value) if self.value is not None else None
         written = name in tx.output.effects.attributes_of(self) or tx.output.effects.tracker_of(own) is not None
         descriptor = tx.classes.lookup(self.cls, name)
@@ -161,10 +146,31 @@ class TensorVariable(VariableTracker):
             unsupported("unsupported_attribute", f"Tensor.{name}")
         return TensorMethodVariable(self, name)
 
-    def _shape(self, tx: Tracer) -> VariableTracker:
+    def _shape(self, tx: Tracer, name: str) -> VariableTracker:
         return tx.values.new_size([size_variable(n, tx.output) for n in self.fake.shape])
 
-    def _grad(self, tx: Tracer) -> VariableTracker:
+    def _class(self, tx: Tracer, name: str) -> VariableTracker:
+        return tx.values.from_result(self.cls, "class")
+
+    def _data(self, tx: Tracer, name: str) -> VariableTracker | None:
+        return self.plain.getattr(tx, name) if self.plain is not None else None
+
+    def _of_leaf(self, tx: Tracer, name: str) -> VariableTracker:
+        """``is_leaf`` and ``retains_grad``, which change while the tensor's metadata stay."""
+        if self.source is not None:
+            tx.guard(AttrSource(self.source, name), "is", getattr(self.value, name))
+            return ConstantVariable(getattr(self.value, name))
+        if name == "retains_grad" and self.fake.requires_grad:
+            unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
+        return ConstantVariable(getattr(self.fake, name))
+
+    def _grad_fn(self, tx: Tracer, name: str) -> VariableTracker | None:
+        none = not self.fake.requires_grad or self.getattr(tx, "is_leaf").constant()
+        return ConstantVariable(None) if none else None
+
+    def _grad(self, tx: Tracer, name: str) -> VariableTracker:
+        if name in tx.output.effects.attributes_of(self):
+            return tx.output.effects.load_attr(self, name)
         if self.source is None or self.value is None:
             if not self.fake.requires_grad:
                 return ConstantVariable(None)
@@ -288,6 +294,14 @@ class TensorVariable(VariableTracker):
         return call_in_graph(tx, _UNARY[op], [self], {})
 
 
+# Attributes that the tracker knows, or that change while the tensor's metadata stay; None: as others are read.
+_ATTRIBUTES: dict[str, Callable[[TensorVariable, Tracer, str], VariableTracker | None]] = {
+    "shape": TensorVariable._shape, "__class__": TensorVariable._class, "data": TensorVariable._data,
+    "is_leaf": TensorVariable._of_leaf, "retains_grad": TensorVariable._of_leaf,
+    "grad": TensorVariable._grad, "grad_fn": TensorVariable._grad_fn,
+}
+
+
 def is_unknown_number(tx: Tracer, value: VariableTracker) -> bool:
     """Whether it is a number that only the running graph knows, or a tensor of one element without dimensions."""
     value = realized(tx, value)
@@ -311,11 +325,6 @@ def _are_numbers(key: VariableTracker) -> bool:
 
 
 _INDEX_TYPES = (torch.int64, torch.int32)
-
-
-def _known(source: Source | None) -> Source:
-    assert source is not None
-    return source
 
 
 def _is_operand(value: VariableTracker) -> bool:

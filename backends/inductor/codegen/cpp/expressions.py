@@ -118,12 +118,8 @@ def operation_text(node: Node, args: list[str], vector: bool) -> str:
             return f"mask_{op}({', '.join(args)})"
         if OPS[op].result == "bool":
             return f"from_mask<i32>({args[0]}) {_INFIX[op]} from_mask<i32>({args[1]})"
-    if op == "where" and dtype is not torch.bool and node.args[0].op in ("gt", "lt"):
-        condition = node.args[0]
-        if condition.args == node.args[1:]:
-            return f"{'greater' if condition.op == 'gt' else 'lesser'}({args[1]}, {args[2]})"
     if op == "where":
-        return f"{'mask_sel' if dtype is torch.bool else 'sel'}({', '.join(args)})"
+        return _choice_text(node, args)
     if op == "div" and vector and dtype is torch.float32 and _is_whole_divisor(node.args[1]):
         return f"quotient<{int(node.args[1].attr)}>({args[0]})"
     if op in _INFIX:
@@ -133,6 +129,19 @@ def operation_text(node: Node, args: list[str], vector: bool) -> str:
         text = f"{'-' if op == 'neg' else '~'}{args[0]}"
         return f"({VALUE[dtype]})({text})" if not vector and dtype in _PROMOTES else text
     return f"{_CALL.get(op, op + '_')}({', '.join(args)})"
+
+
+def _choice_text(node: Node, args: list[str]) -> str:
+    condition = node.args[0]
+    if node.dtype is torch.bool:
+        return f"mask_sel({', '.join(args)})"
+    if condition.op in _EXTREMES and condition.args == node.args[1:]:
+        return f"{_EXTREMES[condition.op]}({args[1]}, {args[2]})"
+    return f"sel({', '.join(args)})"
+
+
+# Of two numbers: what is chosen by comparing the same two.
+_EXTREMES = {"gt": "greater", "lt": "lesser"}
 
 
 def _is_whole_divisor(n: Node) -> bool:
