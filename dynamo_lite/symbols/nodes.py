@@ -331,6 +331,22 @@ class BoolNode(Node):
         return IntNode(self.env, int(self.guard_bool()))
 
 
+_EXACT = 1 << 52
+"""Integers below this, and their sums, are floats exactly."""
+_OPERATORS = {operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.le: "<=", operator.gt: ">",
+              operator.ge: ">="}
+
+
+def _is_told_by_rounded(a: Index, b: Index) -> bool:
+    """Whether two integers compare as the floats do that are next to them, however large symbols are: where nothing
+    but a small constant is subtracted."""
+    difference = ints.add(a, ints.mul(b, -1))
+    if isinstance(difference, int):
+        return isinstance(a, int)
+    signs = {k > 0 for k in difference.terms.values()}
+    return len(signs) == 1 and abs(difference.const) < _EXACT
+
+
 class FloatNode(Node):
     """A float that a function computes from numbers.
 
@@ -391,7 +407,24 @@ class FloatNode(Node):
                 a.fix(why)
         return self.hint
 
+    def _integer_value(self) -> Index | None:
+        """The integer that it is, if it is computed from integers by sums alone, and exactly."""
+        if self.function == "constant":
+            return int(self.hint) if self.hint.is_integer() and abs(self.hint) < _EXACT else None
+        if self.function is float and isinstance(self.args[0], IntNode):
+            return self.args[0].expr if abs(self.args[0].hint) < _EXACT else None
+        if self.function in (operator.add, operator.sub):
+            a, b = (n.expr if isinstance(n, IntNode) else n._integer_value() for n in self.args)
+            if a is not None and b is not None:
+                return ints.add(a, b if self.function is operator.add else ints.mul(b, -1))
+        return None
+
     def _compared(self, function: Callable[[Any, Any], bool], other: Node) -> BoolNode:
+        mine = self._integer_value()
+        theirs = other.expr if isinstance(other, IntNode) else (
+            other._integer_value() if isinstance(other, FloatNode) else None)
+        if mine is not None and theirs is not None and _is_told_by_rounded(mine, theirs):
+            return BoolNode(self.env, compare(_OPERATORS[function], mine, theirs))
         if isinstance(other, IntNode):
             other.guard_int()
         elif isinstance(other, FloatNode):

@@ -231,7 +231,7 @@ class Watch:
         """
         frame = frame_values(tx)
         held = set(map(id, frame))
-        openly = {id(tracker.value) for tracker in frame}
+        openly = {id(_real_object(tracker)) for tracker in frame}
         for finalizable in self._finalizables:
             if (
                 id(finalizable.value) in openly
