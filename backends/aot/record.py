@@ -282,6 +282,10 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace == "prim":
             return func(*args, **kwargs)
+        if func in _NUMBERS_OF_LAYOUT:
+            # A kernel of aten's own that has no symbols: they become the numbers of this call, which is guarded.
+            found = _NUMBERS_OF_LAYOUT[func](args[0])
+            return tuple(map(int, found)) if isinstance(found, tuple) else int(found)
         if any(map(_is_real, args)) and func not in _LIFTS:
             # A function that is in the graph as a whole may use tensors that nobody passed to it.
             args = torch.fx.node.map_aggregate(args, self._constant)
@@ -541,6 +545,12 @@ def _classify(func: Any) -> str:
     kind = _kind_of(func)
     _KINDS[func] = kind
     return kind
+
+
+_NUMBERS_OF_LAYOUT: dict[Any, Callable[[torch.Tensor], Any]] = {
+    aten.size.default: lambda x: tuple(x.shape), aten.stride.default: lambda x: tuple(x.stride()),
+    aten.storage_offset.default: lambda x: x.storage_offset(), aten.numel.default: lambda x: x.numel(),
+}
 
 
 def _kind_of(func: Any) -> str:

@@ -19,12 +19,15 @@ from typing import Any
 
 import torch
 import torch.fx
+import torch.utils._pytree as pytree
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite import exc, log
 from dynamo_lite.backends import metrics
+from dynamo_lite.backends.aot.call_sizes import SizePlace, sizes_of
 from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import twin
+from dynamo_lite.symbols.integers import Sym, symbols_of
 from dynamo_lite.symbols.nodes import IntNode
 
 CompileSubgraph = Callable[[GraphModule, list[Any]], Callable[..., Sequence[Any]]]
@@ -212,7 +215,8 @@ def _subgraph(
     examples: list[Any] = []
     mode = gm.meta["fake_mode"]
     for node in tensors:
-        examples.append(twin(mode, _value(node)))
+        value = _value(node)
+        examples.append(twin(mode, value) if isinstance(value, torch.Tensor) else value)
         env[node] = _placeholder(graph, node, node.name, examples[-1])
     numbers: list[tuple[Node, torch.dtype]] = []
     for node in nodes:
@@ -223,6 +227,12 @@ def _subgraph(
                     examples.append(torch.empty((), dtype=dtype))
                 env[number, dtype] = _placeholder(graph, number, f"{number.name}_{len(numbers)}", examples[-1])
                 numbers.append((number, dtype))  # type: ignore[arg-type]
+    inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    places = _missing_sizes([_value(node) for node in inputs], examples, [_value(node) for node in nodes])
+    for place in places:
+        node = inputs[place.input]
+        examples.append(place.read([_value(n) for n in inputs]))
+        _placeholder(graph, node, f"{node.name}_{place.kind}_{place.dim}", examples[-1])
     for node in nodes:
         env[node] = graph.node_copy(node, _lookup(env, _number_type(node)))
     results = [n for n in nodes if any(user not in inside for user in n.users)]
@@ -235,16 +245,34 @@ def _subgraph(
     module = GraphModule(torch.nn.Module(), graph)
     module.meta.update(gm.meta)
     compiled = compile_subgraph(module, examples)
-    reads = [slots[n] for n in tensors]
+    reads, given = [slots[n] for n in tensors], [slots[n] for n in inputs]
     reads_numbers = [(slots[n], dtype) for n, dtype in numbers]
     writes = [slots[n] for n in results]
 
     def run(values: list[Any]) -> None:
-        made = [torch.scalar_tensor(values[i], dtype=dtype) for i, dtype in reads_numbers]
+        made: list[Any] = [torch.scalar_tensor(values[i], dtype=dtype) for i, dtype in reads_numbers]
+        made += [place.read([values[i] for i in given]) for place in places]
         for i, result in zip(writes, compiled(*[values[i] for i in reads], *made)):
             values[i] = result
 
     return run, tuple(getattr(compiled, "generated_code", ()))
+
+
+def _missing_sizes(inputs: list[Any], examples: list[Any], values: list[Any]) -> list[SizePlace]:
+    """Where the symbols are found among a graph's inputs that are needed for a subgraph's values and do not follow from
+    its own inputs."""
+    sizes = sizes_of(inputs)
+    if not sizes:
+        return []
+    known = {name for name, _ in sizes_of(examples).symbols}
+    needed = {symbol.name for value in pytree.tree_leaves([values, examples]) for symbol in _symbols_in(value)}
+    return [place for place, (name, _) in zip(sizes.places, sizes.symbols) if name in needed - known]
+
+
+def _symbols_in(value: Any) -> set[Sym]:
+    numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+    return {symbol for n in numbers if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode)
+            for symbol in symbols_of(n.node.expr)}
 
 
 def _lookup(env: dict[Any, Node], dtype: torch.dtype | None) -> Callable[[Node], Node]:

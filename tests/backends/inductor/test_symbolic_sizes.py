@@ -100,3 +100,36 @@ def test_numbers_that_are_sizes(fn):
     for size in ((5, 6), (4, 7), (2, 9), (7, 5), (3, 8)):
         x, y = torch.randn(size), torch.full((3,), 200)
         assert run(compiled, x, y) == run(fn, x, y)
+
+
+def used_twice(x, k):
+    y = x[:, k:] * 2
+    return y * y.sum().item() + x[:, k:]
+
+
+def computed_with(x, k):
+    return x[:, k:] * k + 1
+
+
+def behind_a_number(x, k):
+    y = (x[:, 1:] * 2).contiguous()
+    return (y * x.sum().item()).cos(), torch.arange(x.shape[1]) + k, x[:, k:].relu()
+
+
+@pytest.mark.parametrize("fn", [used_twice, computed_with, behind_a_number])
+def test_parts_of_a_graph_get_the_sizes_that_they_need(fn, caplog):
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    with dynamo_lite.config.patch(capture_scalar_outputs=True):
+        for n, m, k in ((4, 9, 3), (5, 11, 4), (3, 12, 5), (3, 10, 2)):
+            x = torch.randn(n, m)
+            torch.testing.assert_close(compiled(x, k), fn(x, k), rtol=1e-4, atol=1e-4)
+    assert "plain Python" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_a_kernel_of_atens_that_has_no_symbols(mode, caplog):
+    compiled = dynamo_lite.compile(lambda x: F.interpolate(x, scale_factor=2, mode=mode) * 2, dynamic=True)
+    for n in (4, 5):
+        x = torch.randn(2, 3, n, n + 1)
+        torch.testing.assert_close(compiled(x), F.interpolate(x, scale_factor=2, mode=mode) * 2)
+    assert "a fault of dynamo_lite" not in caplog.text
