@@ -224,7 +224,7 @@ def _decode(code: CodeType) -> Decoded:
                 if arg & facts.COMPARE_TO_BOOL:  # type: ignore[operator]
                     instructions.append(_split_comparison(instruction))
             elif special == _FUNCTION:
-                instructions[-2].roles |= roles.PREFIX  # without its parts, the closure above all, there is no function
+                instructions[-2].roles |= roles.PREFIX | roles.HALF_MADE  # without its parts there is no function
             else:
                 _look_closer(instruction, special, code)
 

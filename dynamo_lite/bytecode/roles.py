@@ -25,7 +25,8 @@ from __future__ import annotations
     RETURNS,
     RERAISES,
     BEGINS_LOOP,  # an iterator of the top of the stack
-) = (1 << bit for bit in range(17))
+    HALF_MADE,  # what it leaves on the stack is nothing before the next has run: a function without its closure
+) = (1 << bit for bit in range(18))
 ANY_VARIABLE = READS_LOCAL | WRITES_LOCAL | DELETES_LOCAL | TOUCHES_CELL
 
 _TABLE: dict[int, str] = {

@@ -22,11 +22,13 @@ class BreakSite(NamedTuple):
         code: the user's code.
         start: that instruction of it; the stack must be as it is before it.
         analysis: of the code.
+        behind: how many instructions before the one that was asked for it lies, if the stack is another there.
     """
 
     code: CodeType
     start: int
     analysis: Analysis
+    behind: int = 0
 
     @property
     def unit(self) -> list[Instruction]:
@@ -49,9 +51,11 @@ def break_site(code: CodeType, index: int) -> BreakSite:
     """Where a break "at" an instruction falls, which may be any part of a call; `code` may be a resume function's."""
     original, index = origin(code, index)
     analysis = analyse(original)
+    asked = index
     while not starts_unit(analysis.instructions, index):
         index -= 1
-    return BreakSite(original, index, analysis)
+    half_made = any(i.roles & roles.HALF_MADE for i in analysis.instructions[index:asked])
+    return BreakSite(original, index, analysis, asked - index if half_made else 0)
 
 
 def starts_unit(instructions: Sequence[Instruction], index: int) -> bool:

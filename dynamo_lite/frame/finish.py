@@ -87,6 +87,9 @@ def find_exit(traced: Traced) -> FrameExit:
     if traced.break_index is not None:
         # What runs as one: what prepares a call changed nothing on the stack, and a truth is as good as its value.
         site = break_site(frame.code, traced.break_index)
+        if site.behind:
+            raise exc.Unsupported("unsupported_value", "a function without its closure or defaults",
+                                  visit=trace.tx.visits - site.behind)
         if site.start in site.analysis.unbreakable:
             earlier = trace.tx.last_breakable
             raise exc.Unsupported("unsupported_value", "what a comprehension inside the function has put aside",

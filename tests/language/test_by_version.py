@@ -4,6 +4,7 @@ import collections
 import functools
 import itertools
 import sys
+import textwrap
 
 import pytest
 import torch
@@ -621,6 +622,38 @@ def test_newer_syntax(name):
     for _ in range(2):
         got = outcome(compiled)
         assert same(got, want), f"{got} instead of {want}"
+
+
+# ---------------------------------------------------------------- functions that more than one instruction makes
+@pytest.mark.parametrize("between", range(8))
+def test_breaks_moved_back_to_the_making_of_a_function(between):
+    # A generator that runs can't be left, so the break moves back, by more instructions each time.
+    space = {"groupby": itertools.groupby}
+    exec(textwrap.dedent(f"""
+        def fn(x):
+            y = x + 1
+            class Key:
+                def __init__(self, v, *, other=y):
+                    self.other = other
+                def __eq__(self, other):
+                    nonlocal i
+                    i += 1
+                    if i == 1:
+                        next(g, None)
+                    return True
+            def counted(a: int = 2, *, b=y):
+                return i, a, b, g is not None
+            i = 0
+            {"; ".join(["a = 1"] * between) or "pass"}
+            g = next(groupby(range(10), Key))[1]
+            for j in range(2):
+                next(g, None)
+            return x + i, counted()
+        """), space)
+    want = space["fn"](X)
+    compiled = dynamo_lite.compile(space["fn"], backend="eager")
+    for _ in range(2):
+        assert same(compiled(X), want)
 
 
 # ---------------------------------------------------------------- locals()
