@@ -7,7 +7,7 @@ evaluated once more on its inputs, under autograd, which gives gradients of any 
 Invariant: the second run has the inputs, aliases and random numbers of the first, and writes to nothing that the
 program sees. Of inputs that the backward pass does not need, aliases are kept, which have the memory and the history of
 the moment, and are used if nobody has written to them since; of those that the graph itself writes to, copies, unless
-no gradient hangs on what they held; random numbers are drawn from the generator as it was.
+no gradient depends on what they held; random numbers are drawn from the generator as it was.
 """
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DoubleBackward:
         self, run: Callable[..., Any], interface: Interface, saved: Saved, examples: list[Any], idle: frozenset[int]
     ) -> None:
         self._run = run
-        # Where nothing computed is saved, gradients hang on the saved inputs alone: others may have any values.
+        # Where nothing computed is saved, gradients depend on the saved inputs alone: others may have any values.
         free = all(i is not None for i in saved.inputs)
         self._free = [interface.sizes.formulas(_layout(e, i in idle)) if free or i in idle else None
                       for i, e in enumerate(examples)]
@@ -188,7 +188,7 @@ _STATISTICS: dict[Any, tuple[int, int, int]] = {
 
 
 def _is_idle(node: Node) -> bool:
-    """Whether no gradient hangs on what an input that the graph writes to held at entry: statistics, counts."""
+    """Whether no gradient depends on what an input that the graph writes to held at entry: statistics, counts."""
     value = node.meta.get("example_value")
     if not isinstance(value, torch.Tensor) or value.requires_grad:
         return False

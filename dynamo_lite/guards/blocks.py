@@ -1,4 +1,4 @@
-"""Which guards hang on the state of one dict alone, so that a call can leave them out while the dict is as it was.
+"""Which guards depend on the state of one dict alone, so that a call can leave them out while the dict is as it was.
 
 Most of what a model's guards look at are numbers and names in the dicts of its modules. The guard program knows whether
 a dict is in the state in which a block held (``csrc/guards/dict_memo.h``): where it has not changed, what the dict maps
@@ -35,7 +35,7 @@ def split_blocks(guards: Sequence[Guard], collect: Iterable[Source]) -> tuple[li
         collect: the sources whose values the compiled code receives.
 
     Returns:
-        those to be checked at every call, and dicts with the guards that hang on each.
+        those to be checked at every call, and dicts with the guards that depend on each.
     """
     every: list[Guard] = []
     blocks: dict[PathKey, Block] = {}
@@ -61,7 +61,7 @@ def split_blocks(guards: Sequence[Guard], collect: Iterable[Source]) -> tuple[li
 
 
 def _holder(guard: Guard, sized: set[PathKey]) -> Source | None:
-    """The dict that the outcome hangs on alone."""
+    """The dict that the outcome depends on alone."""
     source, kind, expected = guard.source, guard.kind, guard.expected
     if kind in ("dict_has", "dict_lacks"):
         return source if isinstance(expected[0], str) else None

@@ -171,7 +171,7 @@ def build_program(
         else:
             by_source.setdefault(guard.source.key, []).append(guard)
     parts: list[tuple[int, Source | None, list[Guard]]]
-    # Arguments first, then what hangs on them, class definitions last.
+    # Arguments first, then what depends on them, class definitions last.
     parts = [((10_000 if group[0].kind == "class_version" else 0) + builder.depth(group[0].source), None, group)
              for group in by_source.values()]
     parts += [(builder.depth(source) + 1, source, group) for source, group in blocks]

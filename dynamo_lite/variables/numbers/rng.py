@@ -121,7 +121,7 @@ def _node(
 
 
 def _type_of_result(function: Any, given: list[VariableTracker]) -> type | None:
-    """The type of what is drawn; None where it is no number, or that hangs on the arguments."""
+    """The type of what is drawn; None where it is no number, or where that depends on the arguments."""
     if function is _CHOICE:
         known = len(given) == 1 and type(given[0]) is ConstantVariable and given[0].python_type() is tuple
         return type(given[0].constant()[0]) if known else None
