@@ -1,0 +1,127 @@
+"""Text generation as transformers' users call it: tokens against eager's, graphs, and time to the last token.
+
+Tiny models with random weights; greedy; prompts of five lengths, for batches of one and of four. Each system runs in
+a process of its own and prints a line of JSON per model; `--tokens` and `--models` make it shorter.
+
+    python benchmarks/generate.py --systems eager dynamo_lite torch.compile torch.compile-dynamic
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+LENGTHS = (8, 13, 5, 21, 34)
+BATCHES = (1, 4)
+SYSTEMS = ("eager", "dynamo_lite", "torch.compile", "torch.compile-dynamic")
+_SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4}
+# Without an end of text, so that all runs give as many tokens.
+_NO_END = {"eos_token_id": None, "pad_token_id": 0, "bos_token_id": 1}
+
+
+def _model(name: str) -> Any:
+    """A tiny model with random weights."""
+    import transformers as t
+
+    torch.manual_seed(0)
+    makers: dict[str, Callable[[], Any]] = {
+        "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**_SMALL, num_key_value_heads=2, **_NO_END)),
+        "gpt-neox": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**_SMALL, **_NO_END)),
+        "falcon": lambda: t.FalconForCausalLM(t.FalconConfig(
+            vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, **_NO_END)),
+        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=128, n_embd=64, n_layer=2, n_head=4, **_NO_END)),
+        "t5": lambda: t.T5ForConditionalGeneration(t.T5Config(
+            vocab_size=128, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0,
+            eos_token_id=None, pad_token_id=0)),
+        "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(
+            **_SMALL, num_key_value_heads=2, sliding_window=16, **_NO_END)),
+    }
+    return makers[name]().eval()
+
+
+MODELS = ("llama", "gpt-neox", "falcon", "gpt2", "t5", "mistral")
+
+
+def _compiled(system: str, model: Any) -> Callable[[], int]:
+    """Compiles a model's forward; gives the number of graphs when called."""
+    if system == "dynamo_lite":
+        import dynamo_lite
+
+        model.forward = dynamo_lite.compile(model.forward)
+        return lambda: int(dynamo_lite.metrics().get("graphs", 0))
+    if system.startswith("torch.compile"):
+        from torch._dynamo.utils import counters
+
+        model.forward = torch.compile(model.forward, dynamic=True if system.endswith("dynamic") else None)
+        return lambda: int(counters["stats"]["unique_graphs"])
+    return lambda: 0
+
+
+def measure(system: str, name: str, tokens: int) -> dict[str, Any]:
+    """The tokens that a model generates under a system, and what that takes."""
+    model = _model(name)
+    graphs = _compiled(system, model)
+    prompts = [torch.randint(2, 128, (batch, length)) for batch in BATCHES for length in LENGTHS]
+    made, after = [], []
+
+    def generate(prompt: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = model.generate(
+            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=tokens, do_sample=False)
+        return found
+
+    begin = time.perf_counter()
+    for prompt in prompts:
+        made.append(generate(prompt))
+        after.append((time.perf_counter() - begin, graphs()))
+    begin = time.perf_counter()
+    again = [generate(prompt) for prompt in prompts]
+    seconds = time.perf_counter() - begin
+    assert all(torch.equal(a, b) for a, b in zip(made, again))
+    return {
+        "model": name, "system": system, "first_prompt_s": after[0][0], "all_prompts_s": after[-1][0],
+        "tokens_per_s": sum(p.shape[0] for p in prompts) * tokens / seconds, "graphs": [n for _, n in after],
+        "tokens": [m.tolist() for m in made],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--tokens", type=int, default=64, help="new tokens for each prompt")
+    parser.add_argument("--json", type=Path, help="a file for the rows")
+    parser.add_argument("--one", nargs=2, metavar=("SYSTEM", "MODEL"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(*options.one, options.tokens)))
+        return 0
+    rows, wrong = [], 0
+    for name in options.models:
+        expected = None
+        for system in dict.fromkeys(["eager", *options.systems]):
+            command = [sys.executable, "-W", "ignore", __file__, "--tokens", str(options.tokens), "--one", system, name]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            row = json.loads(done.stdout.splitlines()[-1])
+            tokens = row.pop("tokens")
+            expected = tokens if expected is None else expected
+            row["equal"] = tokens == expected
+            wrong += not row["equal"]
+            rows.append(row)
+            print(f"{name:10} {system:22} {'as eager' if row['equal'] else 'DIFFERS':9} first prompt "
+                  f"{row['first_prompt_s']:7.2f} s, all {row['all_prompts_s']:7.2f} s, {row['tokens_per_s']:7.0f} "
+                  f"tokens/s, graphs {row['graphs']}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
