@@ -43,12 +43,15 @@ class Operand:
     def __init__(self, g: GraphLowering, x: TensorValue):
         g.realize(x)
         layout = g.layout_of(x)
-        if layout is None or not _ints((*layout[1], layout[2])):
+        if layout is None or not _ints((*(s for n, s in zip(x.shape, layout[1]) if n != 1), layout[2])):
             g.realize(x, fresh=True)
             layout = g.layout_of(x)
         assert layout is not None
-        self.buffer, self.stride, self.offset = layout[0], tuple(map(int, layout[1])), int(layout[2])
         self.shape = tuple(map(int, x.shape))
+        # That of a dimension of one element is never taken, and may be a symbol: x[:, -1:] of one sequence.
+        dense = ix.contiguous_strides(self.shape)
+        strides = [d if n == 1 and not isinstance(s, int) else s for n, s, d in zip(self.shape, layout[1], dense)]
+        self.buffer, self.stride, self.offset = layout[0], tuple(map(int, strides)), int(layout[2])
 
     def flat(self, first: int, last: int) -> int | None:
         """The stride of dims ``first`` to ``last`` (not included) as one, if they are that."""

@@ -54,3 +54,17 @@ def test_gradients_of_a_graph_with_symbols_are_eagers(caplog):
         got = torch.autograd.grad(compiled(x).square().sum(), list(model.parameters()))
         torch.testing.assert_close(got, want)
     assert log.counters()["graphs"] == 1 and "in eager" not in caplog.text
+
+
+def test_the_last_position_of_one_sequence(caplog):
+    """Its stride over the batch is a symbol, along which nothing ever steps."""
+    caplog.set_level("INFO", "dynamo_lite.fallbacks")
+    layer = nn.Linear(64, 128)
+    fn = lambda x: layer(torch.relu(x)[:, -1:])
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    with torch.no_grad():
+        for n in (12, 13, 5):
+            x = torch.randn(1, n, 64)
+            torch.testing.assert_close(compiled(x), fn(x))
+    assert log.counters()["graphs"] == 1
+    assert "can't be lowered" not in caplog.text and "runs in eager" not in caplog.text
