@@ -8,6 +8,7 @@ Invariant: whoever asks for its value as such fixes it, by a guard.
 """
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ...symbols.nodes import IntNode
 from ...symbols.relations import compare
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
-from .scalars import ScalarVariable, is_number
+from .scalars import FUNCTIONS, ScalarVariable, call_on_scalars, is_number, scalar_node
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, OutputGraph, Tracer
@@ -85,6 +86,8 @@ class SymbolicIntVariable(ConstantVariable):
         return self._output.symbols.env.decide(compare(op, self.expr, other))
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "**" and not reflected and _makes_float(other) and self._decide(">", 0):
+            return scalar_node(tx, operator.pow, [self.as_number(tx), other], float)
         step = int_expression(other)
         if step is None or op == "/":
             if is_number(other) and (op == "/" or other.python_type() is float or isinstance(other, ScalarVariable)):
@@ -112,6 +115,10 @@ class SymbolicIntVariable(ConstantVariable):
 
     def compare(self, tx: Tracer, op: str, other: VariableTracker) -> VariableTracker | None:
         limit = int_expression(other)
+        if limit is None and type(other) is ConstantVariable and type(other.value) is float:
+            if op in ("==", "!=") and not other.value.is_integer():
+                return ConstantVariable(op == "!=")
+            limit = _limit(op, other.value)
         if limit is not None:
             return ConstantVariable(self._decide(op, limit))
         if isinstance(other, ScalarVariable):
@@ -123,6 +130,22 @@ class SymbolicIntVariable(ConstantVariable):
             return self
         negative = ints.mul(self.expr, -1)
         return int_variable(negative if op == "-" else ints.add(negative, -1), self._output)
+
+
+def _makes_float(exponent: VariableTracker) -> bool:
+    """Whether a power of a positive int is a float."""
+    if type(exponent) is not ConstantVariable:
+        return False
+    return type(exponent.value) is float or type(exponent.value) is int and exponent.value < 0
+
+
+def _limit(op: str, number: float) -> int | None:
+    """What an int compares with as with a float; None if no int of a usual size does."""
+    if not math.isfinite(number) or abs(number) >= HIGHEST:
+        return None
+    if op in ("==", "!="):
+        return int(number)
+    return math.floor(number) if op in ("<=", ">") else math.ceil(number)
 
 
 def _as_number(tx: Tracer, value: VariableTracker) -> VariableTracker:
@@ -186,6 +209,8 @@ def call_on_ints(
     """A call of a builtin on ints of which some are symbolic; None if it is none that can do without their values."""
     if kwargs or not any(isinstance(a, SymbolicIntVariable) for a in args):
         return None
+    if FUNCTIONS.get(function) is float and function is not float:
+        return call_on_scalars(tx, function, [_as_number(tx, a) for a in args], kwargs)
     numbers = [int_expression(a) for a in args]
     if any(n is None for n in numbers):
         return None
@@ -197,7 +222,7 @@ def call_on_ints(
             if env.decide(compare("<" if function is min else ">", int_expression(other), int_expression(best))):  # type: ignore[arg-type]
                 best = other
         return best
-    if len(args) == 1 and function in (int, operator.index, round):
+    if len(args) == 1 and function in (int, operator.index, round, math.floor, math.ceil, math.trunc):
         return args[0]
     if len(args) == 1 and function is abs:
         positive = env.decide(compare(">=", numbers[0], 0))  # type: ignore[arg-type]

@@ -36,6 +36,7 @@ from .class_arguments import in_graph
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
+from .symbolic_index import select_symbolic
 from .tensor_data import check_leaf_views, check_uses, set_data
 
 if TYPE_CHECKING:
@@ -254,7 +255,8 @@ class TensorVariable(VariableTracker):
             # Of a batch in truth, which torch indexes with; one alone would have to be known.
             keys: list[VariableTracker] = [key] if isinstance(key, TensorVariable) else list(key.iterate(tx))
             return call_in_graph(tx, torch.ops.aten.index.Tensor, [self, tx.values.new_list(keys)], {})
-        return call_in_graph(tx, operator.getitem, [self, key], {})
+        selected = select_symbolic(tx, self, key)
+        return selected if selected is not None else call_in_graph(tx, operator.getitem, [self, key], {})
 
     def setitem(self, tx: Tracer, key: VariableTracker, value: VariableTracker) -> None:
         call_in_graph(tx, operator.setitem, [self, key, value], {})

@@ -1,8 +1,10 @@
 """Sizes and numbers that change from call to call: one graph, eager's results, guards on what the program asked."""
 import logging
+import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
@@ -61,11 +63,18 @@ PROGRAMS = {
     "in place": lambda x: (x.clone().add_(1).mul_(x.shape[0]), x.clone().zero_()),
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*[x[None, None]] * 3),
     "text": lambda x: (x + 1, len(x)),
+    "items": lambda x: (x[x.shape[0] - 1], x[x.shape[0] // 2, 1], x[-x.shape[0], ..., None], x[2:][-1]),
+    "inner items": lambda x: (x.t()[1, x.shape[0] - 2], x.t()[..., x.shape[0] // 2], x[None, :, None][0, -x.shape[0]]),
+    "padding": lambda x: (F.pad(x, (0, x.shape[0])), F.pad(x, (1, 2, x.shape[0], 0))),
+    "functions": lambda x: (x / math.sqrt(x.shape[0]), x * math.log(x.shape[0])),
+    "powers": lambda x: (x * x.shape[0] ** 0.5, x * x.shape[0] ** -1),
+    "floats": lambda x: x * 2 if x.shape[0] > 1.5 and 2.5 <= x.shape[0] < 99.5 and x.shape[0] != 0.5 else x,
 }
 
 
 # Views and copies, and what a library does.
-NO_KERNELS = {"attention", "float", "minimum", "slices", "split", "views"}
+NO_KERNELS = {"items", "inner items", "attention", "minimum", "slices", "split", "views"}
+FLOATS = {"float", "functions", "powers"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -79,9 +88,9 @@ def test_kernels_serve_all_sizes(name, caplog):
     with torch.no_grad():
         compiled_for(PROGRAMS[name], (5, 3, 8, 17, 6), of_shape("n", 4), backend="inductor_lite")
     assert log.counters()["graphs"] == 1
-    assert (log.counters().get("kernels", 0) == 0) is (name in NO_KERNELS)
+    assert (log.counters().get("kernels", 0) == 0) is (name in NO_KERNELS | FLOATS)
     # A float that is computed from a size is computed in eager, with the rest of its graph.
-    assert ("runs in eager" in caplog.text) is (name == "float")
+    assert ("runs in eager" in caplog.text) is (name in FLOATS)
     assert "runs again in plain Python" not in caplog.text
 
 
@@ -260,3 +269,21 @@ def test_functions_that_torch_calls_compute_with_sizes(fn, backend):
                 got.sum().backward()
                 torch.testing.assert_close(y.grad, x.grad)
     assert log.counters()["graphs"] == 1
+
+
+@pytest.mark.parametrize("limit", [7.5, 8.0])
+def test_a_comparison_with_a_float_has_one_graph_for_each_side(limit):
+    for fn in (lambda x: x * 2 if x.shape[0] < limit else x - 1, lambda x: x * 2 if limit <= x.shape[0] else x - 1,
+               lambda x: x * 2 if x.shape[0] == limit else x - 1):
+        assert compiled_for(fn, (3, 9, 8, 12, 7), of_shape("n", 5)) <= 3
+
+
+def test_an_index_that_is_none_of_the_dimensions():
+    compiled = dynamo_lite.compile(lambda x, y: x[y.shape[0]] + 1, backend="eager", dynamic=True)
+    for n, m in ((5, 3), (9, 2), (3, 5), (4, 4), (7, 6)):
+        x, y = torch.randn(n, 2), torch.randn(m)
+        if m < n:
+            torch.testing.assert_close(compiled(x, y), x[m] + 1)
+        else:
+            with pytest.raises(IndexError, match=f"index {m} is out of bounds for dimension 0 with size {n}"):
+                compiled(x, y)

@@ -1,0 +1,65 @@
+"""Indexing of tensors with integers that are symbols.
+
+``x[n]`` asks the number for its value, which would fix it; ``x.select(0, n)`` gives the same view and takes a symbol.
+Invariant: whether the index is one of the dimension's has been decided, so that the operator never raises.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...symbols.nodes import expression_of
+from ...symbols.relations import compare
+from ..base import VariableTracker, realized
+from ..constant import ConstantVariable
+from ..containers.sequences import TupleVariable
+from ..numbers.symbolic_ints import SymbolicIntVariable
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
+_BASIC = (int, slice, type(None), type(...))  # what takes one dimension, or none
+
+
+def select_symbolic(tx: Tracer, tensor: Any, key: VariableTracker) -> VariableTracker | None:
+    """``tensor[key]`` where symbols are among the indices; None: there are none, or torch has to see all at once."""
+    if not tx.output.symbols.any or tx.output.overrides.active():
+        return None
+    keys = [realized(tx, k) for k in key.items] if type(key) is TupleVariable else [key]
+    if not any(isinstance(k, SymbolicIntVariable) and not isinstance(k.expr, int) for k in keys):
+        return None
+    if not all(isinstance(k, (SymbolicIntVariable, ConstantVariable)) or k.python_type() is slice for k in keys):
+        return None
+    kinds = [k.python_type() for k in keys]
+    if not all(kind in _BASIC for kind in kinds) or kinds.count(type(...)) > 1:
+        return None
+    dims = _dimensions(kinds, tensor.fake.dim())
+    if dims is None:
+        return None
+    found: VariableTracker = tensor
+    for k, dim in reversed([*zip(keys, dims)]):
+        if isinstance(k, SymbolicIntVariable):
+            if not _is_inside(tx, k, tensor.fake.shape[dim]):
+                return None
+            found = found.call_method(tx, "select", [ConstantVariable(dim), k], {})
+    rest = [k for k in keys if not isinstance(k, SymbolicIntVariable)]
+    return found.getitem(tx, TupleVariable(rest)) if rest else found
+
+
+def _dimensions(kinds: list[type], ndim: int) -> list[int] | None:
+    """For each index, the dimension that it is for; None: there are too many."""
+    taken = [kind in (int, slice) for kind in kinds]
+    if sum(taken) > ndim:
+        return None
+    found, dim = [], 0
+    for kind, takes in zip(kinds, taken):
+        found.append(dim)
+        dim += ndim - sum(taken) if kind is type(...) else takes
+    return found
+
+
+def _is_inside(tx: Tracer, index: SymbolicIntVariable, size: object) -> bool:
+    env, length = tx.output.symbols.env, expression_of(size)
+    negative = not env.decide(compare(">=", index.expr, 0))
+    if negative:
+        return env.decide(compare(">=", index.expr + length, 0))
+    return env.decide(compare("<", index.expr, length))
