@@ -222,12 +222,18 @@ def call_on_ints(
             if env.decide(compare("<" if function is min else ">", int_expression(other), int_expression(best))):  # type: ignore[arg-type]
                 best = other
         return best
-    if len(args) == 1 and function in (int, operator.index, round, math.floor, math.ceil, math.trunc):
-        return args[0]
-    if len(args) == 1 and function is abs:
-        positive = env.decide(compare(">=", numbers[0], 0))  # type: ignore[arg-type]
-        return args[0] if positive else args[0].unary(tx, "-")
+    if len(args) == 1:
+        return _call_on_int(tx, function, args[0])
     if function is divmod and len(args) == 2:
         parts = [tx.operators.binary(op, args[0], args[1]) for op in ("//", "%")]
         return tx.values.new_sequence(tuple, parts)
     return None
+
+
+def _call_on_int(tx: Tracer, function: Any, number: VariableTracker) -> VariableTracker | None:
+    if function in (int, operator.index, round, math.floor, math.ceil, math.trunc):
+        return number
+    if function is not abs:
+        return None
+    positive = tx.output.symbols.env.decide(compare(">=", int_expression(number), 0))  # type: ignore[arg-type]
+    return number if positive else number.unary(tx, "-")
