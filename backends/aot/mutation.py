@@ -83,3 +83,12 @@ def _matching_overload(op: Any, out_names: frozenset[str], results: int) -> Any:
             if not found._schema.is_mutable and arguments == wanted and len(found._schema.returns) == results:
                 return found
     return None
+
+
+def argument_at(place: int | str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The argument at a place of the schema, however it was passed."""
+    if isinstance(place, int):
+        if place < len(args):
+            return args[place]
+        place = names[place]
+    return kwargs.get(place)

@@ -34,7 +34,7 @@ from dynamo_lite.backends.aot import ops, passes
 from dynamo_lite.backends.aot.decompositions.foreach import one_by_one
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
-from dynamo_lite.backends.aot.mutation import functional_form
+from dynamo_lite.backends.aot.mutation import argument_at, functional_form
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.runtime.storage_extent import storage_extent
@@ -376,7 +376,7 @@ class Recorder(TorchDispatchMode):
             return target
         form = functional_form(func)
         names = [a.name for a in func._schema.arguments]
-        targets = [_argument(place, names, args, kwargs) for place in form.mutated]
+        targets = [argument_at(place, names, args, kwargs) for place in form.mutated]
         rest = {k: v for k, v in kwargs.items() if k not in form.dropped}
         with self:
             if isinstance(form.target, ops.Functionalized):
@@ -588,15 +588,6 @@ def _is_real(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return not isinstance(value, FakeTensor)
     return isinstance(value, (list, tuple)) and any(map(_is_real, value))
-
-
-def _argument(place: int | str, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The argument at a place of the schema, however it was passed."""
-    if isinstance(place, int):
-        if place < len(args):
-            return args[place]
-        place = names[place]
-    return kwargs.get(place)
 
 
 def _share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
