@@ -107,7 +107,7 @@ class GraphLowering:
     def has_lowering(self, node: torch.fx.Node) -> bool:
         """Whether generated code can compute the node: it has a lowering, eager would compute it, and all tensors are
         of a kind that loops handle."""
-        if node.target not in LOWERINGS or is_refused(node) or are_for_the_library(node):
+        if node.target not in LOWERINGS or is_refused(node, self.sizes) or are_for_the_library(node):
             return False
         values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
         return all(_supported(v) for v in values if isinstance(v, torch.Tensor))

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.aot.numbers import numbers_of, refuses_some_integer
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
+from dynamo_lite.backends.inductor.lowering.sizes import Sizes
 
 aten = torch.ops.aten
 
@@ -48,7 +50,7 @@ _EXTREMES = frozenset({
 """Reductions that have no answer for no elements."""
 
 
-def is_refused(node: torch.fx.Node) -> bool:
+def is_refused(node: torch.fx.Node, sizes: Sizes) -> bool:
     """Whether eager would raise: asked of nodes that have a lowering."""
     target: Any = node.target
     if refuses_some_integer(node):
@@ -72,7 +74,7 @@ def is_refused(node: torch.fx.Node) -> bool:
         return not _first(node).dtype.is_floating_point
     if target in _BITWISE:
         return node.meta["val"].dtype.is_floating_point
-    return target in _EXTREMES and _is_empty(_first(node)) and not _is_empty(node.meta["val"])
+    return target in _EXTREMES and _may_be_empty(_first(node), sizes) and not _is_empty(node.meta["val"])
 
 
 def fits(number: int | float, dtype: torch.dtype) -> bool:
@@ -91,6 +93,11 @@ def _first(node: torch.fx.Node) -> torch.Tensor:
     assert isinstance(argument, torch.fx.Node)
     value: torch.Tensor = argument.meta["val"]
     return value
+
+
+def _may_be_empty(tensor: torch.Tensor, sizes: Sizes) -> bool:
+    """Whether it has no elements, in some call of the graph if its sizes are symbols."""
+    return not all(sizes.at_most(1, index_of(n), "what is the largest of no elements") for n in tensor.shape)
 
 
 def _is_empty(value: Any) -> bool:
