@@ -22,6 +22,7 @@ from ..variables.base import ObservedException, VariableTracker, realized, unsup
 from ..variables.bound import SPECIAL_METHODS, BoundMethodVariable, missing_method
 from ..variables.constant import ConstantVariable
 from ..variables.functions.functions import (
+    METHODS_STAY_BOUND,
     CallableVariable,
     MethodVariable,
 )
@@ -138,6 +139,8 @@ class Evaluator(_Base):
 
     def bind_function(self, function: VariableTracker, owner: VariableTracker) -> VariableTracker:
         """function.__get__(owner)."""
+        if isinstance(function, MethodVariable) and METHODS_STAY_BOUND:
+            return function
         if not isinstance(function, CallableVariable) or isinstance(function, MethodVariable):
             unsupported("unsupported_method", f"{function.describe()}.__get__()")
         return function if owner.is_none() else MethodVariable(function, owner)

@@ -624,6 +624,18 @@ def test_newer_syntax(name):
         assert same(got, want), f"{got} instead of {want}"
 
 
+# ---------------------------------------------------------------- bound methods
+@program
+def bound_method_bound_again(x):
+    class A:
+        def method(self):
+            return self
+
+    a, b = A(), A()
+    b.again = a.method.__get__(b, A)
+    return x + 1, b.again() is a, a.method.__get__(b)() is a, A.method.__get__(b)() is b
+
+
 # ---------------------------------------------------------------- functions that more than one instruction makes
 @pytest.mark.parametrize("between", range(8))
 def test_breaks_moved_back_to_the_making_of_a_function(between):

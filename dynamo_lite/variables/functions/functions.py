@@ -428,6 +428,10 @@ def _tuple_or_none(tx: Tracer, items: Sequence[VariableTracker]) -> VariableTrac
     return tx.values.new_tuple(list(items)) if items else ConstantVariable(None)
 
 
+# Since 3.13; before, a bound method's __get__ is that of its function, which binds that anew.
+METHODS_STAY_BOUND = "__get__" in vars(types.MethodType)
+
+
 class MethodVariable(CallableVariable):
     """A bound method: any callable with a first argument."""
 
@@ -466,6 +470,8 @@ class MethodVariable(CallableVariable):
             return self.owner
         if name == "__func__":
             return self.function
+        if name == "__get__" and METHODS_STAY_BOUND:
+            return tx.builtin_method(self, name)
         if name == "__call__":
             return self
         return tx.getattr(self.function, name)
