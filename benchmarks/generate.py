@@ -21,10 +21,10 @@ import torch
 LENGTHS = (8, 13, 5, 21, 34)
 BATCHES = (1, 4)
 SYSTEMS = ("eager", "dynamo_lite", "torch.compile", "torch.compile-dynamic")
-_SMALL = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-          "num_attention_heads": 4}
+_SMALL: dict[str, Any] = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+                           "num_attention_heads": 4}
 # Without an end of text, so that all runs give as many tokens.
-_NO_END = {"eos_token_id": None, "pad_token_id": 0, "bos_token_id": 1}
+_NO_END: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0, "bos_token_id": 1}
 
 
 def _model(name: str) -> Any:
@@ -39,8 +39,8 @@ def _model(name: str) -> Any:
             vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, **_NO_END)),
         "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=128, n_embd=64, n_layer=2, n_head=4, **_NO_END)),
         "t5": lambda: t.T5ForConditionalGeneration(t.T5Config(
-            vocab_size=128, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0,
-            eos_token_id=None, pad_token_id=0)),
+            vocab_size=128, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4,
+            **{**_NO_END, "decoder_start_token_id": 0})),
         "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(
             **_SMALL, num_key_value_heads=2, sliding_window=16, **_NO_END)),
     }
@@ -101,7 +101,8 @@ def main() -> int:
     parser.add_argument("--one", nargs=2, metavar=("SYSTEM", "MODEL"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measure(*options.one, options.tokens)))
+        system, name = options.one
+        print(json.dumps(measure(system, name, options.tokens)))
         return 0
     rows, wrong = [], 0
     for name in options.models:
