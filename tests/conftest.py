@@ -18,6 +18,7 @@ for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):
     os.environ.pop(_name, None)
 
 import pytest  # noqa: E402
+from torch.distributions import Distribution  # noqa: E402
 
 import dynamo_lite  # noqa: E402
 
@@ -37,3 +38,6 @@ def _nothing_compiled():
     yield
     if reset is not None:
         reset()
+    # torch.compile, which torch.cond in plain Python calls too, turns this off for good, and patches optimizers: tests
+    # of it run in a process of their own.
+    assert Distribution._validate_args, "the test, or one at the same time, has called torch.compile"

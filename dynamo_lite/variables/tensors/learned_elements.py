@@ -71,8 +71,8 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
         return False
     chain = computed_from(
         nodes, lambda node: _operands(output, node), lambda node: known.of(node.meta.get("example_value")) is not None)
-    if chain is None:
-        return False
+    if chain is None or any(_is_symbolic(node) for node in chain):
+        return False  # elements are known of tensors whose sizes are: the trace starts again with these
     for node in chain:
         if node.op != "placeholder":
             continue
@@ -88,6 +88,11 @@ def learn(tx: Tracer, nodes: list[fx.Node]) -> bool:
         return all(node.op == "placeholder" or _compute(output, node) for node in chain)
     finally:
         output.fake_mode.effects_seen, output.fake_mode.random_seen, known.needed = flags
+
+
+def _is_symbolic(node: fx.Node) -> bool:
+    value = node.meta["example_value"]
+    return isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides
 
 
 def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:

@@ -62,7 +62,7 @@ def symbolic_dims(tx: Tracer, value: torch.Tensor, source: Source, static: bool)
         static: whether it is a parameter or a buffer, whose sizes are symbols only where they have changed.
     """
     output = tx.output
-    if output.dynamic_sizes is False:
+    if output.dynamic_sizes is False or source.key in output.value_guards.paths:  # so many elements are guarded
         return []
     marks = _marks(value)
     follows = output.dynamic and (output.dynamic_sizes or config.automatic_dynamic_sizes)

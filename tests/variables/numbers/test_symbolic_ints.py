@@ -245,9 +245,14 @@ def _checkpointed(x):
     return checkpoint(lambda y: (y.view(y.shape[0] * 2, 2).sin() * y.shape[0]).reshape(y.shape), x, use_reentrant=False)
 
 
-def _branches(x):
+def _branches(x, cond=torch.cond):
     n = x.shape[0] * 2
-    return torch.cond(x.sum() > 0, lambda x: x.view(-1) * n, lambda x: x.reshape(-1) - n, (x,))
+    return cond(x.sum() > 0, lambda x: x.view(-1) * n, lambda x: x.reshape(-1) - n, (x,))
+
+
+def _plain_branches(x):
+    """In plain Python torch.cond calls torch.compile, which patches torch for good."""
+    return _branches(x, lambda pred, true_fn, false_fn, operands: true_fn(*operands) if pred else false_fn(*operands))
 
 
 def _transformed(x):
@@ -256,13 +261,14 @@ def _transformed(x):
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
-@pytest.mark.parametrize("fn", [_checkpointed, _branches, _transformed])
-def test_functions_that_torch_calls_compute_with_sizes(fn, backend):
+@pytest.mark.parametrize("fn, plain", [
+    (_checkpointed, _checkpointed), (_branches, _plain_branches), (_transformed, _transformed)])
+def test_functions_that_torch_calls_compute_with_sizes(fn, plain, backend):
     compiled = dynamo_lite.compile(fn, backend=backend, dynamic=True)
     for n in (5, 3, 8):
         for sign in (1, -1):
             x, y = (torch.ones(n, 4).mul(sign).requires_grad_() for _ in range(2))
-            want, got = fn(x), compiled(y)
+            want, got = plain(x), compiled(y)
             torch.testing.assert_close(got, want)
             if want.requires_grad:
                 want.sum().backward()
