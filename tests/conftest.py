@@ -17,8 +17,8 @@ os.environ.setdefault("DYNAMO_LITE_CACHE_GRAPHS", "0")
 for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):
     os.environ.pop(_name, None)
 
+import process_state  # noqa: E402
 import pytest  # noqa: E402
-from torch.distributions import Distribution  # noqa: E402
 
 import dynamo_lite  # noqa: E402
 
@@ -35,9 +35,10 @@ def _nothing_compiled():
     reset = getattr(dynamo_lite, "reset", None)
     if reset is not None:
         reset()
+    before = process_state.taken()
     yield
     if reset is not None:
         reset()
-    # torch.compile, which torch.cond in plain Python calls too, turns this off for good, and patches optimizers: tests
-    # of it run in a process of their own.
-    assert Distribution._validate_args, "the test, or one at the same time, has called torch.compile"
+    # Which tests share a process changes from run to run: what one leaves behind would fail another now and then.
+    changed = process_state.changes(before, process_state.taken())
+    assert not changed, f"the test has changed what later tests see: {'; '.join(changed)}"

@@ -1,9 +1,9 @@
 """disable, allow_in_graph and the other marks on functions, by dynamo_lite's names and by torch's."""
 import functools
-import operator
 import random
 import subprocess
 import sys
+import zlib
 
 import pytest
 import torch
@@ -21,7 +21,6 @@ def _modules_as_they_were():
     torch.nn.Module.__init__ = init
     vars(init).clear()
     vars(init).update(marks)
-
 
 
 class Counter:
@@ -355,14 +354,14 @@ def test_torchs_substitute_in_graph():
     assert first.tolist() == second.tolist() == [5.0] * 3 and same is opaque
     assert traced(torch.ones(3)).tolist() == [0.0] * 3  # in plain Python the function itself
 
-    @torch.compiler.substitute_in_graph(operator.length_hint)
-    def length_hint(obj, default=0, /):
+    # A callable written in C that no other test asks for: torch takes no substitution back.
+    @torch.compiler.substitute_in_graph(zlib.adler32)
+    def adler32(data, value=1, /):
         return 7
 
-    f = dynamo_lite.compile(lambda x: (x + operator.length_hint([]), operator.length_hint), backend="eager",
-                            fullgraph=True)
+    f = dynamo_lite.compile(lambda x: (x + zlib.adler32(b"a"), zlib.adler32), backend="eager", fullgraph=True)
     out, same = f(torch.ones(3))
-    assert out.tolist() == [8.0] * 3 and same is operator.length_hint
+    assert out.tolist() == [8.0] * 3 and same is zlib.adler32
 
 
 def test_torchs_assume_constant_result():
