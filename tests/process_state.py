@@ -5,6 +5,7 @@ Invariant: reading it changes nothing, and imports nothing that the test has not
 from __future__ import annotations
 
 import gc
+import operator
 import sys
 import threading
 import types
@@ -21,7 +22,7 @@ def taken() -> dict[str, Any]:
     """The state now, by what it is called in a message."""
     return {
         "settings of dynamo_lite": config.snapshot(),
-        "rules of users": (len(table._of_users), *sorted(table._modules_of_users), *sorted(table._waiting_of_users)),
+        "rules of users": _rules_of_users(),
         "types of torch's numbers": torch.get_default_dtype(),
         "device": torch.get_default_device(),
         "gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()),
@@ -41,6 +42,23 @@ def taken() -> dict[str, Any]:
         "torch.compile was called": not Distribution._validate_args,
         "substituted for torch.compile": _marks_of_torch(),
     }
+
+
+def _rules_of_users() -> tuple[str, ...]:
+    """What has been said of callables of torch's and the standard library, and of modules, by name."""
+    shared = (f.__module__ + "." + f.__qualname__ for f in [subject() for subject, _ in table._of_users.values()]
+              if _stands_in_a_library(f))
+    return (*sorted(shared), *sorted(table._modules_of_users), *sorted(table._waiting_of_users))
+
+
+def _stands_in_a_library(f: Any) -> bool:
+    home, name = getattr(f, "__module__", None), getattr(f, "__qualname__", None)
+    if not isinstance(home, str) or home.partition(".")[0] not in {"torch", *sys.stdlib_module_names}:
+        return False
+    try:
+        return operator.attrgetter(str(name))(sys.modules[home]) is f
+    except AttributeError:
+        return False
 
 
 def _hooks_of_modules() -> list[dict[int, Any]]:
