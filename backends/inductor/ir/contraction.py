@@ -7,7 +7,7 @@ fused behind it.
 
 Invariant: the nest's dims are ``batch``, then those of the result in the order of its memory, then the reduced ones;
 without ``transposed`` the result's last dims are the right operand's, with it they are the left operand's. Everything
-is float32, all sizes are ints.
+is float32. Sizes and strides may be symbols, but for those of a convolution's image and kernel.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Matrix:
     """
 
     buffer: str
-    offset: int
-    batch: tuple[int, ...]
-    line: int
-    depth: int
+    offset: ix.Index
+    batch: tuple[ix.Index, ...]
+    line: ix.Index
+    depth: ix.Index
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Patches:
     """
 
     buffer: str
-    offset: int
-    batch: tuple[int, ...]
+    offset: ix.Index
+    batch: tuple[ix.Index, ...]
     channels: int
     height: int
     width: int
@@ -102,16 +102,22 @@ class Contraction:
     batch: tuple[ix.Var, ...]
     rows: tuple[ix.Var, ...]
     columns: tuple[ix.Var, ...]
-    depth: int
+    depth: ix.Index
     left: Matrix
     right: Union[Matrix, Patches]
     transposed: bool
 
+    def indices(self) -> tuple[ix.Index, ...]:
+        """All sizes, strides and offsets."""
+        right, left = self.right, self.left
+        own = [v.size for v in (*self.batch, *self.rows, *self.columns)]
+        own += [self.depth, left.offset, *left.batch, left.line, left.depth, right.offset, *right.batch]
+        return (*own, right.line, right.depth) if isinstance(right, Matrix) else tuple(own)
+
     @property
-    def piece(self) -> int:
-        """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that is
-        less."""
-        return CHUNK_DEPTH if CHUNK_DEPTH + volume(self.rows) <= self.depth else self.depth
+    def is_sized(self) -> bool:
+        """Whether no symbol is in it."""
+        return all(isinstance(i, int) for i in self.indices())
 
     @property
     def lanes(self) -> tuple[ix.Var, ...]:
@@ -124,8 +130,6 @@ class Contraction:
         return self.columns if self.transposed else self.rows
 
 
-def volume(variables: tuple[ix.Var, ...]) -> int:
+def volume(variables: tuple[ix.Var, ...]) -> ix.Index:
     """How many values the variables take together."""
-    n = ix.product(v.size for v in variables)
-    assert isinstance(n, int)
-    return n
+    return ix.product(v.size for v in variables)

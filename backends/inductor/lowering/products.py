@@ -1,12 +1,11 @@
 """Matrix products as loops that a template computes, so that what follows is computed on the tiles.
 
-Only float32 of fixed sizes, of a size that is worth the packing; the rest is the library's.
+Only float32, of a size that is worth the packing; the rest is the library's. A size that is a symbol is taken to be worth
+it.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
     TensorValue,
     dim_var,
+    is_size,
     loop_vars,
     shape_vars,
 )
@@ -38,44 +38,44 @@ MIN_SUM = 8
 
 
 class Operand:
-    """A tensor in memory: buffer, offset and int strides."""
+    """A tensor in memory: buffer, offset and strides."""
 
     def __init__(self, g: GraphLowering, x: TensorValue):
         g.realize(x)
         layout = g.layout_of(x)
-        if layout is None or not _ints((*(s for n, s in zip(x.shape, layout[1]) if n != 1), layout[2])):
+        if layout is None:
             g.realize(x, fresh=True)
             layout = g.layout_of(x)
         assert layout is not None
-        self.shape = tuple(map(int, x.shape))
+        self.shape = x.shape
         # That of a dimension of one element is never taken, and may be a symbol: x[:, -1:] of one sequence.
         dense = ix.contiguous_strides(self.shape)
-        strides = [d if n == 1 and not isinstance(s, int) else s for n, s, d in zip(self.shape, layout[1], dense)]
-        self.buffer, self.stride, self.offset = layout[0], tuple(map(int, strides)), int(layout[2])
+        self.stride = tuple(d if is_size(n, 1) else s for n, s, d in zip(self.shape, layout[1], dense))
+        self.buffer, self.offset = layout[0], layout[2]
 
-    def flat(self, first: int, last: int) -> int | None:
+    def flat(self, first: int, last: int) -> ix.Index | None:
         """The stride of dims ``first`` to ``last`` (not included) as one, if they are that."""
-        step: int | None = None
-        extent = 1
+        step: ix.Index | None = None
+        extent: ix.Index = 1
         for n, s in reversed(list(zip(self.shape[first:last], self.stride[first:last]))):
-            if n == 1:
+            if is_size(n, 1):
                 continue
             if step is None:
                 step = s
-            elif s != step * extent:
+            elif s != ix.mul(step, extent):
                 return None
-            extent *= n
+            extent = ix.mul(extent, n)
         return step if step is not None else 1
 
 
-def _ints(values: Sequence[Any]) -> bool:
-    return all(isinstance(v, int) for v in values)
+def _is_small(n: ix.Index, least: int) -> bool:
+    return isinstance(n, int) and n < least
 
 
 def suits(*tensors: TensorValue) -> bool:
     """Whether tensors are of the kind that the template takes."""
     return all(
-        t.dtype is torch.float32 and t.device.type == "cpu" and _ints(t.shape) and 0 not in t.shape for t in tensors
+        t.dtype is torch.float32 and t.device.type == "cpu" and not any(is_size(n, 0) for n in t.shape) for t in tensors
     )
 
 
@@ -122,11 +122,12 @@ def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Ten
     template."""
     if not suits(x, y):
         return None
-    sizes = [int(n) for n in x.shape]
-    depth, columns = sizes[-1], int(y.shape[-1])
-    lines, count = math.prod(sizes[batch:-1]), math.prod(sizes[:batch])
-    few = lines < MIN_LINES
-    if not few and (columns < MIN_LINES or depth < MIN_DEPTH):
+    depth, columns = x.shape[-1], y.shape[-1]
+    lines, count = ix.product(x.shape[batch:-1]), ix.product(x.shape[:batch])
+    few = _is_small(lines, MIN_LINES)
+    if not few and (_is_small(columns, MIN_LINES) or _is_small(depth, MIN_DEPTH)):
+        return None
+    if not g.sizes.at_most(1, depth, "what is summed in a product"):
         return None
     left, right = Operand(g, x), Operand(g, y)
     line = left.flat(batch, x.ndim - 1)
@@ -145,12 +146,13 @@ def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Ten
     )
     if few:
         # One pass over the second factor, whose columns are rows in memory: sums along them, without packing anything.
-        if count != 1 or right.stride[-2] != 1 or left.stride[-1] != 1 or depth < MIN_SUM:
+        strided = not (is_size(right.stride[-2], 1) and is_size(left.stride[-1], 1))
+        if not is_size(count, 1) or strided or _is_small(depth, MIN_SUM):
             return None
         order = (*variables[-1:], *variables[:-1])
         return emit_product(g, shape, shape, None, a, b, loop_vars((k,)), order)
     batches, rows, last = (loop_vars(v) for v in (variables[:batch], variables[batch:-1], variables[-1:]))
-    outer = [tuple(s for n, s in zip(o.shape[:batch], o.stride[:batch]) if n != 1) for o in (left, right)]
+    outer = [tuple(s for n, s in zip(o.shape[:batch], o.stride[:batch]) if not is_size(n, 1)) for o in (left, right)]
     first = Matrix(left.buffer, left.offset, outer[0], line, left.stride[-1])
     second = Matrix(right.buffer, right.offset, outer[1], right.stride[-1], right.stride[-2])
     if second.line != 1 and second.depth == 1 and 1 in (first.line, first.depth):

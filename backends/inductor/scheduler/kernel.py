@@ -140,6 +140,8 @@ class Kernel:
         used: list[ix.Index] = [v.size for v in self.outer]
         used += [v.size for stage in self.stages for v in stage.inner]
         used += [n for row in self.scratch.values() for n in row.size]
+        if self.tiles is not None:
+            used += [*self.tiles.contraction.indices(), self.tiles.sharing.slot]
         for s in self.statements():
             used.append(s.index if isinstance(s, Store) else s.position)
         for n in walk([s.value for s in self.statements()]):

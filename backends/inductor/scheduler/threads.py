@@ -6,6 +6,9 @@ from each other's caches what is not written to memory yet, which takes as long 
 
 Costs are counted in rows of the left operand: the time of the products of one row and all columns.
 
+Where a size is a symbol, the library decides by the same costs when it is called (``decide`` in ``contraction.cpp``), and
+workspaces are as large as they may have to be.
+
 Invariant: results do not depend on anything that is decided here.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import CHUNK_DEPTH, MAX_LANES, Contraction, Matrix, Patches, volume
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
@@ -48,19 +52,25 @@ class WorkSharing:
     kept: of so many rows, where an operand is packed piece by piece, the sums are kept meanwhile.
     direct: whether vectors of the right operand are read where they are.
     strip, copies: of windows, see ``Im2colPlanes``.
+    decided: whether ``by_rows``, ``kept`` and ``direct`` hold for all calls; the library decides if not.
+    packing: what it costs to fill the planes of windows, in rows; for the library.
     """
 
     by_rows: bool
     slots: int
-    slot: int
+    slot: ix.Index
     kept: int = 0
     direct: bool = False
     strip: int = 0
     copies: bool = False
+    decided: bool = True
+    packing: float = 0.0
 
     @property
-    def elements(self) -> int:
+    def elements(self) -> ix.Index:
         """Of the workspace."""
+        if not isinstance(self.slot, int):
+            return ix.mul(self.slot, self.slots)
         return -(-self.slots * self.slot // WORKSPACE_UNIT) * WORKSPACE_UNIT
 
 
@@ -84,24 +94,50 @@ class Im2colPlanes:
 
 def share_work(contraction: Contraction, threads: int) -> WorkSharing:
     """The fastest work sharing for so many threads."""
-    right = contraction.right
+    right, sized = contraction.right, contraction.is_sized
     if isinstance(right, Patches) and right.each:
         return WorkSharing(False, threads, right.strip()[-1])
     if isinstance(right, Patches):
-        planes = im2col_planes(right, volume(contraction.rows))
+        # Of the sizes only the batch's may be a symbol.
+        rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
+        planes = im2col_planes(right, rows)
         # The places of all taps come first.
-        slot = _rounded(contraction.depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
-        by_rows = _by_rows(contraction, threads, planes.cost)
-        return WorkSharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies)
+        slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
+        by_rows = sized and _by_rows(contraction, threads, planes.cost)
+        return WorkSharing(by_rows, threads, slot, 0, False, planes.strip, planes.copies, sized, planes.cost)
+    if not sized:
+        return WorkSharing(False, threads, _largest_slot(contraction), decided=False)
     if _is_direct(contraction, right):
-        foreign = FOREIGN_COST if threads > 1 and volume(contraction.columns) <= MOST_PIXELS else 1.0
+        foreign = FOREIGN_COST if threads > 1 and _number(volume(contraction.columns)) <= MOST_PIXELS else 1.0
         by_rows = _by_rows(contraction, threads, 0, foreign)
-        return WorkSharing(by_rows, threads, _rounded(contraction.depth, MAX_LANES), direct=True)
+        return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True)
     by_rows = _by_rows(contraction, threads, PACKING_LINES if right.line == 1 else PACKING)
-    kept = volume(contraction.rows) if contraction.piece < contraction.depth else 0
+    rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
+    piece = _piece(rows, depth)
+    kept = rows if piece < depth else 0
     if by_rows:
         kept = _rounded(-(-kept // threads), MAX_LANES)
-    return WorkSharing(by_rows, threads, (contraction.piece + kept + MAX_LANES) * MAX_PANEL, kept)
+    return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept)
+
+
+def _number(n: ix.Index) -> int:
+    assert isinstance(n, int)
+    return n
+
+
+def _piece(rows: int, depth: int) -> int:
+    """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that is less."""
+    return CHUNK_DEPTH if CHUNK_DEPTH + rows <= depth else depth
+
+
+def _largest_slot(contraction: Contraction) -> ix.Index:
+    """What a thread needs of the workspace at most, whatever the library decides: a piece and the sums that are kept are
+    no more than the whole depth."""
+    rows, depth = volume(contraction.rows), contraction.depth
+    if isinstance(rows, int) and isinstance(depth, int):
+        piece = _piece(rows, depth)
+        depth = piece + rows if piece < depth else depth
+    return ix.mul(ix.add(depth, 2 * MAX_LANES), MAX_PANEL)
 
 
 def _by_rows(contraction: Contraction, threads: int, packing: float, foreign: float = 1.0) -> bool:
@@ -113,16 +149,17 @@ def _by_rows(contraction: Contraction, threads: int, packing: float, foreign: fl
 
 def _is_direct(contraction: Contraction, right: Matrix) -> bool:
     """Whether the right operand is read as fast where it is as from a packed panel."""
-    columns, lane = volume(contraction.columns), 4
+    columns, depth, lane = _number(volume(contraction.columns)), _number(contraction.depth), 4
     # Vectors must not reach beyond a line: of the last one, beyond the operand.
     beyond = columns % MAX_LANES
-    alone = 0 < beyond <= FEW and contraction.left.depth == 1 and contraction.depth >= 4 * MAX_LANES
-    if right.line != 1 or (beyond and not alone) or contraction.depth * right.depth >= 1 << 31:
+    alone = 0 < beyond <= FEW and contraction.left.depth == 1 and depth >= 4 * MAX_LANES
+    step = _number(right.depth)
+    if right.line != 1 or (beyond and not alone) or depth * step >= 1 << 31:
         return False
     # Lines that begin at the same place of a page, or of a cache's way, take each other's room.
     for period, ways in NEAR_CACHES:
-        places = period // math.gcd(period, right.depth * lane)
-        if min(contraction.depth, CHUNK_DEPTH) > places * ways:
+        places = period // math.gcd(period, step * lane)
+        if min(depth, CHUNK_DEPTH) > places * ways:
             return False
     return True
 
@@ -159,9 +196,10 @@ def _planes_of_kind(right: Patches, rows: int, copies: bool) -> Im2colPlanes:
 
 def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
     """What part of the time the busiest thread takes, in relation to one thread alone, if panels are shared out."""
-    across = -(-volume(contraction.columns) // MAX_PANEL)
-    panels = across * volume(contraction.batch)
-    last = -(-(volume(contraction.columns) - (across - 1) * MAX_PANEL) // MAX_LANES)
+    columns = _number(volume(contraction.columns))
+    across = -(-columns // MAX_PANEL)
+    panels = across * _number(volume(contraction.batch))
+    last = -(-(columns - (across - 1) * MAX_PANEL) // MAX_LANES)
     widths = [MAX_PANEL // MAX_LANES] * (across - 1) + [last]
     # Each panel reads the left operand anew, from memory if that is where it is.
     cost = FAR_COST if _left(contraction) > FAR_LEFT and panels > 1 else 1.0
@@ -175,14 +213,17 @@ def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
 def _longest_share_of_rows(contraction: Contraction, threads: int, packing: float) -> float:
     """The same if rows are shared out and each thread packs all panels."""
     unit = MAX_LANES if contraction.transposed else ROWS
-    rows, units = volume(contraction.rows), -(-volume(contraction.rows) // unit)
+    rows = _number(volume(contraction.rows))
+    units = -(-rows // unit)
     cost = FAR_COST if _left(contraction) > FAR_LEFT * threads else 1.0
     return cost * (min(-(-units // threads) * unit, rows) + packing) / (rows + packing)
 
 
 def _left(contraction: Contraction) -> int:
     """Bytes of the left operand that every panel reads; 0 if each batch has its own."""
-    return 0 if any(contraction.left.batch) else volume(contraction.rows) * contraction.depth * 4
+    if any(contraction.left.batch):
+        return 0
+    return _number(volume(contraction.rows)) * _number(contraction.depth) * 4
 
 
 def _rounded(n: int, unit: int) -> int:

@@ -266,8 +266,68 @@ struct Lines {
     }
 };
 
+// ------------------------------------------------------------------ work sharing
+// Of calls whose sizes no compile knew; scheduler/threads.py says what is counted, and decides for all others.
+constexpr i64 widest_lanes = 16, widest_panel = 64;  // as there, whatever vectors are here
+static i64 units(i64 n, i64 unit) { return (n + unit - 1) / unit; }
+static bool is_direct(const Contraction& c) {
+    const i64 beyond = c.columns % widest_lanes, few_rows = ROWS;
+    const bool alone = beyond && beyond <= few && c.left.depth == 1 && c.depth >= 4 * widest_lanes;
+    if (c.right.line != 1 || (beyond && !alone) || c.depth * c.right.depth >= (i64)1 << 31) return false;
+    // What is read once need not stay in a cache.
+    if (c.rows <= few_rows) return true;
+    constexpr i64 caches[2][2] = {{4 << 10, 64}, {128 << 10, 4}};
+    for (const auto& cache : caches) {
+        i64 a = cache[0], b = c.right.depth * 4;
+        while (b) { const i64 rest = a % b; a = b, b = rest; }
+        if (least(c.depth, chunk_depth) > cache[0] / a * cache[1]) return false;
+    }
+    return true;
+}
+static double share_of_panels(const Contraction& c, i64 threads, double left) {
+    const i64 across = units(c.columns, widest_panel), panels = across * c.batches[0] * c.batches[1] * c.batches[2];
+    const i64 whole = widest_panel / widest_lanes, last = units(c.columns - (across - 1) * widest_panel, widest_lanes), line = (across - 1) * whole + last;
+    const double cost = left > (2 << 20) && panels > 1 ? 1.05 : 1.0;
+    if (panels > 64 * threads) return cost / threads;
+    const auto before = [=](i64 p) { return p / across * line + p % across * whole; };
+    i64 most = 0;
+    for (i64 t = 0; t < threads; ++t) {
+        const i64 own = before(panels * (t + 1) / threads) - before(panels * t / threads);
+        if (own > most) most = own;
+    }
+    return cost * most / (line * (panels / across));
+}
+static double share_of_rows(const Contraction& c, i64 threads, double left, double packing) {
+    const i64 unit = c.transposed ? widest_lanes : 2;
+    const double cost = left > (2 << 20) * (double)threads ? 1.05 : 1.0;
+    return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
+}
+static void decide(Contraction& c) {
+    const i64 threads = c.slots;
+    const double left = c.left.batch[0] || c.left.batch[1] || c.left.batch[2] ? 0 : (double)c.rows * c.depth * 4;
+    double packing = c.packing, foreign = 1.0;
+    if (c.right.depth) {
+        c.direct = is_direct(c);
+        packing = c.direct ? 0 : c.right.line == 1 ? 3 : 8;
+        foreign = c.direct && threads > 1 && c.columns <= 4096 ? 1.06 : 1.0;
+    }
+    c.by_rows = share_of_rows(c, threads, left, packing) < share_of_panels(c, threads, left) * foreign;
+    if (c.right.depth && !c.direct) {
+        c.kept = chunk_depth + c.rows <= c.depth && chunk_depth < c.depth ? c.rows : 0;
+        if (c.by_rows) c.kept = units(units(c.kept, threads), widest_lanes) * widest_lanes;
+    }
+}
+
 // ------------------------------------------------------------------ the loops
 LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void* context) {
+    Contraction own;
+    const bool none = contraction->rows <= 0 || contraction->columns <= 0 || contraction->batches[0] * contraction->batches[1] * contraction->batches[2] <= 0;
+    if (none) return;
+    if (!contraction->decided) {
+        own = *contraction;
+        decide(own);
+        contraction = &own;
+    }
     const Contraction& c = *contraction;
     const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];

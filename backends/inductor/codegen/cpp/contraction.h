@@ -22,11 +22,13 @@ struct Contraction {
     bool transposed;    // lines of a tile are columns
     bool by_rows;       // threads share out rows, not panels
     bool direct;        // vectors are read where the right operand is, which is not packed
+    bool decided;       // by_rows, direct and kept are; the library decides if not, for the sizes that it finds
     int threads, slots; // at most `slots` threads: so many pack panels side by side
     float* workspace;
     i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
     const float* result;  // where epilogue writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
+    double packing;     // if not decided, of windows: what it costs to fill their planes, in rows
 };
 typedef void Epilogue(const void* context, i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch);
 extern "C" void PRODUCTS(const Contraction* c, Epilogue* epilogue, const void* context);

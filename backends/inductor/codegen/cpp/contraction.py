@@ -51,7 +51,8 @@ class ContractionKernel(CppKernel):
     def _outer_loops(self) -> None:
         t, c, sharing = self.tiles, self.tiles.contraction, self.tiles.sharing
         batches, rows, columns = volume(c.batch), volume(c.rows), volume(c.columns)
-        self.line(f"Contraction c{{{{{_list(_filled([v.size for v in c.batch], 1))}}}, {rows}, {columns}, {c.depth}}};")
+        sizes_ = _list((rows, columns, c.depth))
+        self.line(f"Contraction c{{{{{_list(_filled([v.size for v in c.batch], 1))}}}, {sizes_}}};")
         left, right = c.left, c.right
         self.line(f"c.left = {self._matrix(left.buffer, left.offset, left.line, left.depth, left.batch)};")
         if isinstance(right, Matrix):
@@ -66,10 +67,12 @@ class ContractionKernel(CppKernel):
             else:
                 self.line(f"c.windows.strip = {sharing.strip}, c.windows.copies = {_bool(sharing.copies)};")
         self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
-        self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {sharing.slot};")
-        self.line(f"c.kept = {sharing.kept};")
-        products = f"(i64){batches} * {rows} * {columns} * {c.depth}"
-        self.line(f"c.threads = threads_for({products}, {self._products_a_grain()});")
+        self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {_list((sharing.slot,))};")
+        self.line(f"c.kept = {sharing.kept}, c.decided = {_bool(sharing.decided)};")
+        if not sharing.decided:
+            self.line(f"c.packing = {sharing.packing!r};")
+        products = " * ".join(f"({index_text(n, {})})" for n in (batches, rows, columns, c.depth))
+        self.line(f"c.threads = threads_for((i64){products}, {self._products_a_grain()});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
         self._result()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"
@@ -82,8 +85,8 @@ class ContractionKernel(CppKernel):
 
     def keeps_awake(self) -> bool:
         c = self.tiles.contraction
-        products = volume(c.batch) * volume(c.rows) * volume(c.columns) * c.depth
-        return products >= 2 * self._products_a_grain()
+        products = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), c.depth))
+        return isinstance(products, int) and products >= 2 * self._products_a_grain()
 
     def _result(self) -> None:
         """Where results go, if they stand in plain lines and do not stay in a core's own cache: only then is it worth
@@ -92,16 +95,22 @@ class ContractionKernel(CppKernel):
         first = next(s for s in self.kernel.stages[1].statements if isinstance(s, Store))
         strides = [0 if v is None else ix.coefficient(first.index, v) for v in (t.batch, t.line, t.lane)]
         c = t.contraction
-        near = volume(c.batch) * volume(c.rows) * volume(c.columns) * first.value.dtype.itemsize < NEAR_RESULT
-        if near or not first.buffer or strides[2] != 1 or None in strides[:2]:
+        size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), first.value.dtype.itemsize))
+        if isinstance(size, int) and size < NEAR_RESULT or not first.buffer or strides[2] != 1 or None in strides[:2]:
             self.line("c.result = nullptr;")
             return
         start = substitute(first.index, {v: 0 for v in (t.batch, t.line, t.lane) if v is not None})
-        self.line(f"c.result = (const float*){self._pointer(first.buffer)} + {index_text(start, {})};")
-        self.line(f"c.result_line = {strides[1]}, c.result_batch = {strides[0]};")
+        place = f"(const float*){self._pointer(first.buffer)} + {index_text(start, {})}"
+        if not isinstance(size, int):
+            place = f"{index_text(size, {})} < {NEAR_RESULT} ? nullptr : {place}"
+        self.line(f"c.result = {place};")
+        self.line(f"c.result_line = {_list(strides[1:2])}, c.result_batch = {_list(strides[:1])};")
 
-    def _matrix(self, buffer: str, offset: int, line: int, depth: int, batch: tuple[int, ...]) -> str:
-        return f"{{{self._pointer(buffer)} + {offset}, {line}, {depth}, {{{_list(_filled(batch, 0))}}}}}"
+    def _matrix(
+        self, buffer: str, offset: ix.Index, line: ix.Index, depth: ix.Index, batch: tuple[ix.Index, ...]
+    ) -> str:
+        numbers = _list((offset, line, depth))
+        return f"{{{self._pointer(buffer)} + {numbers}, {{{_list(_filled(batch, 0))}}}}}"
 
     # ------------------------------------------------------------ what is fused behind
     def _body(self) -> None:
@@ -171,7 +180,7 @@ def _filled(values: Sequence[ix.Index], fill: int) -> list[ix.Index]:
 
 
 def _list(values: Sequence[ix.Index]) -> str:
-    return ", ".join(map(str, values))
+    return ", ".join(index_text(n, {}) for n in values)
 
 
 def _bool(value: bool) -> str:
