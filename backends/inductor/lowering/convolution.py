@@ -2,7 +2,7 @@
 norm, activation, residual) is computed on the tiles.
 
 Nothing is packed ahead: weights are read where they are at every call, so no change of them can be missed. Float32, one
-or two spatial dims, contiguous; the rest is the library's. A depthwise convolution is a few products an element, for
+or two spatial dims, contiguous, the batch alone of a symbolic size; the rest is the library's. A depthwise convolution is a few products an element, for
 which the template has loops of their own.
 """
 
@@ -20,7 +20,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.layouts import same_strides
 from dynamo_lite.backends.inductor.lowering.products import Operand, emit_product, plus, product, suits, turned
-from dynamo_lite.backends.inductor.lowering.values import TensorValue, dim_var, loop_vars, shape_vars
+from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, dim_var, is_size, loop_vars, shape_vars
 from dynamo_lite.backends.inductor.lowering.views import reshaped
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
@@ -52,6 +52,8 @@ def convolution(
 ) -> Any:
     spatial = input.ndim - 2
     if transposed or spatial not in (1, 2) or not suits(input, weight, *([] if bias is None else [bias])):
+        return NotImplemented
+    if not all(isinstance(n, int) for n in (*input.shape[1:], *weight.shape)):
         return NotImplemented
     window = _Window(input, weight, stride, padding, dilation, groups)
     out_shape = window.result(spatial)
@@ -90,7 +92,8 @@ class _Window:
         groups: int,
     ):
         spatial = input.ndim - 2
-        self.batch, channels, *size = (int(n) for n in input.shape)
+        self.batch = input.shape[0]
+        channels, *size = (int(n) for n in input.shape[1:])
         out, self.group_in, *kernel = (int(n) for n in weight.shape)
         self.groups = groups
         self.channels, self.group_out = channels, out // groups
@@ -139,13 +142,13 @@ class _Window:
         """Whether every pixel is a column as it stands."""
         return self.kernel == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
 
-    def patches(self, image: Operand, batch: tuple[int, ...], channels: int, each: int = 0) -> Patches:
+    def patches(self, image: Operand, batch: tuple[ix.Index, ...], channels: int, each: int = 0) -> Patches:
         """What the kernel sees of an input in memory."""
         return Patches(
             image.buffer, image.offset, batch, channels, self.height, self.width, self.out_height, self.out_width,
             self.kernel, self.stride, self.padding, self.dilation, each)
 
-    def result(self, spatial: int) -> tuple[int, ...]:
+    def result(self, spatial: int) -> Shape:
         return (self.batch, self.groups * self.group_out, *(self.out_height, self.out_width)[-spatial:])
 
 
@@ -179,11 +182,11 @@ def _grouped(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Wind
     in_channel = ix.add(ix.mul(group, w.group_in), c)
     b = _pixel(g, image, w, n, in_channel, (y, x), (kh, kw))
     per_group = w.group_in * w.height * w.width
-    outer = [s for s, size in zip((image.stride[0], per_group), sizes[:2]) if size != 1]
+    outer = [s for s, size in zip((image.stride[0], per_group), sizes[:2]) if not is_size(size, 1)]
     left = Matrix(
         filters.buffer,
         filters.offset,
-        tuple(s for s, size in zip((0, w.group_out * w.depth), sizes[:2]) if size != 1),
+        tuple(s for s, size in zip((0, w.group_out * w.depth), sizes[:2]) if not is_size(size, 1)),
         w.depth,
         1,
     )
@@ -246,8 +249,8 @@ def _depthwise(g: GraphLowering, input: TensorValue, weight: TensorValue, w: _Wi
         return reshaped(g, TensorValue(sizes, torch.float32, g.ops.op("mul", a, b)), w.result(spatial))
     if w.columns == 1:
         return emit_product(g, w.result(spatial), sizes, None, a, b, loop_vars(loops))
-    left = Matrix(filters.buffer, filters.offset, (0,) * (w.batch != 1), w.depth, 1)
-    outer = (image.stride[0],) * (w.batch != 1)
+    left = Matrix(filters.buffer, filters.offset, (0,) * (not is_size(w.batch, 1)), w.depth, 1)
+    outer = (image.stride[0],) * (not is_size(w.batch, 1))
     right = w.patches(image, outer, 1, each=w.group_out)
     contraction = Contraction(loop_vars((n,)), loop_vars((channel,)), loop_vars((y, x)), w.depth, left, right, False)
     return emit_product(g, w.result(spatial), sizes, contraction, a, b, loop_vars(loops))

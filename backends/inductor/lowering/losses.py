@@ -11,7 +11,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import FLOAT
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.indexing import place_of, prepare_source
-from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, reindexed, shape_vars
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
@@ -29,7 +29,8 @@ def nll_loss(
 ) -> Any:
     if self.ndim not in (2, 4) or self.dtype not in FLOAT or target.dtype is not torch.int64:
         return NotImplemented
-    if not all(isinstance(n, int) and n for n in self.shape) or is_size(self.shape[1], 1):
+    classes = self.shape[1]
+    if not isinstance(classes, int) or classes < 2 or not g.sizes.are_known(self.shape, 0, "a loss has elements"):
         return NotImplemented
     if reduction == _NONE and g.is_read(1) or weight is not None and weight.dtype is not self.dtype:
         return NotImplemented

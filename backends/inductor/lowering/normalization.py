@@ -274,7 +274,7 @@ def batch_norm_training(
 ) -> Any:
     dims = (0, *range(2, input.ndim))
     n = count(input, dims)
-    if not input.dtype.is_floating_point or not training or not isinstance(n, int) or n < 2:
+    if not input.dtype.is_floating_point or not training or not g.sizes.at_most(2, n, "a channel's variance"):
         return NotImplemented
     wide = cast_to(g, input, opmath(input.dtype))
     g.realize_if_dear(wide)
@@ -285,7 +285,7 @@ def batch_norm_training(
     g.realize(rstd)
     out = elementwise(g, lambda a, m, r: g.ops.op("mul", g.ops.op("sub", a, m), r), wide, mean, rstd)
     out = scaled(g, out, _per_channel(g, weight, input), _per_channel(g, bias, input))
-    stats = [reshaped(g, s, (input.shape[1],)) for s in (mean, rstd, divided_by(g, squares, n - 1))]
+    stats = [reshaped(g, s, (input.shape[1],)) for s in (mean, rstd, divided_by(g, squares, ix.add(n, -1)))]
 
     def blend(new: Node, old: Node) -> Node:
         keep = g.ops.op("mul", old, like(g.ops, old, 1 - momentum))

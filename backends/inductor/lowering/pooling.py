@@ -12,7 +12,9 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+from dynamo_lite.backends.inductor.lowering.layouts import same_strides, strides_of
 from dynamo_lite.backends.inductor.lowering.pooling_training import max_with_places
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering_registry import register_lowering
@@ -34,9 +36,10 @@ def max_pool2d(
     ceil_mode: bool = False,
 ) -> Any:
     result = g.results()[0]
-    if not self.dtype.is_floating_point or not result.is_contiguous():
+    sizes = tuple(map(index_of, result.shape))
+    if not self.dtype.is_floating_point or not same_strides(sizes, strides_of(result), ix.contiguous_strides(sizes)):
         return NotImplemented
-    if not all(isinstance(n, int) and n for n in (*self.shape, *result.shape)):
+    if not all(g.sizes.are_known(shape, 2, "an image is pooled") for shape in (self.shape, sizes)):
         return NotImplemented
     kernel, pad, dilated = _pair(kernel_size), _pair(padding), _pair(dilation)
     step = _pair(stride) if stride else kernel

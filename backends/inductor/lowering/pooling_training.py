@@ -16,9 +16,11 @@ import torch
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
 from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.creation import filled
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.indexing import place_of
+from dynamo_lite.backends.inductor.lowering.layouts import same_strides, strides_of
 from dynamo_lite.backends.inductor.lowering.scattering import written
 from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size, reindexed, shape_vars
 from dynamo_lite.backends.inductor.lowering.windows import divided_by_count, pair
@@ -30,8 +32,14 @@ aten = torch.ops.aten
 MAX_WINDOW = 16
 
 
-def _fixed(*shapes: Sequence[ix.Index]) -> bool:
-    return all(isinstance(n, int) and n for shape in shapes for n in shape)
+def _fixed(g: GraphLowering, *shapes: Sequence[ix.Index]) -> bool:
+    """Whether images are of sizes that are numbers; there may be any number of them."""
+    return all(g.sizes.are_known(shape, 2, "an image is pooled") for shape in shapes)
+
+
+def _is_contiguous(fake: torch.Tensor) -> bool:
+    sizes = tuple(map(index_of, fake.shape))
+    return same_strides(sizes, strides_of(fake), ix.contiguous_strides(sizes))
 
 
 def max_with_places(
@@ -92,7 +100,7 @@ def max_pool2d_backward(
     ceil_mode: bool,
     indices: TensorValue,
 ) -> Any:
-    if not _fixed(self.shape, grad_output.shape) or grad_output.dtype in HALF or not g.results()[0].is_contiguous():
+    if not _fixed(g, self.shape, grad_output.shape) or grad_output.dtype in HALF or not _is_contiguous(g.results()[0]):
         return NotImplemented
     *_, height, width = self.shape
     area = ix.mul(height, width)
@@ -120,7 +128,7 @@ def avg_pool2d_backward(
     """Where windows lie side by side, or begin at every element."""
     kernel, pad = pair(kernel_size), pair(padding)
     step = pair(stride) if stride else kernel
-    if not _fixed(self.shape, grad_output.shape) or grad_output.dtype in HALF:
+    if not _fixed(g, self.shape, grad_output.shape) or grad_output.dtype in HALF:
         return NotImplemented
     out, size = grad_output.shape[-2:], self.shape[-2:]
     side_by_side = step == kernel and pad == (0, 0)
@@ -164,7 +172,7 @@ def _repeated(g: GraphLowering, x: TensorValue, shape: Sequence[ix.Index], kerne
 @register_lowering(aten._adaptive_avg_pool2d_backward.default)
 def adaptive_avg_pool2d_backward(g: GraphLowering, grad_output: TensorValue, self: TensorValue) -> Any:
     """Where the windows are all of one size."""
-    if not _fixed(self.shape, grad_output.shape) or grad_output.dtype in HALF:
+    if not _fixed(g, self.shape, grad_output.shape) or grad_output.dtype in HALF:
         return NotImplemented
     sides = [(int(n), int(out)) for n, out in zip(self.shape[-2:], grad_output.shape[-2:])]
     if any(n % out for n, out in sides):

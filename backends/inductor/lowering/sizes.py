@@ -7,7 +7,7 @@ expressions that are in use already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,11 @@ class Sizes:
     def below(self, low: ix.Index, high: ix.Index, why: str = "") -> bool:
         """Whether ``low < high``, likewise."""
         return self.at_most(ix.add(low, 1), high, why)
+
+    def are_known(self, shape: Sequence[ix.Index], behind: int, why: str = "") -> bool:
+        """Whether the last ``behind`` sizes are numbers, and nothing is empty; likewise."""
+        numbers = shape[len(shape) - behind :]
+        return all(isinstance(n, int) for n in numbers) and all(self.at_most(1, n, why) for n in shape)
 
     def is_ordered(self, values: Iterable[ix.Index], why: str = "") -> bool:
         """Whether none of the values is below the one before, likewise."""

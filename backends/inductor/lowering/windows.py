@@ -14,6 +14,7 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
 from dynamo_lite.backends.inductor.lowering.formulas import like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.joining import cat
@@ -26,14 +27,15 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 aten = torch.ops.aten
 
 
-def _fixed(x: TensorValue) -> bool:
-    return all(isinstance(n, int) and n for n in x.shape)
+def _fixed(g: GraphLowering, x: TensorValue, last: int) -> bool:
+    """Whether the last sizes are numbers; of the others only that there are any elements matters."""
+    return g.sizes.are_known(x.shape, last, "windows of an image")
 
 
 # ---------------------------------------------------------------- padding
 def _padded(g: GraphLowering, x: TensorValue, padding: Sequence[int], reflect: bool) -> Any:
     """Pads the last dimensions, the last one first."""
-    if not _fixed(x) or not all(isinstance(p, int) and p >= 0 for p in padding):
+    if not all(isinstance(p, int) and p >= 0 for p in padding) or not _fixed(g, x, len(padding) // 2):
         return NotImplemented
     out = x
     for k in range(len(padding) // 2):
@@ -91,7 +93,7 @@ def _source(place: ix.Index, size: int, out: int, scale: float | None, exact: bo
 
 
 def _nearest(g: GraphLowering, x: TensorValue, size: Sequence[int], scales: Sequence[float | None], exact: bool) -> Any:
-    if not _fixed(x) or not all(isinstance(n, int) and n for n in size):
+    if not all(isinstance(n, int) and n for n in size) or not _fixed(g, x, len(size)):
         return NotImplemented
     lead = x.ndim - len(size)
     shape = (*x.shape[:lead], *size)
@@ -146,7 +148,7 @@ def upsample_nearest2d_backward(
     scales_w: float | None = None,
 ) -> Any:
     """For whole factors: each element's gradient is the sum over the square that it was copied to."""
-    if not _fixed(grad_output) or not all(isinstance(n, int) and n for n in (*output_size, *input_size)):
+    if not _fixed(g, grad_output, 2) or not all(isinstance(n, int) and n for n in (*output_size, *input_size[2:])):
         return NotImplemented
     factors = [out // n for out, n in zip(output_size, input_size[2:])]
     for n, out, scale in zip(input_size[2:], output_size, (scales_h, scales_w)):
@@ -202,8 +204,10 @@ def avg_pool2d(
 ) -> Any:
     window, pad = pair(kernel_size), pair(padding)
     step = pair(stride) if stride else window
-    out = [int(n) for n in g.results()[0].shape[-2:]]
-    if not _fixed(self) or not all(out) or not self.dtype.is_floating_point or window[0] * window[1] > MAX_WINDOW:
+    out = [index_of(n) for n in g.results()[0].shape[-2:]]
+    if not _fixed(g, self, 2) or not all(isinstance(n, int) and n for n in out):
+        return NotImplemented
+    if not self.dtype.is_floating_point or window[0] * window[1] > MAX_WINDOW:
         return NotImplemented
     wide = _window_sum(g, cast_to(g, self, opmath(self.dtype)), window, step, out, pad)
     mean = divided_by_count(g, wide, self.shape[-2:], window, step, pad, count_include_pad, divisor_override)
@@ -247,7 +251,9 @@ def pair(values: Sequence[int]) -> tuple[int, int]:
 @register_lowering(aten._adaptive_avg_pool2d.default)
 def adaptive_avg_pool2d(g: GraphLowering, self: TensorValue, output_size: Sequence[int]) -> Any:
     """Where the windows are all of one size."""
-    if not _fixed(self) or not self.dtype.is_floating_point or not all(isinstance(n, int) and n for n in output_size):
+    if not all(isinstance(n, int) and n for n in output_size) or not self.dtype.is_floating_point:
+        return NotImplemented
+    if not _fixed(g, self, 2):
         return NotImplemented
     rows, columns = self.shape[-2:]
     assert isinstance(rows, int) and isinstance(columns, int)
