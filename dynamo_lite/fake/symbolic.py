@@ -68,7 +68,8 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
     """The operator's result, given what it gives or raises without symbols."""
     try:
         with torch_questions.scope(symbols=True):
-            result = RULES[func](mode, *args, **kwargs) if func in RULES else run()
+            result = RULES[func](mode, *args, **kwargs) if func in RULES else NotImplemented
+            result = run() if result is NotImplemented else result
     except Frozen:
         raise
     except Exception as error:
@@ -101,8 +102,51 @@ def _pad(mode: Any, x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torc
         return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=suggest_memory_format(x))
 
 
-# Rules of ours, for operators that have none in torch.
-RULES: dict[Any, Callable[..., Any]] = {torch.ops.aten.constant_pad_nd.default: _pad}
+def _convolution(
+    mode: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
+    padding: Sequence[Any], dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
+) -> Any:
+    """``convolution`` of contiguous tensors, whose result is contiguous, whatever computes it. Torch's rule finds out first
+    what does, by the size of the batch among other things, and each question would be a guard."""
+    spatial = x.dim() - 2
+    if transposed or x.device.type != "cpu" or weight.dim() != x.dim() or x.layout is not torch.strided:
+        return NotImplemented
+    if not (_is_contiguous(x) and _is_contiguous(weight)) or any(type(n) is int and n == 0 for n in (*x.shape, *weight.shape)):
+        return NotImplemented
+    if x.shape[1] != weight.shape[1] * groups:
+        return NotImplemented
+    size = [x.shape[0], weight.shape[0]]
+    steps, pads, gaps = (list(v) * spatial if len(v) == 1 else list(v) for v in (stride, padding, dilation))
+    for n, k, s, p, d in zip(x.shape[2:], weight.shape[2:], steps, pads, gaps):
+        room = n + 2 * p - d * (k - 1) - 1
+        if room < 0:
+            return NotImplemented
+        size.append(room // s + 1)
+    with mode:
+        return torch.empty(size, dtype=x.dtype, device=x.device)
+
+
+def _is_contiguous(x: torch.Tensor) -> bool:
+    """Whether strides are those of a contiguous tensor, dimensions of one element included; asks nothing of symbols."""
+    dense: Any = 1
+    for n, s in zip(reversed(x.shape), reversed(x.stride())):
+        if not _is_known_equal(s, dense):
+            return False
+        dense = dense * n
+    return True
+
+
+def _is_known_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes are the same number or expression."""
+    x, y = (n.node.expr if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode) else n for n in (a, b))
+    return bool(x == y)
+
+
+# Rules of ours, for operators that have none in torch, or one that asks for more than its result depends on. What they
+# don't cover is ``NotImplemented``.
+RULES: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.constant_pad_nd.default: _pad, torch.ops.aten.convolution.default: _convolution,
+}
 
 
 def _first_line(error: Exception) -> str:

@@ -126,7 +126,7 @@ def affine_terms(x: Index) -> tuple[dict[Var, Index], Index] | None:
     for monomial, k in x.terms.items():
         variables = [a for a in monomial if isinstance(a, Var)]
         rest = tuple(a for a in monomial if not isinstance(a, Var))
-        if len(variables) > 1 or not all(isinstance(a, Sym) for a in rest):
+        if len(variables) > 1 or not all(_is_size(a) for a in rest):
             return None
         value: Index = Expr({rest: k}, 0) if rest else k
         if variables:
@@ -134,6 +134,13 @@ def affine_terms(x: Index) -> tuple[dict[Var, Index], Index] | None:
         else:
             offset = add(offset, value)
     return strides, offset
+
+
+def _is_size(a: Atom) -> bool:
+    """Whether it is computed from symbols alone."""
+    if isinstance(a, Division):
+        return all(isinstance(part, (Sym, Division)) for x in (a.expr, a.divisor) for part in atoms_of(x))
+    return isinstance(a, Sym)
 
 
 # ---------------------------------------------------------------- shapes

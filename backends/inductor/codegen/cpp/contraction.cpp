@@ -306,13 +306,14 @@ static void decide(Contraction& c) {
     const i64 threads = c.slots;
     const double left = c.left.batch[0] || c.left.batch[1] || c.left.batch[2] ? 0 : (double)c.rows * c.depth * 4;
     double packing = c.packing, foreign = 1.0;
-    if (c.right.depth) {
+    const bool windows = c.windows.channels > 0;
+    if (!windows) {
         c.direct = is_direct(c);
         packing = c.direct ? 0 : c.right.line == 1 ? 3 : 8;
         foreign = c.direct && threads > 1 && c.columns <= 4096 ? 1.06 : 1.0;
     }
     c.by_rows = share_of_rows(c, threads, left, packing) < share_of_panels(c, threads, left) * foreign;
-    if (c.right.depth && !c.direct) {
+    if (!windows && !c.direct) {
         c.kept = chunk_depth + c.rows <= c.depth && chunk_depth < c.depth ? c.rows : 0;
         if (c.by_rows) c.kept = units(units(c.kept, threads), widest_lanes) * widest_lanes;
     }
@@ -331,7 +332,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     const Contraction& c = *contraction;
     const Windows& w = c.windows;
     const i64 batches = c.batches[0] * c.batches[1] * c.batches[2];
-    const bool windows = c.right.depth == 0;
+    const bool windows = w.channels > 0;
     const Planes planes = windows ? planes_of(w) : Planes{};
     // Columns side by side: of windows in lines of `pitch`, of which some may be beyond the results', computed and dropped.
     const bool lines = windows && w.out_height > 1;

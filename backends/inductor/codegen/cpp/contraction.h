@@ -17,8 +17,8 @@ struct Windows {
 };
 struct Contraction {
     i64 batches[3], rows, columns, depth;
-    Matrix left, right;   // right.depth is 0 for windows: p is then the image
-    Windows windows;
+    Matrix left, right;   // of windows, p is the image
+    Windows windows;    // of no channels if the right operand is a matrix
     bool transposed;    // lines of a tile are columns
     bool by_rows;       // threads share out rows, not panels
     bool direct;        // vectors are read where the right operand is, which is not packed
