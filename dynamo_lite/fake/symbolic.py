@@ -106,12 +106,12 @@ def _convolution(
     mode: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
     padding: Sequence[Any], dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
 ) -> Any:
-    """``convolution`` of contiguous tensors, whose result is contiguous, whatever computes it. Torch's rule finds out first
-    what does, by the size of the batch among other things, and each question would be a guard."""
+    """``convolution`` of contiguous tensors, whose result is contiguous, whatever computes it. Torch's rule finds out
+    first what does, by the size of the batch among other things, and each question would be a guard."""
     spatial = x.dim() - 2
     if transposed or x.device.type != "cpu" or weight.dim() != x.dim() or x.layout is not torch.strided:
         return NotImplemented
-    if not (_is_contiguous(x) and _is_contiguous(weight)) or any(type(n) is int and n == 0 for n in (*x.shape, *weight.shape)):
+    if not (_is_contiguous(x) and _is_contiguous(weight)) or _is_empty(x) or _is_empty(weight):
         return NotImplemented
     if x.shape[1] != weight.shape[1] * groups:
         return NotImplemented
@@ -124,6 +124,26 @@ def _convolution(
         size.append(room // s + 1)
     with mode:
         return torch.empty(size, dtype=x.dtype, device=x.device)
+
+
+def _convolution_backward(
+    mode: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias_sizes: Sequence[Any] | None,
+    stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any], transposed: bool,
+    output_padding: Sequence[Any], groups: int, output_mask: Sequence[bool],
+) -> Any:
+    """Its gradients, which are contiguous where the operands are, likewise."""
+    sizes = (x.shape, weight.shape, bias_sizes if bias_sizes is not None else (grad.shape[1],))
+    if transposed or x.device.type != "cpu" or x.layout is not torch.strided or weight.dim() != x.dim():
+        return NotImplemented
+    if not (_is_contiguous(x) and _is_contiguous(weight)):
+        return NotImplemented
+    with mode:
+        return tuple(
+            torch.empty(tuple(n), dtype=x.dtype, device=x.device) if on else None for n, on in zip(sizes, output_mask))
+
+
+def _is_empty(x: torch.Tensor) -> bool:
+    return any(type(n) is int and n == 0 for n in x.shape)
 
 
 def _is_contiguous(x: torch.Tensor) -> bool:
@@ -146,6 +166,7 @@ def _is_known_equal(a: Any, b: Any) -> bool:
 # don't cover is ``NotImplemented``.
 RULES: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.constant_pad_nd.default: _pad, torch.ops.aten.convolution.default: _convolution,
+    torch.ops.aten.convolution_backward.default: _convolution_backward,
 }
 
 

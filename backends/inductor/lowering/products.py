@@ -1,7 +1,7 @@
 """Matrix products as loops that a template computes, so that what follows is computed on the tiles.
 
-Only float32, of a size that is worth the packing; the rest is the library's. A size that is a symbol is taken to be worth
-it.
+Only float32, of a size that is worth the packing; the rest is the library's. A size that is a symbol is taken to be
+worth it.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from each other's caches what is not written to memory yet, which takes as long 
 
 Costs are counted in rows of the left operand: the time of the products of one row and all columns.
 
-Where a size is a symbol, the library decides by the same costs when it is called (``decide`` in ``contraction.cpp``), and
-workspaces are as large as they may have to be.
+Where a size is a symbol, the library decides by the same costs when it is called (``decide`` in ``contraction.cpp``),
+and workspaces are as large as they may have to be.
 
 Invariant: results do not depend on anything that is decided here.
 """
@@ -126,13 +126,14 @@ def _number(n: ix.Index) -> int:
 
 
 def _piece(rows: int, depth: int) -> int:
-    """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that is less."""
+    """How deep the right operand is packed at a time; the sums are kept meanwhile, so it is all of it if that takes
+    less."""
     return CHUNK_DEPTH if CHUNK_DEPTH + rows <= depth else depth
 
 
 def _largest_slot(contraction: Contraction) -> ix.Index:
-    """What a thread needs of the workspace at most, whatever the library decides: a piece and the sums that are kept are
-    no more than the whole depth."""
+    """What a thread needs of the workspace at most, whatever the library decides: a piece and the sums that are kept
+    are no more than the whole depth."""
     rows, depth = volume(contraction.rows), contraction.depth
     if isinstance(rows, int) and isinstance(depth, int):
         piece = _piece(rows, depth)
