@@ -2,7 +2,7 @@
 norm, activation, residual) is computed on the tiles.
 
 Nothing is packed ahead: weights are read where they are at every call, so no change of them can be missed. Float32, one
-or two spatial dims, contiguous, the batch alone of a symbolic size; the rest is the library's. A depthwise convolution is
+or two spatial dims, contiguous, only the batch symbolic; the rest is the library's. A depthwise convolution is
 a few products an element, for which the template has loops of their own.
 """
 
