@@ -33,7 +33,7 @@ from dynamo_lite.backends.aot.interface import Result
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import Results
 from dynamo_lite.backends.inductor.compile import compile_graph, run_otherwise
-from dynamo_lite.backends.inductor.target import Target
+from dynamo_lite.backends.inductor.route import Route
 
 
 def aot_eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def _run(
     gm: GraphModule, example_inputs: list[Any], backend: Callable[..., Any], decompositions: dict[Any, Any]
 ) -> Callable[..., Any]:
     otherwise = run_otherwise(gm, example_inputs, backend)
-    return otherwise or compile_graph(gm, example_inputs, Target(decompositions, lambda *given: (_Run(*given), None)))
+    return otherwise or compile_graph(gm, example_inputs, Route(decompositions, lambda *given: (_Run(*given), None)))
 
 
 def as_module(gm: GraphModule, example_inputs: list[Any]) -> GraphModule:

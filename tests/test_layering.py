@@ -38,6 +38,7 @@ BACKEND_LAYERS = [
     "inductor.lowering_registry",
     "inductor.lowering",
     "inductor.scheduler",
+    "inductor.target",
     "inductor.codecache",
     "inductor.codegen",
     "inductor.pipeline",
@@ -45,7 +46,7 @@ BACKEND_LAYERS = [
     "inductor.graph_key",
     "inductor.graph_cache",
     "inductor.scalar_split",
-    "inductor.target",
+    "inductor.route",
     "inductor.training",
     "inductor.compile",
     "aot_eager",
@@ -61,8 +62,11 @@ FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo
 # (importer, imported): imports made when first needed, each for the time that an import or a first call may take.
 LAZY: set[tuple[str, str]] = {
     ("dynamo_lite.backends.inductor", "dynamo_lite.backends.inductor.lowering"),
+    ("dynamo_lite.backends.inductor.artifact", "dynamo_lite.backends.inductor.codegen.triton.loading"),
+    ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.codegen.triton.loading"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.pipeline"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.training"),
+    ("dynamo_lite.backends.inductor.pipeline", "dynamo_lite.backends.inductor.codegen.triton.target"),
 }
 
 FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.compilers",

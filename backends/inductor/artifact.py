@@ -16,7 +16,7 @@ import linecache
 import logging
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ _runtime.use_tensor_type(torch.Tensor)
 _runtime.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
 _numbers = itertools.count()
 
+NO_LAUNCHERS: Mapping[str, Any] = types.MappingProxyType({})
 _HEADER_LEFT_OUT = "// vec.h stands here; DYNAMO_LITE_LOGS=+output_code shows it\n"
 
 Call = Callable[..., tuple[Any, ...]]
@@ -47,7 +48,7 @@ class Artifact:
 
     Attributes:
         wrapper: see ``codegen.wrapper``.
-        source: C++ source of its kernels and entries; "" if there are none.
+        source: of its kernels, in C++ with entries, or in Python if it ``launches`` them; "" if there are none.
         libraries: C++ sources of libraries that ``source`` calls into.
         mutated: indices of the inputs that it writes.
         raises_before_writes: that it has written nothing yet when it raises.
@@ -63,6 +64,7 @@ class Artifact:
     kernels: int
     moved: int
     library_calls: tuple[str, ...]
+    launches: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def write(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Artifac
     return Artifact(
         wrapper, program.source + wrapper.entries, program.libraries, aten.mutated,
         _raises_before_writes(program), len(kernels), sum(_moved(counted, step) for step in kernels),
-        tuple(_operation(step.target) for step in calls))
+        tuple(_operation(step.target) for step in calls), program.launches)
 
 
 def start(artifact: Artifact) -> Call:
@@ -111,7 +113,7 @@ def start(artifact: Artifact) -> Call:
     try:
         library = _library(artifact)
         with log.phase("load"):
-            call = _load(wrapper, library)
+            call = _load(wrapper, library, _launchers(artifact))
     except codecache.Unloadable as error:
         # It may be of a machine that had other libraries.
         if not codecache.give_up(error):
@@ -142,10 +144,20 @@ def _library(artifact: Artifact) -> Path | None:
     return library
 
 
-def _load(wrapper: WrapperSource, library: Path | None) -> Call:
+def _launchers(artifact: Artifact) -> dict[str, Any]:
+    """The functions that launch its kernels, where these are called from Python."""
+    if not artifact.launches or not artifact.source:
+        return {}
+    # Imported when there are such kernels: it imports Triton.
+    from dynamo_lite.backends.inductor.codegen.triton.loading import load
+
+    return {name: value for name, value in load(artifact.source).items() if name.startswith("launch_")}
+
+
+def _load(wrapper: WrapperSource, library: Path | None, launchers: Mapping[str, Any] = NO_LAUNCHERS) -> Call:
     """The wrapper's function, its entries bound to the library's."""
     # The module it is of says that it is a part of the backend, which is never captured itself.
-    namespace = {**wrapper.namespace, "__name__": "dynamo_lite.backends.inductor.generated"}
+    namespace = {**wrapper.namespace, **launchers, "__name__": "dynamo_lite.backends.inductor.generated"}
     if library is not None:
         handle = codecache.load(library, _runtime.load)
         for spec in wrapper.entry_specs:

@@ -26,13 +26,13 @@ from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.inductor import codecache, graph_cache
+from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
+from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers
-from dynamo_lite.backends.inductor.target import Target, run_eager, start_kept
 
-OPTIONS = {"lowering": ("native", "library")}
+OPTIONS = {"lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
 
 
@@ -51,15 +51,16 @@ def inductor_lite(
         tuple of sources), ``mutated_inputs`` (indices of the inputs that it writes) and ``raises_before_writes``
         (that it has written nothing yet when it raises).
     """
-    chosen = _checked(options)
+    chosen = _with_codegen(_checked(options))
     otherwise = run_otherwise(gm, example_inputs, functools.partial(inductor_lite, options=options))
     if otherwise is not None:
         return otherwise
     native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
     training = needs_gradients(gm, example_inputs)
     key = graph_cache.key_of(gm, example_inputs, {**chosen, "training": training}) if native else None
-    target = Target(FOR_KERNELS if native else REQUIRED, functools.partial(_build, native=native))
-    return compile_graph(gm, example_inputs, target, key)
+    codegen = chosen["cpu_codegen"] if native else None
+    route = Route(FOR_KERNELS if native else REQUIRED, functools.partial(_build, codegen=codegen))
+    return compile_graph(gm, example_inputs, route, key)
 
 
 inductor_lite.check_options = lambda options: _checked(options)  # type: ignore[attr-defined]
@@ -90,7 +91,7 @@ def run_otherwise(
     return None
 
 
-def compile_graph(gm: GraphModule, example_inputs: list[Any], target: Target, key: str | None = None) -> Call:
+def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key: str | None = None) -> Call:
     """A captured graph, recorded and built.
 
     Args:
@@ -99,13 +100,13 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], target: Target, ke
     if needs_gradients(gm, example_inputs):
         from dynamo_lite.backends.inductor.training import compile_training
 
-        return compile_training(gm, example_inputs, target, key)
+        return compile_training(gm, example_inputs, route, key)
     kept = start_kept(graph_cache.find(key))
     if kept is not None:
         return kept
     try:
         with log.phase("aot"):
-            aten = record(gm, example_inputs, target.decompositions)
+            aten = record(gm, example_inputs, route.decompositions)
     except CannotFunctionalize as e:
         return run_eager(gm, str(e))
     except Exception as e:
@@ -118,20 +119,22 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], target: Target, ke
         "no_autocast": torch.is_autocast_enabled("cpu"),
         "inference": aten.inference,
     }
-    call, artifact = target.build(aten, scopes)
+    call, artifact = route.build(aten, scopes)
     if artifact is not None:
         graph_cache.keep(key, artifact)
     return call
 
 
-def _build(aten: AtenGraph, scopes: dict[str, bool], native: bool) -> tuple[Call, Artifact | None]:
-    """A compiled aten graph: by kernels if it can be, then with the artifact; otherwise by library calls."""
-    if native:
+def _build(aten: AtenGraph, scopes: dict[str, bool], codegen: str | None) -> tuple[Call, Artifact | None]:
+    """A compiled aten graph: by kernels of a target if it can be, then with the artifact; otherwise by library
+    calls."""
+    if codegen is not None:
         # Imported when first needed: a program whose graphs are all kept does without lowering, 0.1 s.
-        from dynamo_lite.backends.inductor.pipeline import lower_and_schedule
+        from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
 
         try:
-            artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, codecache.simd()), scopes)
+            target = target_named(codegen)
+            artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, target), scopes)
             return start(artifact), artifact
         except (exc.CompilerMissing, exc.CacheError) as e:
             _report_library_run("kernels can't be built", type(e).__name__, e)
@@ -142,6 +145,21 @@ def _build(aten: AtenGraph, scopes: dict[str, bool], native: bool) -> tuple[Call
             what = "a graph can't be lowered (a fault of dynamo_lite, please report it)"
             _report_library_run(what, "lowering failed", e)
     return start(write(aten, library_program(aten), scopes)), None
+
+
+def _with_codegen(chosen: dict[str, Any]) -> dict[str, Any]:
+    """The options with a language of kernels that can run here."""
+    if chosen["cpu_codegen"] == "triton":
+        # Imported when asked for, 0.01 s; Triton itself comes with the first kernel.
+        from dynamo_lite.backends.inductor.codegen.triton.loading import unavailable
+
+        reason = unavailable()
+        if reason is not None:
+            metrics.count_fallback("no Triton")
+            if log.first_time("fallbacks", reason):
+                log.artifact("fallbacks").warning("%s; kernels are written in C++ instead", reason)
+            return {**chosen, "cpu_codegen": "cpp"}
+    return chosen
 
 
 def _report_library_run(what: str, kind: str, error: Exception) -> None:

@@ -22,6 +22,7 @@ from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.artifact import Artifact, Pair
 from dynamo_lite.backends.inductor.codegen.wrapper import EntrySpec, WrapperSource
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
+from dynamo_lite.backends.inductor.codegen.wrapper.faults import new_fault, raise_fault
 from dynamo_lite.backends.inductor.graph_key import NoKey, SymbolicKey, graph_key
 from dynamo_lite.backends.inductor.serialize import Format, Malformed, NotKept
 from dynamo_lite.symbols import records
@@ -125,7 +126,8 @@ _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of
 # What wrappers name beside operators.
 _NAMED = {
     "copy_strided": ops.copy_strided, "as_strided": ops.as_strided, "as_strided_scatter": ops.as_strided_scatter,
-    "has_strides": _runtime.has_strides, "increment_version": torch._C._increment_version,
+    "has_strides": _runtime.has_strides, "new_fault": new_fault, "raise_fault": raise_fault,
+    "increment_version": torch._C._increment_version,
     "empty_strided": torch._C._VariableFunctions.empty_strided, "inference_mode": torch.inference_mode,
     "no_grad": torch.no_grad, "no_autocast": torch._C._DisableAutocast, "float": float, "ellipsis": ...,
     # What kernels and wrappers raise.

@@ -7,34 +7,38 @@ from collections.abc import Mapping
 import torch
 
 from dynamo_lite import log
+from dynamo_lite.backends.inductor import codecache
 from dynamo_lite.backends.inductor import program as prog
-from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
+from dynamo_lite.backends.inductor.codegen.cpp.target import cpp_target
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
+from dynamo_lite.backends.inductor.target import Target
 
 
-def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None, simd: str) -> prog.Program:
+def lower_and_schedule(
+    graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None, target: Target
+) -> prog.Program:
     """The program of an aten graph (``aot.graph``).
 
     Args:
         constants: the tensors that the graph's ``get_attr`` nodes name.
-        simd: "avx512", "avx2" or "scalar".
+        target: what kernels are made for.
     """
     with log.phase("lowering"):
-        lowered = lower(graph, constants)
+        lowered = lower(graph, constants, target.library, target.computes)
     if log.enabled("ir"):
         log.artifact("ir").info("%s", _loops_as_text(lowered))
     with log.phase("scheduling"):
-        scheduled = schedule(lowered)
+        scheduled = schedule(lowered, target.arrangement)
     kernels = [step for step in scheduled.steps if isinstance(step, Kernel)]
     if log.enabled("schedule"):
         for kernel in kernels:
             log.artifact("schedule").info("%s", kernel.describe())
-    with log.phase("cpp_codegen"):
-        source, symbols = write_source(kernels, simd)
-    names = iter(symbols)
+    with log.phase(f"{target.name}_codegen"):
+        sources = target.write(kernels)
+    names = iter(sources.symbols)
     steps: list[prog.Step] = [
         _call(lowered, step, next(names)) if isinstance(step, Kernel) else step for step in scheduled.steps
     ]
@@ -45,14 +49,25 @@ def lower_and_schedule(graph: torch.fx.Graph, constants: Mapping[str, torch.Tens
         {name: _spec(lowered, buffer) for name, buffer in _used(lowered, steps).items()},
         steps,
         lowered.outputs,
-        source,
+        sources.text,
         {**scheduled.metrics, "kernels": len(kernels)},
-        write_libraries(kernels, simd),
+        sources.libraries,
         tuple(lowered.faults),
+        target.launches,
     )
     if __debug__:
         program.check()
     return program
+
+
+def target_named(name: str) -> Target:
+    """The target of a language of kernels: "cpp", for the processor's vector instructions, or "triton"."""
+    if name == "triton":
+        # Imported when asked for: no graph of C++ kernels needs its writers.
+        from dynamo_lite.backends.inductor.codegen.triton.target import TRITON
+
+        return TRITON
+    return cpp_target(codecache.simd())
 
 
 def _loops_as_text(lowered: LoweredGraph) -> str:

@@ -47,7 +47,7 @@ class SizeRef:
 
 @dataclasses.dataclass(slots=True)
 class KernelCall:
-    """One call of a generated C function ``void symbol(void *a0, ..., void *aN, int64_t s0, ...)``.
+    """One call of a generated function, in C ``void symbol(void *a0, ..., void *aN, int64_t s0, ...)``.
 
     Attributes:
         symbol: the function's name in ``Program.source``.
@@ -138,12 +138,13 @@ class Program:
         steps: in order.
         outputs: for each value of the graph's ``output`` node: a buffer name, or for what is no tensor the constant
             itself wrapped as ``Literal``.
-        source: C++ source of all kernels (static functions included), without the wrapper's entry; "" if there are
-            none.
+        source: source of all kernels, in C++ (static functions included, without the wrapper's entry) or in Python; ""
+            if there are none.
         metrics: free-form counts for reports, such as ``{"fused_nodes": 12}``.
         faults: what kernels may report, numbered from 1: exception type and message, in which ``{}`` is the faulty
             index.
         libraries: C++ sources of libraries that ``source`` calls into.
+        launches: whether kernels are Python functions that ``source`` defines, see ``Target``.
     """
 
     inputs: tuple[str, ...]
@@ -156,6 +157,7 @@ class Program:
     metrics: dict[str, int] = dataclasses.field(default_factory=dict)
     libraries: tuple[str, ...] = ()
     faults: tuple[tuple[type[Exception], str], ...] = ()
+    launches: bool = False
 
     def check(self) -> None:
         """Raises AssertionError with the faulty step if an invariant of the module's docstring is broken."""

@@ -1,50 +1,52 @@
-"""What graphs are compiled to, and what runs where that can't be had.
+"""What kernels are made for: the one description of a target that the neutral passes ask.
 
-Invariant: the log ``fallbacks`` says of each graph that runs in eager why it does.
+Lowering asks what the target leaves to the library, the scheduler how it wants loops arranged, the pipeline for
+the text of its kernels, the wrapper how these are called. ``codegen/cpp`` and ``codegen/triton`` have one each.
+
+Invariant: a program differs between targets in how its kernels are arranged and written, and in which operators are
+library calls; what it computes is the same.
 """
 from __future__ import annotations
 
 import dataclasses
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.fx import GraphModule
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
-from dynamo_lite import exc, log
-from dynamo_lite.backends import metrics
-from dynamo_lite.backends.aot.graph import AtenGraph
-from dynamo_lite.backends.inductor.artifact import Artifact, Call, start
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sources:
+    """What a target writes for the kernels of a program.
+
+    Attributes:
+        text: of all kernels.
+        symbols: what calls each kernel.
+        libraries: sources of libraries that the text calls into.
+    """
+
+    text: str
+    symbols: list[str]
+    libraries: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """What graphs are compiled to.
-
-    Attributes:
-        decompositions: see ``record``.
-        build: from an aten graph, and the scopes in which it runs (``write_wrapper`` says which), to a function as
-            ``inductor_lite`` describes it, and the artifact to keep, if there is one.
+    """Attributes:
+        name: for logs, as options of ``compile`` have it.
+        arrangement: of loops.
+        write: the text of kernels.
+        library: operators that have a lowering, which needs what the target has not: templates of products.
+        computes: whether kernels can compute a node of the loop IR; None: they compute all.
+        launches: whether kernels are called by Python functions that their text defines, each by itself, and not by
+            entries in C that call several.
     """
 
-    decompositions: dict[Any, Callable[..., Any]]
-    build: Callable[[AtenGraph, dict[str, bool]], tuple[Call, Artifact | None]]
-
-
-def start_kept(artifact: Artifact | None) -> Call | None:
-    """The function of an artifact that was kept; None if there is none, or its library can't be had again."""
-    if artifact is None:
-        return None
-    try:
-        return start(artifact)
-    except (exc.CompilerMissing, exc.CacheError) as e:
-        log.artifact("cache").info("a kept graph is of no use: %s", e)
-        return None
-
-
-def run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[..., Any]:
-    """The graph itself as its function; says why, once for each reason."""
-    if log.first_time("fallbacks", reason):
-        log.artifact("fallbacks").log(logging.WARNING if fault else logging.INFO, "a graph runs in eager: %s", reason)
-    metrics.count_fallback(reason)
-    return gm.forward
+    name: str
+    arrangement: Arrangement
+    write: Callable[[Sequence[Kernel]], Sources]
+    library: frozenset[Any] = frozenset()
+    computes: Callable[[Node], bool] | None = None
+    launches: bool = False

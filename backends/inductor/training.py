@@ -31,7 +31,7 @@ from dynamo_lite.backends.aot.segments import (
 from dynamo_lite.backends.aot.training import backward_checks, training_function
 from dynamo_lite.backends.inductor import graph_cache
 from dynamo_lite.backends.inductor.artifact import Call, Pair
-from dynamo_lite.backends.inductor.target import Target, run_eager, start_kept
+from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.symbols.environment import Frozen
 
 
@@ -58,9 +58,9 @@ def run_in_parts(
     return None
 
 
-def compile_training(gm: GraphModule, example_inputs: list[Any], target: Target, key: str | None) -> Call:
+def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, key: str | None) -> Call:
     """A graph that takes part in autograd: its forward pass compiled now, its backward pass when it first runs."""
-    recording = _Recording(gm, example_inputs, target)
+    recording = _Recording(gm, example_inputs, route)
     pair: Pair | None = graph_cache.find(key)
     call = start_kept(pair.forward) if pair is not None else None
     backward: AtenGraph | None = None
@@ -84,7 +84,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], target: Target,
             text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
             log.artifact("aot_graphs").info("%s", text)
         interface, names = joint.interface(), joint.forward_names()
-        call, artifact = target.build(forward, {"no_autocast": torch.is_autocast_enabled("cpu")})
+        call, artifact = route.build(forward, {"no_autocast": torch.is_autocast_enabled("cpu")})
         pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
@@ -103,7 +103,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], target: Target,
                 graph = recording.again(given, interface, saved, names)
             if graph is None:
                 return None
-        made, artifact = target.build(graph, {"boxed": True})
+        made, artifact = route.build(graph, {"boxed": True})
         if everything and artifact is not None and pair is not None:
             graph_cache.keep(key, dataclasses.replace(pair, backward=artifact))
         return made
@@ -120,8 +120,8 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], target: Target,
 class _Recording:
     """Makes the joint graph of a captured graph, and makes it again for the gradients of some results."""
 
-    def __init__(self, gm: GraphModule, example_inputs: list[Any], target: Target) -> None:
-        self._gm, self._examples, self._decompositions = gm, example_inputs, target.decompositions
+    def __init__(self, gm: GraphModule, example_inputs: list[Any], route: Route) -> None:
+        self._gm, self._examples, self._decompositions = gm, example_inputs, route.decompositions
         self._grad = torch.is_grad_enabled()
         self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 

@@ -7,10 +7,12 @@ May import `lowering_registry`, `ir`, `program` and `aot`; knows nothing of kern
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
+from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering import (
     activations,
     convolution,
@@ -65,6 +67,13 @@ __all__ = [
 ]
 
 
-def lower(graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None) -> LoweredGraph:
-    """The aten graph (``aot.graph``) as loop nests, library calls and views."""
-    return GraphLowering(graph, constants or {}).run()
+def lower(
+    graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None, library: Set[Any] = frozenset(),
+    computes: Callable[[Node], bool] | None = None,
+) -> LoweredGraph:
+    """The aten graph (``aot.graph``) as loop nests, library calls and views.
+
+    Args:
+        library, computes: what the target leaves to the library, and can compute (``Target``).
+    """
+    return GraphLowering(graph, constants or {}, library, computes).run()

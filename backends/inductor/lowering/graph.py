@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Union
 
 import torch
@@ -55,8 +55,10 @@ class GraphLowering:
     """See the module's docstring. Lowerings get it as ``g`` and use ``ops``, ``realize``, ``memory_of`` and
     ``origin``."""
 
-    def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor]):
+    def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor], library: Set[Any] = frozenset(),
+                 computes: Callable[[Node], bool] | None = None):
         self.graph = graph
+        self.library, self.computes = library, computes
         self.constants = dict(constants)
         self.sizes = sizes_of(graph)
         self.ops = Builder()
@@ -107,7 +109,9 @@ class GraphLowering:
     def has_lowering(self, node: torch.fx.Node) -> bool:
         """Whether generated code can compute the node: it has a lowering, eager would compute it, and all tensors are
         of a kind that loops handle."""
-        if node.target not in LOWERINGS or is_refused(node, self.sizes) or are_for_the_library(node):
+        if node.target not in LOWERINGS or node.target in self.library:
+            return False
+        if is_refused(node, self.sizes) or are_for_the_library(node):
             return False
         values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
         return all(_supported(v) for v in values if isinstance(v, torch.Tensor))
@@ -147,10 +151,16 @@ class GraphLowering:
         if self.has_lowering(node):
             args, kwargs = self._values((node.args, node.kwargs))
             result = LOWERINGS[node.target].fn(self, *args, **kwargs)
-            if result is not NotImplemented:
+            if result is not NotImplemented and (self.computes is None or self._is_computed(result)):
                 self.metrics["lowered"] += 1
                 return self._adopt(node, result)
         return self._library(node)
+
+    def _is_computed(self, result: Any) -> bool:
+        """Whether the target's kernels can compute what a lowering gives."""
+        assert self.computes is not None
+        values = result if isinstance(result, (tuple, list)) else (result,)
+        return all(map(self.computes, walk(v.node for v in values if isinstance(v, TensorValue))))
 
     def _values(self, tree: Any) -> Any:
         """Arguments with nodes replaced by their values, symbolic integers by indices."""

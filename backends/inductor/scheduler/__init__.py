@@ -1,10 +1,10 @@
 """Scheduling: which loop nests share a kernel, in which order everything runs, how each kernel's loops are arranged.
 
-``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, ``loop_transforms`` puts its
-loops in form.
+``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, the target's
+``arrangement`` puts its loops in form.
 
-May import `lowering`, `ir`, `program` and `aot`; arranges for a CPU (a vector loop, threads), and knows
-no C++.
+May import `lowering`, `ir`, `program` and `aot`; knows no
+language of kernels.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Union
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph
+from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS, VECTORS, Arrangement
 from dynamo_lite.backends.inductor.scheduler.build import build_kernel
 from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contraction
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
 from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.scheduler.loop_transforms import transform_loops
 from dynamo_lite.backends.inductor.scheduler.scan import scan_kernel
 from dynamo_lite.backends.inductor.scheduler.update import update_kernel
 
-__all__ = ["Kernel", "Schedule", "schedule"]
+__all__ = ["BLOCKS", "VECTORS", "Arrangement", "Kernel", "Schedule", "schedule"]
 
 Step = Union[Kernel, prog.ExternCall, prog.View, prog.CopyInto]
 
@@ -37,7 +37,7 @@ class Schedule:
     metrics: dict[str, int]
 
 
-def schedule(lowered: LoweredGraph) -> Schedule:
+def schedule(lowered: LoweredGraph, arrangement: Arrangement = VECTORS) -> Schedule:
     """Groups, kernels, order."""
     groups = Fuser(lowered).run()
     needed = _read_outside(lowered, groups)
@@ -52,16 +52,16 @@ def schedule(lowered: LoweredGraph) -> Schedule:
             first = group.members[0].nest
             if first.scan is not None:
                 wanted = [m.nest for m in group.members if m.nest.buffer.name in needed[group.number]]
-                steps.append(scan_kernel(lowered.builder, wanted, lowered.buffers))
+                steps.append(scan_kernel(lowered.builder, wanted, lowered.buffers, arrangement.scan_loops))
                 continue
             if first.update is not None:
                 steps.append(update_kernel(lowered.builder, first, lowered.buffers))
                 continue
-            kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers)
+            kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers, arrangement)
             if group.contraction is not None:
                 steps.append(arrange_contraction(lowered.builder, kernel, group, lowered.buffers))
             else:
-                steps.append(transform_loops(lowered.builder, kernel))
+                steps.append(arrangement.loops(lowered.builder, kernel))
     return Schedule(steps, {**lowered.metrics, "nests": nests})
 
 

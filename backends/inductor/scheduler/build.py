@@ -15,24 +15,25 @@ from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
+from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, group_var
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
 
 # A value that a later stage needs is computed again if it costs at most this much, and this many loads.
 REPEAT_COST = 6
 REPEAT_LOADS = 2
-# The longest row, in bytes, that is kept in scratch memory between stages.
-MAX_SCRATCH_BYTES = 64 * 1024
 
 
 class KernelBuilder:
     """Makes the kernel of one group."""
 
-    def __init__(self, builder: Builder, group: Group, needed: Set[str], buffers: dict[str, Buffer]):
+    def __init__(self, builder: Builder, group: Group, needed: Set[str], buffers: dict[str, Buffer],
+                 arrangement: Arrangement):
         self.ops = builder
         self.group = group
         self.needed = needed  # buffers that are read outside the group
         self.buffers = buffers
+        self.arrangement = arrangement
         self.dims = [group_var(d, group.dims) for d in range(len(group.dims))]
         self.kept = self._atoms(False)
         self.inner = self._atoms(True)
@@ -106,6 +107,9 @@ class KernelBuilder:
         value = self._value[name]
         if not self._full[name] or self._ready[name] == stage or not full:
             return value
+        volume = ix.product(v.size for v in self.inner)
+        if isinstance(volume, int) and volume <= self.arrangement.row_in_registers:
+            return value
         nodes = walk((value,))
         cost = sum(OPS[n.op].cost for n in nodes if n.op in OPS)
         if cost <= REPEAT_COST and sum(n.op == "load" for n in nodes) <= REPEAT_LOADS:
@@ -118,7 +122,7 @@ class KernelBuilder:
         sizes = [v.size for v in self.inner]
         volume = ix.product(sizes)
         itemsize = max(value.dtype.itemsize, 1)
-        if not isinstance(volume, int) or volume * itemsize > MAX_SCRATCH_BYTES or not self.inner:
+        if not isinstance(volume, int) or volume * itemsize > self.arrangement.row_in_scratch or not self.inner:
             # Too long a row: the buffer is stored after all.
             if name not in self._stored:
                 self._stored.add(name)
@@ -132,9 +136,10 @@ class KernelBuilder:
         return self.ops.load(row, index, value.dtype)
 
 
-def build_kernel(builder: Builder, group: Group, needed: Set[str], buffers: dict[str, Buffer]) -> Kernel:
+def build_kernel(builder: Builder, group: Group, needed: Set[str], buffers: dict[str, Buffer],
+                 arrangement: Arrangement) -> Kernel:
     """The kernel of a group, its loops as the nests gave them."""
-    made = KernelBuilder(builder, group, needed, buffers)
+    made = KernelBuilder(builder, group, needed, buffers, arrangement)
     kept, stages, scratch = made.build()
     names: dict[str, None] = {}
     outputs: dict[str, None] = {}

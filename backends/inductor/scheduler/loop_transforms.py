@@ -42,11 +42,20 @@ def transform_loops(builder: Builder, kernel: Kernel) -> Kernel:
     return kernel
 
 
+def flatten_loops(builder: Builder, kernel: Kernel) -> Kernel:
+    """The kernel with as few loops as its indices allow: for targets that run blocks of iterations side by side, and
+    mask what guards and ends of loops leave out. No output takes over an input's memory: within a block there is no
+    order."""
+    _split_divisions(builder, kernel)
+    _collapse(builder, kernel)
+    return kernel
+
+
 def transform_scan_loops(builder: Builder, kernel: Kernel) -> Kernel:
     """The same for a kernel that carries values along its inner loop: only the others are rearranged."""
     _split_divisions(builder, kernel)
     _collapse(builder, kernel)
-    scores = {v: _score(kernel, v) for v in kernel.outer}
+    scores = {v: score(kernel, v) for v in kernel.outer}
     best = max(kernel.outer, key=lambda v: scores[v], default=None)
     contiguous = any(isinstance(s, Store) and ix.coefficient(s.index, best) == 1 for s in kernel.statements() if best)
     long = best is not None and (not isinstance(best.size, int) or best.size >= MIN_VECTOR)
@@ -160,7 +169,7 @@ def _choose_vector(kernel: Kernel) -> None:
     candidates = [*kernel.outer, *kernel.inner]
     if not candidates:
         return
-    scores = {v: _score(kernel, v) for v in candidates}
+    scores = {v: score(kernel, v) for v in candidates}
     # Among equals the last one: it is the innermost of the order that the nests were given.
     v = candidates[max(range(len(candidates)), key=lambda k: (*scores[candidates[k]], k))]
     if v in kernel.inner:
@@ -178,7 +187,7 @@ def _choose_vector(kernel: Kernel) -> None:
         kernel.vector_outer = True
 
 
-def _score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
+def score(kernel: Kernel, v: ix.Var) -> tuple[int, int]:
     """How well ``v`` would do as the vector loop: its accesses of stride 1 less the strided ones, by how often each
     happens."""
     gain = 0

@@ -6,17 +6,17 @@ contiguous, if it is one of these, is the vector loop: then every lane carries v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Statement, Store
-from dynamo_lite.backends.inductor.scheduler.loop_transforms import transform_scan_loops
 from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
 
 
-def scan_kernel(builder: Builder, nests: Sequence[LoopNest], buffers: dict[str, Buffer]) -> Kernel:
-    """The kernel of nests with a ``scan``, which are results of one."""
+def scan_kernel(builder: Builder, nests: Sequence[LoopNest], buffers: dict[str, Buffer],
+                arrange: Callable[[Builder, Kernel], Kernel]) -> Kernel:
+    """The kernel of nests with a ``scan``, which are results of one; ``arrange`` puts its loops in form."""
     first = nests[0]
     assert first.scan is not None
     over = first.scan.over
@@ -29,4 +29,4 @@ def scan_kernel(builder: Builder, nests: Sequence[LoopNest], buffers: dict[str, 
     arguments = {n: buffers[n] for n in (*read, *outputs)}
     stage = Stage((over,), statements, scalar=True, scan=True)
     origin = tuple(dict.fromkeys(o for nest in nests for o in nest.origin))
-    return transform_scan_loops(builder, Kernel(outer, [stage], False, arguments, outputs, {}, origin))
+    return arrange(builder, Kernel(outer, [stage], False, arguments, outputs, {}, origin))

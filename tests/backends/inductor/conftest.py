@@ -13,7 +13,7 @@ import torch
 
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.inductor import codecache, pipeline
+from dynamo_lite.backends.inductor import pipeline
 from dynamo_lite.backends.inductor.artifact import start, write
 from dynamo_lite.backends.inductor.ir.checker import check_nest
 from dynamo_lite.backends.inductor.ir.interpreter import run_nests
@@ -69,7 +69,7 @@ def build(backend_check):
             for operation in lowered.operations:
                 if isinstance(operation, LoopNest):
                     check_nest(operation)
-            program = pipeline.lower_and_schedule(aten.graph, aten.constants, codecache.simd())
+            program = pipeline.lower_and_schedule(aten.graph, aten.constants, pipeline.target_named("cpp"))
             scopes = {"no_grad": False, "no_autocast": False, "inference": False}
             return Built(lowered, program, start(write(aten, program, scopes)))
 

@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.inductor import codecache, pipeline
+from dynamo_lite.backends.inductor import pipeline
 from dynamo_lite.backends.inductor.artifact import start, write
 from dynamo_lite.backends.inductor.program import ExternCall
 
@@ -62,7 +62,7 @@ def test_samples(op, backend_check):
                 aten = record(gm, fakes, FOR_KERNELS)
             except (CannotFunctionalize, RuntimeError, NotImplementedError, AttributeError, TypeError):
                 continue  # eager's, or the recorder's affair
-            program = pipeline.lower_and_schedule(aten.graph, aten.constants, codecache.simd())
+            program = pipeline.lower_and_schedule(aten.graph, aten.constants, pipeline.target_named("cpp"))
             if any(isinstance(step, ExternCall) for step in program.steps):
                 continue
             computed = True

@@ -13,7 +13,7 @@ import torch
 from dynamo_lite import config
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.inductor import artifact, codecache, pipeline
+from dynamo_lite.backends.inductor import artifact, pipeline
 from dynamo_lite.backends.inductor.ir.checker import check_nest
 from dynamo_lite.backends.inductor.ir.interpreter import run_nests
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
@@ -202,7 +202,7 @@ def only_loops(lowered):
 
 def by_cpp(aten, inputs, simd):
     with config.patch(cpp_simd=simd):
-        program = pipeline.lower_and_schedule(aten.graph, aten.constants, codecache.simd())
+        program = pipeline.lower_and_schedule(aten.graph, aten.constants, pipeline.target_named("cpp"))
         scopes = {"no_grad": False, "no_autocast": False, "inference": False}
         return artifact.start(artifact.write(aten, program, scopes))(*inputs)
 

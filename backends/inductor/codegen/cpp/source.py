@@ -7,9 +7,9 @@ that a file is compiled by itself.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
+from dynamo_lite.backends.inductor.codegen.comments import comment
 from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, library_of
 from dynamo_lite.backends.inductor.codegen.cpp.functions import MOST_IN_LINE, declarations, uses
 from dynamo_lite.backends.inductor.codegen.cpp.kernel import GRAIN, GRAIN_AWAKE, CppKernel
@@ -43,7 +43,7 @@ def write_source(kernels: Sequence[Kernel], simd: str) -> tuple[str, list[str]]:
         parts.append(library_header(simd))
     parts.append(declarations(functions, simd, uses(names, functions) <= MOST_IN_LINE))
     for text, name in zip(share(list(names)), names.values()):
-        parts.append("\n" + _comment(list(comments[name])) + text.replace(_SYMBOL, name))
+        parts.append("\n" + comment(list(comments[name]), MARK) + text.replace(_SYMBOL, name))
     return "".join(parts), symbols
 
 
@@ -51,17 +51,3 @@ def write_libraries(kernels: Sequence[Kernel], simd: str) -> tuple[str, ...]:
     """Sources of the libraries that the file of these kernels calls into: the same for all graphs, so built once."""
     called = dict.fromkeys(library_of(kernel.tiles.contraction) for kernel in kernels if kernel.tiles is not None)
     return tuple(library_source(name, simd) for name in called)
-
-
-def _comment(origin: Sequence[str]) -> str:
-    """The operations that a kernel computes, and the user's lines that asked for them."""
-    by_line: dict[str, list[str]] = {}
-    for o in origin:
-        name, _, line = o.partition(" <- ")
-        by_line.setdefault(line, []).append(name)
-    out = []
-    for line, names in by_line.items():
-        text = ", ".join(names) + (f": {line}" if line else "")
-        # A line that ends with a backslash would go on.
-        out += [MARK + part.rstrip("\\") for part in textwrap.wrap(text.replace("\n", " "), 115) or [""]]
-    return "".join(f"{o}\n" for o in out)

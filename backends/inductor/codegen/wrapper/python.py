@@ -27,6 +27,7 @@ from dynamo_lite.backends.aot.graph import (
 from dynamo_lite.backends.inductor import _runtime
 from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena, place, storage_bytes
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
+from dynamo_lite.backends.inductor.codegen.wrapper.faults import new_fault, raise_fault
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.codegen.wrapper.values import size_text, tuple_text, value_text
@@ -134,7 +135,7 @@ class _Writer:
         self._variables: set[str] = set()
         self._bound: set[str] = set(program.inputs) | set(program.constants)
         self._placed: set[str] = set()
-        self._allocate_in_entries = allocate
+        self._allocate_in_entries = allocate and not program.launches
         self._direct = False
         self._detach = False
         self._owners = owners(program)
@@ -163,7 +164,7 @@ class _Writer:
                 end, run = index, self._plan.run_of[index]
                 while end < len(steps) and self._plan.run_of[end] == run:
                     end += 1
-                self._kernels(index, end)
+                (self._launches if self._program.launches else self._kernels)(index, end)
                 index = end
                 continue
             if isinstance(step, ExternCall):
@@ -335,14 +336,38 @@ class _Writer:
                                      _label(symbol, calls)))
         target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
         self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
-        if overwritten:
-            bump = self._bind("increment_version", torch._C._increment_version)
-            self._line(f"{bump}({tuple_text([self._variable(name) for name in dict.fromkeys(overwritten)])})")
+        self._count_writes(overwritten)
         results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
         alone = whole and not sizes and not overwritten and tensors == [self._variable(name) for name in program.inputs]
         self._direct = alone and bool(made) and list(made) == [
             self._variable(name) if isinstance(name, str) and name not in self._views else None for name in results]
         self._drop(start, end)
+
+    def _launches(self, start: int, end: int) -> None:
+        """A run of kernels that are Python functions, one call for each."""
+        calls = [s for s in self._program.steps[start:end] if isinstance(s, KernelCall)]
+        self._made_by_entry(calls, set())
+        for call in calls:
+            self._line(f"# {call.origin}" if call.origin else f"# {call.symbol}")
+            arguments = [*map(self._tensor, call.args), *map(size_text, call.sizes)]
+            if call.faults:
+                fault = "fault"
+                while self._is_taken(fault):
+                    fault += "_"
+                self._line(f"{fault} = {self._bind('new_fault', new_fault)}()")
+                arguments.append(fault)
+            self._line(f"{call.symbol}({', '.join(arguments)})")
+            if call.faults:
+                check = self._bind("raise_fault", raise_fault)
+                self._line(f"{check}({fault}, {self._bind('faults', self._program.faults)})")
+        self._count_writes([name for call in calls for name in call.outputs if name in self._program.inputs])
+        self._drop(start, end)
+
+    def _count_writes(self, names: list[str]) -> None:
+        """Inputs that kernels have written are of another version."""
+        if names:
+            bump = self._bind("increment_version", torch._C._increment_version)
+            self._line(f"{bump}({tuple_text([self._variable(name) for name in dict.fromkeys(names)])})")
 
     def _arena(self, calls: list[KernelCall], end: int) -> Arena:
         """Places in one piece of memory, or in results that are not written yet, for what only this run, which ends

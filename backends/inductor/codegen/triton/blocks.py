@@ -1,0 +1,125 @@
+"""Which loops of a kernel a block runs over, and how many of their iterations.
+
+A block is a tile of at most three loops; the other loops are programs' own, one iteration each, or run in order inside
+a program. Sizes of blocks are powers of two, as Triton wants them.
+
+Invariant: the blocks of all programs cover each iteration once; results do not depend on what is decided here, but for
+the order in which a sum is added up.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.scheduler.loop_transforms import score
+
+# Elements of a block: eight for each of 128 threads, so that a thread moves two vectors of 16 bytes of float32.
+BLOCK = 1024
+# A square of so many lines and columns keeps loads along both loops in whole sectors of 32 bytes or more.
+SQUARE = 32
+# The longest row that a block holds at once; longer ones are gone through piece by piece.
+MAX_ROW = 4096
+# Columns of a block that is reduced along the other loop: whole lines of 128 bytes of float32.
+COLUMNS = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tile:
+    """Loops of a block, from the outermost to the innermost, and how many iterations of each."""
+
+    loops: tuple[ix.Var, ...]
+    sizes: tuple[int, ...]
+
+    @property
+    def volume(self) -> int:
+        volume = 1
+        for n in self.sizes:
+            volume *= n
+        return volume
+
+
+def power_of_two(n: ix.Index, most: int) -> int:
+    """The least power of two that is not below ``n``, but at most ``most``, a power of two."""
+    if not isinstance(n, int):
+        return most
+    return min(1 << max(n - 1, 0).bit_length(), most)
+
+
+def pointwise_tile(kernel: Kernel, loops: Sequence[ix.Var], volume: int = BLOCK) -> Tile:
+    """The block of a kernel in which every loop may be run side by side."""
+    if not loops:
+        return Tile((), ())
+    x = max(loops, key=lambda v: (*score(kernel, v), loops.index(v)))
+    rest = [v for v in loops if v is not x]
+    across = [v for v in rest if _is_contiguous(kernel, v, x)]
+    if across:
+        # What is contiguous along another loop is read in whole sectors, too.
+        y = across[-1]
+        columns = power_of_two(x.size, SQUARE)
+        lines = power_of_two(y.size, volume // columns)
+        columns = power_of_two(x.size, volume // lines)
+        return Tile((y, x), (lines, columns))
+    sizes = [power_of_two(x.size, volume)]
+    chosen = [x]
+    for v in reversed(rest):
+        room = volume // _product(sizes)
+        if room < 2 or len(chosen) == 3:
+            break
+        chosen.append(v)
+        sizes.append(power_of_two(v.size, room))
+    order = sorted(range(len(chosen)), key=lambda k: loops.index(chosen[k]) if chosen[k] is not x else len(loops))
+    return Tile(tuple(chosen[k] for k in order), tuple(sizes[k] for k in order))
+
+
+def _is_contiguous(kernel: Kernel, v: ix.Var, x: ix.Var) -> bool:
+    """Whether some load is contiguous along ``v`` and strided along ``x``."""
+    for n in walk([s.value for s in kernel.statements()]):
+        if n.op == "load" and not n.args and ix.coefficient(n.attr[1], v) == 1:
+            if ix.coefficient(n.attr[1], x) not in (0, 1):
+                return True
+    return False
+
+
+def _product(sizes: Sequence[int]) -> int:
+    out = 1
+    for n in sizes:
+        out *= n
+    return out
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
+    """The block of a kernel that reduces: so many rows (iterations of one kept loop, if there is one), and so many
+    elements of each; ``whole`` if these are all."""
+
+    loop: ix.Var | None
+    rows: int
+    elements: int
+    whole: bool
+
+
+def rows_of(kernel: Kernel, inner: Sequence[ix.Var]) -> Rows:
+    """How the kernel's rows are gone through, ``inner`` being the loops along one."""
+    volume = ix.product(v.size for v in inner)
+    loop: ix.Var | None = None
+    along = True
+    if kernel.outer:
+        best = max((*kernel.outer, *inner), key=lambda v: (*score(kernel, v), v in inner))
+        along = best in inner
+        loop = kernel.outer[-1] if along else best
+    if along:
+        elements = power_of_two(volume, MAX_ROW)
+        rows = 1 if loop is None else power_of_two(loop.size, max(BLOCK // elements, 1))
+    else:
+        assert loop is not None
+        rows = power_of_two(loop.size, COLUMNS)
+        elements = power_of_two(volume, MAX_ROW // rows)
+    return Rows(loop, rows, elements, isinstance(volume, int) and volume <= elements)
+
+
+def warps(volume: int) -> int:
+    """How many warps run a block."""
+    return min(max(volume // 256, 1), 16)

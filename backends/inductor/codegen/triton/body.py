@@ -1,0 +1,245 @@
+"""The statements of a Triton kernel: nodes as assignments, loads and stores with masks.
+
+A value is a block that has the axes of the tile on which it depends, or a scalar if it depends on none. A load is
+masked where a loop's end or a guard (an "inside" node) leaves iterations out, and nowhere else.
+
+Invariant: nothing is read or written for an iteration that does not exist, or that a guard rules out.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from dynamo_lite.backends.inductor.codegen.triton.expressions import (
+    VALUE,
+    const_text,
+    index_text,
+    operation_text,
+)
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node, walk
+from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.scheduler.kernel import Store
+
+Axes = frozenset[int]
+_NONE: Axes = frozenset()
+_ALWAYS = frozenset({frozenset[tuple[Node, bool]]()})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Value:
+    """What stands for a node: its text, and the axes that it has."""
+
+    text: str
+    axes: Axes
+
+
+@dataclasses.dataclass(slots=True)
+class Axis:
+    """One axis of the tile: the name of its block's size, and the mask of its iterations that exist."""
+
+    size: str
+    mask: str = ""
+
+
+class Body:
+    """Writes statements at an indentation.
+
+    Attributes:
+        axes: of the tile.
+        names: the text of each loop variable; ``spread`` says on which axes it depends.
+        pointers: the parameter of each buffer.
+    """
+
+    def __init__(self, pointers: dict[str, str], wide: bool) -> None:
+        self.lines: list[str] = []
+        self.indent = 1
+        self.axes: list[Axis] = []
+        self.names: dict[ix.Var, str] = {}
+        self.spread: dict[ix.Var, Axes] = {}
+        self.pointers = pointers
+        self.integer = "tl.int64" if wide else "tl.int32"
+        self.values: dict[Node, Value] = {}
+        self.results: dict[str, Value] = {}
+        self._needs: dict[Node, frozenset[frozenset[tuple[Node, bool]]]] = {}
+        self._fresh = 0
+
+    # ------------------------------------------------------------ text
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def fresh(self) -> str:
+        self._fresh += 1
+        return f"t{self._fresh - 1}"
+
+    def shape(self, axes: Axes) -> str:
+        """The shape of a value with these axes."""
+        return "[" + ", ".join(a.size if k in axes else "1" for k, a in enumerate(self.axes)) + "]"
+
+    def along(self, k: int) -> str:
+        """What makes a vector an axis of the tile."""
+        if len(self.axes) == 1:
+            return ""
+        return "[" + ", ".join(":" if k == other else "None" for other in range(len(self.axes))) + "]"
+
+    def axes_of(self, variables: Iterable[ix.Var]) -> Axes:
+        return _NONE.union(*(self.spread[v] for v in variables))
+
+    def mask(self, axes: Axes, guard: str = "") -> str:
+        """The iterations along some axes that exist, and that a guard lets through."""
+        parts = [self.axes[k].mask for k in sorted(axes) if self.axes[k].mask]
+        return " & ".join([*parts, *([f"({guard})"] if guard else [])])
+
+    # ------------------------------------------------------------ values
+    def prepare(self, roots: Sequence[Node]) -> None:
+        """Finds out under which guards each node is needed, before the roots' values are asked for."""
+        nodes = walk(roots)
+        self._needs = {}
+        if not any(n.op == "inside" for n in nodes):
+            return
+        needs: dict[Node, set[frozenset[tuple[Node, bool]]]] = {root: set(_ALWAYS) for root in roots}
+        for node in reversed(nodes):
+            mine = _fewest(needs[node])
+            self._needs[node] = mine
+            guarded = node.op == "where" and _is_guard(node.args[0])
+            for position, arg in enumerate(node.args):
+                there: Iterable[frozenset[tuple[Node, bool]]] = mine
+                if guarded and position:
+                    there = (case | {(node.args[0], position == 1)} for case in mine)
+                needs.setdefault(arg, set()).update(there)
+
+    def value(self, root: Node) -> Value:
+        """A node's value, computed now if it is not there yet."""
+        if root.op == "const":
+            return Value(const_text(root.attr, root.dtype), _NONE)
+        if root not in self.values:
+            for node in walk((root,), {n.id: n for n in self.values}):
+                if node.op != "const" and node not in self.values:
+                    self.values[node] = self._compute(node)
+        return self.values[root]
+
+    def text(self, node: Node) -> str:
+        return self.value(node).text
+
+    def _compute(self, node: Node) -> Value:
+        if node.op == "acc":
+            return self.results[node.attr]
+        if node.op == "load":
+            return self._load(node)
+        if node.op == "bounded":
+            return self._bounded(node)
+        axes = _NONE.union(*(self.value(a).axes for a in node.args))
+        if node.op == "index":
+            axes |= self._index_axes(node.attr)
+            text = f"({self.index(node.attr)}).to({VALUE[node.dtype]})"
+        elif node.op == "inside":
+            axes = self._index_axes(node.attr[0])
+            value, low, high = map(self.index, node.attr)
+            tests = [f"({value} >= {low})"] * (node.attr[1] != 0) + [f"({value} < {high})"]
+            text = " & ".join(tests)
+        else:
+            text = operation_text(node, [self.text(a) for a in node.args])
+        return self.assign(text, axes)
+
+    def assign(self, text: str, axes: Axes) -> Value:
+        name = self.fresh()
+        self.line(f"{name} = {text}")
+        return Value(name, axes)
+
+    def index(self, x: ix.Index) -> str:
+        return index_text(x, self.names, self.text)
+
+    def _index_axes(self, x: ix.Index) -> Axes:
+        inner = [self.value(a.node).axes for a in ix.atoms_of(x) if isinstance(a, ix.Indirect)]
+        return self.axes_of(ix.free_vars(x)).union(*inner)
+
+    def _guard(self, node: Node) -> Value | None:
+        """Whether guards let the node be needed; None where they do not matter."""
+        needs = self._needs.get(node, _ALWAYS)
+        if frozenset() in needs:
+            return None
+        axes, cases = _NONE, []
+        for case in needs:
+            tests = []
+            for guard, holds in sorted(case, key=lambda pair: pair[0].id):
+                value = self.value(guard)
+                axes |= value.axes
+                tests.append(value.text if holds else f"({value.text} == 0)")
+            cases.append(" & ".join(tests))
+        return Value(" | ".join(f"({c})" for c in cases) if len(cases) > 1 else cases[0], axes)
+
+    def _load(self, node: Node) -> Value:
+        buffer, index = node.attr
+        axes, place = self._index_axes(index), self.index(index)
+        guard = self._guard(node)
+        if guard is not None and not guard.axes <= axes:
+            axes |= guard.axes
+            place = f"{place} + tl.zeros({self.shape(axes)}, tl.int32)"
+        mask = self.mask(axes, "" if guard is None else guard.text)
+        rest = f", mask={mask}, other=0" if mask else ""
+        widened = ".to(tl.float32)" if node.dtype in HALF else ""
+        return self.assign(f"tl.load({self._place(buffer, place)}{rest}){widened}", axes)
+
+    def _place(self, buffer: str, place: str) -> str:
+        return self.pointers[buffer] if place == "0" else f"{self.pointers[buffer]} + {place}"
+
+    def _bounded(self, node: Node) -> Value:
+        size, wraps, fault = node.attr
+        x = self.value(node.args[0])
+        limit = self.index(size)
+        y = self.assign(f"tl.where({x.text} < 0, {x.text} + {limit}, {x.text})", x.axes) if wraps else x
+        wrong = self.assign(f"({y.text} < 0) | ({y.text} >= {limit})", x.axes)
+        guard = self._guard(node)
+        axes = x.axes if guard is None else x.axes | guard.axes
+        mask = self.mask(axes, "" if guard is None else guard.text)
+        seen = f"{wrong.text} & {mask}" if mask else wrong.text
+        if axes:
+            order = f"tl.zeros({self.shape(axes)}, tl.int64)"
+            order += "".join(f" * {self.axes[k].size} + tl.arange(0, {self.axes[k].size}){self.along(k)}"
+                             for k in sorted(axes))
+            self.line(f"report(fault, {seen}, {x.text}, {order}, {fault})")
+        else:
+            self.line(f"report_one(fault, {seen}, {x.text}, {fault})")
+        return self.assign(f"tl.where({wrong.text}, 0, {y.text})", x.axes)
+
+    # ------------------------------------------------------------ stores
+    def store(self, s: Store, axes: Axes) -> None:
+        """A statement, for the iterations along some axes."""
+        value = self.text(s.value)
+        if not s.buffer:
+            return  # a check
+        mask = self.mask(axes)
+        rest = f", mask={mask}" if mask else ""
+        self.line(f"tl.store({self._place(s.buffer, self.index(s.index))}, {value}{rest})")
+
+    def update(self, buffer: str, node: Node, axes: Axes) -> None:
+        """Writes what is at a place that may come from memory, or joins a value with it."""
+        index, mode = node.attr
+        value, place = self.text(node.args[0]), self._place(buffer, self.index(index))
+        mask = self.mask(axes)
+        rest = f", mask={mask}" if mask else ""
+        if mode != "set":
+            there = self.assign(f"tl.load({place}{rest}{', other=0' if mask else ''})", axes).text
+            if node.dtype in HALF:
+                there = f"{there}.to(tl.float32)"
+            if mode in ("maximum", "minimum"):
+                nan = ", propagate_nan=tl.PropagateNan.ALL" if node.dtype.is_floating_point else ""
+                value = f"tl.{mode}({there}, {value}{nan})"
+            elif str(node.dtype) == "torch.bool":
+                value = f"{there} {'|' if mode == 'add' else '&'} {value}"
+            else:
+                value = f"{there} {'+' if mode == 'add' else '*'} {value}"
+        self.line(f"tl.store({place}, {value}{rest})")
+
+
+def _is_guard(condition: Node) -> bool:
+    """Whether a condition is made of guards alone, so that it is known before anything is read."""
+    nodes = walk((condition,))
+    return any(n.op == "inside" for n in nodes) and all(
+        n.op in ("inside", "and", "or", "not", "const") for n in nodes)
+
+
+def _fewest(cases: Iterable[frozenset[tuple[Node, bool]]]) -> frozenset[frozenset[tuple[Node, bool]]]:
+    """The cases without those that another one includes."""
+    cases = set(cases)
+    return frozenset(c for c in cases if not any(other < c for other in cases))

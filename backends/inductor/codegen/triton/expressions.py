@@ -1,0 +1,151 @@
+"""Triton text for nodes, indices and casts.
+
+Invariant: the text of a node computes what ``ir.ops`` says of it, rounded where the IR rounds, whether Triton compiles
+it or interprets it.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import HALF, OPS
+
+# The type in memory, as signatures of kernels have it.
+POINTERS = {
+    torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16", torch.float16: "*fp16",
+    torch.int64: "*i64", torch.int32: "*i32", torch.int16: "*i16", torch.int8: "*i8", torch.uint8: "*u8",
+    torch.bool: "*i1"}
+_MEMORY = {
+    torch.float32: "tl.float32", torch.float64: "tl.float64", torch.bfloat16: "tl.bfloat16",
+    torch.float16: "tl.float16", torch.int64: "tl.int64", torch.int32: "tl.int32", torch.int16: "tl.int16",
+    torch.int8: "tl.int8", torch.uint8: "tl.uint8", torch.bool: "tl.int1"}
+# The type in a register: 16-bit floats are held as what they are converted to for arithmetic.
+VALUE = {**_MEMORY, torch.bfloat16: "tl.float32", torch.float16: "tl.float32"}
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "tdiv": "//", "tmod": "%", "and": "&", "or": "|", "xor": "^", "shl": "<<",
+    "shr": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+# Of Triton's own functions: those of float32 and float64.
+_CALLS = {
+    "floor": "tl.floor", "ceil": "tl.ceil", "exp": "tl.exp", "exp2": "tl.exp2", "log": "tl.log",
+    "log2": "tl.log2", "sin": "tl.sin", "cos": "tl.cos", "erf": "tl.erf", "fma": "tl.fma"}
+# Of ``helpers.py``; the second group for float32 only.
+HELPERS = frozenset({
+    "trunc", "round", "expm1", "log10", "log1p", "tan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "erf_plus_one", "pow", "hypot", "copysign"})
+HELPERS_OF_FLOAT32 = frozenset({"asin", "acos", "atan"})
+# Floats of smaller integers are converted by way of this type, which wraps as eager's conversions do.
+_THROUGH = {torch.int8: "tl.int32", torch.int16: "tl.int32", torch.uint8: "tl.int64"}
+
+
+def computes(node: Node) -> bool:
+    """Whether there is text for the node."""
+    op = node.op
+    if op not in OPS or op in _INFIX or op in _CALLS or op in HELPERS:
+        return True
+    if op in HELPERS_OF_FLOAT32:
+        return node.dtype is torch.float32
+    return op in _WRITTEN
+
+
+def index_text(x: ix.Index, names: Mapping[ix.Var, str], indirect: Callable[[Node], str]) -> str:
+    """An index as Triton over integers."""
+    if isinstance(x, int):
+        return str(x)
+    parts = []
+    for monomial, k in x.terms.items():
+        factors = [_atom_text(a, names, indirect) for a in monomial]
+        parts.append(" * ".join(factors if k == 1 else [*factors, str(k)]))
+    if x.const:
+        parts.append(str(x.const))
+    return " + ".join(parts).replace("+ -", "- ")
+
+
+def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node], str]) -> str:
+    if isinstance(a, ix.Var):
+        return names[a]
+    if isinstance(a, ix.Sym):
+        return a.name
+    if isinstance(a, ix.Division):
+        value, divisor = index_text(a.expr, names, indirect), index_text(a.divisor, names, indirect)
+        if any(s.lower < 0 for s in ix.symbols_of(a.expr)):
+            # Triton's quotient is that of C: this is Python's, by a divisor that is positive.
+            rest = f"((({value}) % ({divisor}) + ({divisor})) % ({divisor}))"
+            return f"((({value}) - {rest}) // ({divisor}))" if isinstance(a, ix.FloorDiv) else rest
+        return f"(({value}) {'//' if isinstance(a, ix.FloorDiv) else '%'} ({divisor}))"
+    assert isinstance(a, ix.Indirect)
+    return indirect(a.node)
+
+
+def const_text(value: bool | int | float, dtype: torch.dtype) -> str:
+    """A constant of its register type."""
+    if dtype.is_floating_point:
+        number = f'float("{value}")' if not math.isfinite(value) else repr(float(value))
+    else:
+        number = str(int(value))
+    return f"tl.full((), {number}, {VALUE[dtype]})"
+
+
+def literal_text(node: Node) -> str | None:
+    """A constant as a plain number, where Triton gives it its neighbour's type without changing it."""
+    if node.op != "const" or node.dtype not in (torch.float32, torch.int32, torch.int64):
+        return None
+    if node.dtype is torch.float32:
+        return repr(float(node.attr)) if math.isfinite(node.attr) else None
+    return str(node.attr) if abs(node.attr) < 1 << 31 else None
+
+
+def operation_text(node: Node, args: list[str]) -> str:
+    """A node that is no leaf, from its operands' names."""
+    op, dtype = node.op, node.dtype
+    if op == "cast":
+        return cast_text(node.args[0].dtype, dtype, args[0])
+    source = node.args[0].dtype
+    if source is torch.bool and op in _INFIX and OPS[op].result == "bool" and op not in ("and", "or", "xor"):
+        args = [f"{a}.to(tl.int32)" for a in args]
+    if op in _INFIX:
+        texts = [literal_text(a) or t for a, t in zip(node.args, args)]
+        if all(a.op == "const" for a in node.args):
+            texts = args
+        return f"{texts[0]} {_INFIX[op]} {texts[1]}"
+    written = _WRITTEN.get(op)
+    return f"{_CALLS.get(op) or op + '_'}({', '.join(args)})" if written is None else written(dtype, args)
+
+
+def _extreme(name: str) -> Callable[[torch.dtype, list[str]], str]:
+    """NaN if either is."""
+    def text(dtype: torch.dtype, args: list[str]) -> str:
+        nan = ", propagate_nan=tl.PropagateNan.ALL" if dtype.is_floating_point else ""
+        return f"tl.{name}({', '.join(args)}{nan})"
+
+    return text
+
+
+# Operations that are written in a way of their own: by the result's type and the operands' names. Of float32, Triton's
+# quotient and root are approximations where nothing is said.
+_WRITTEN: dict[str, Callable[[torch.dtype, list[str]], str]] = {
+    "div": lambda dtype, x: f"tl.div_rn({x[0]}, {x[1]})" if dtype is torch.float32 else f"{x[0]} / {x[1]}",
+    "fmod": lambda dtype, x: f"{x[0]} % {x[1]}",
+    "sqrt": lambda dtype, x: f"tl.sqrt_rn({x[0]})" if dtype is torch.float32 else f"tl.sqrt({x[0]})",
+    "neg": lambda dtype, x: f"-{x[0]}",
+    "not": lambda dtype, x: f"{x[0]} == 0" if dtype is torch.bool else f"~{x[0]}",
+    "where": lambda dtype, x: f"tl.where({', '.join(x)})",
+    "abs": lambda dtype, x: x[0] if dtype is torch.uint8 else f"tl.abs({x[0]})",
+    "maximum": _extreme("maximum"),
+    "minimum": _extreme("minimum"),
+}
+
+
+def cast_text(source: torch.dtype, dtype: torch.dtype, x: str) -> str:
+    """``x`` converted as eager does it."""
+    if dtype is torch.bool:
+        return f"{x} != 0"
+    if source.is_floating_point and dtype in _THROUGH:
+        x = f"{x}.to({_THROUGH[dtype]})"
+    if VALUE[source] != VALUE[dtype]:
+        x = f"{x}.to({VALUE[dtype]})"
+    return f"{x}.to({_MEMORY[dtype]}).to(tl.float32)" if dtype in HALF else x

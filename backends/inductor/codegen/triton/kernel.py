@@ -1,0 +1,332 @@
+"""One kernel as Triton functions and the Python function that launches them.
+
+A kernel is one function, but for one that writes into parts of a buffer: what happens there first must be over in all
+programs before the next begins, so each stage is a function of its own. A reduction whose row fits a block holds it in
+registers through all stages; a longer one goes through it piece by piece, once for each stage.
+
+Invariant: the names in the text are those of parameters and of the kernel itself alone, so that equal kernels have
+equal texts.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynamo_lite.backends.inductor.codegen.triton.blocks import Rows, Tile, pointwise_tile, rows_of, warps
+from dynamo_lite.backends.inductor.codegen.triton.body import Axes, Axis, Body, Value
+from dynamo_lite.backends.inductor.codegen.triton.expressions import POINTERS, const_text, index_text
+from dynamo_lite.backends.inductor.codegen.triton.reduce import Reduction
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+
+NAME = "KERNEL"
+# Beyond so many elements, or with symbolic sizes, indices have 64 bits: the last block may reach beyond the end.
+_NARROW = 1 << 30
+_LETTERS = "zyx"
+
+
+class TritonKernel:
+    """Writes one kernel. In its text ``NAME`` stands for the kernel's name."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        inputs = [b for b in kernel.buffers if b not in kernel.outputs]
+        outputs = list(kernel.outputs)
+        self.pointers = {b: f"in{k}" for k, b in enumerate(inputs)} | {b: f"out{k}" for k, b in enumerate(outputs)}
+        self.symbols = kernel.symbols()
+        self.parameters = [self.pointers[b] for b in kernel.buffers] + list(self.symbols)
+        if kernel.faults():
+            self.parameters.append("fault")
+        self.wide = bool(self.symbols) or any(_extent(b.size, b.stride) >= _NARROW for b in kernel.buffers.values())
+        self._functions: list[str] = []
+        self._launches: list[str] = []
+        self._signatures: list[str] = []
+
+    def write(self) -> tuple[str, str, str]:
+        """The functions, the function ``launch_NAME``, and entries of the table of signatures."""
+        stages = self.kernel.stages
+        if any(stage.ordered or stage.check for stage in stages):
+            for stage in stages:
+                self._one_after_the_other(stage) if stage.ordered else self._apart(stage)
+        elif any(stage.scan for stage in stages):
+            self._scan(stages[0])
+        elif self.kernel.is_pure() and not self.kernel.inner:
+            self._pointwise(stages)
+        else:
+            self._reduction(stages)
+        head = f"def launch_{NAME}({', '.join(self.parameters)}):"
+        return "\n\n".join(self._functions), "\n".join([head, *self._launches, ""]), "".join(self._signatures)
+
+    # ------------------------------------------------------------ functions
+    def _body(self) -> Body:
+        return Body(self.pointers, self.wide)
+
+    def _finish(self, body: Body, blocks: dict[str, int], grid: list[str], volume: int,
+                around: str = "", threads: int | None = None) -> None:
+        """Adds a function with its launch; ``around`` is a condition of it."""
+        name = NAME if not self._functions else f"{NAME}_{len(self._functions)}"
+        plain = [*self.symbols]
+        decorator = f"@triton.jit(do_not_specialize={plain})" if plain else "@triton.jit"
+        parameters = [*self.parameters, *(f"{b}: tl.constexpr" for b in blocks)]
+        head = [decorator, f"def {name}({', '.join(parameters)}):"]
+        self._functions.append("\n".join([*head, *(body.lines or ["    pass"]), ""]))
+        given = [*self.parameters, *(f"{b}={n}" for b, n in blocks.items())]
+        threads = warps(volume) if threads is None else threads
+        indent = "    "
+        if around:
+            self._launches.append(f"{indent}if {around}:")
+            indent += "    "
+        programs = " * ".join(grid) or "1"
+        if not all(g.isdigit() for g in grid):
+            self._launches.append(f"{indent}programs = {programs}")
+            programs = "programs"
+            self._launches.append(f"{indent}if programs:")
+            indent += "    "
+        elif "0" in grid:
+            self._launches.append(f"{indent}pass")
+            return
+        self._launches.append(
+            f"{indent}{name}[({programs},)]({', '.join(given)}, num_warps={threads}, enable_fp_fusion=False)")
+        kinds = {self.pointers[b]: POINTERS[buffer.dtype] for b, buffer in self.kernel.buffers.items()}
+        kinds |= dict.fromkeys(self.symbols, "i64") | ({"fault": "*i64"} if "fault" in self.parameters else {})
+        self._signatures.append(f"    {name!r}: ({kinds}, {blocks}, {threads}),\n".replace("'", '"'))
+
+    def _programs(self, body: Body, loops: Sequence[tuple[ix.Var, str, int]]) -> list[str]:
+        """Hands out blocks of loops, the first ones' fastest, to programs.
+
+        Args:
+            loops: each with the name of its block's size and that size; no name: one iteration.
+
+        Returns:
+            how many blocks of each there are, as Python.
+        """
+        grid: list[str] = []
+        if not loops:
+            return grid
+        wide = ".to(tl.int64)" if self.wide else ""
+        body.line(f"program = tl.program_id(0){wide}")
+        for at, (v, block, size) in enumerate(loops):
+            count = _blocks(v.size, size)
+            grid.append(count if count.isdigit() else f"({count})")
+            last = at == len(loops) - 1
+            body.line(f"{v.name}_block = program" + ("" if last else f" % {grid[-1]}"))
+            if not last:
+                body.line(f"program = program // {grid[-1]}")
+            if not block:
+                body.names[v], body.spread[v] = f"{v.name}_block", frozenset()
+        return grid
+
+    def _tile(self, body: Body, tile: Tile, programs: Sequence[ix.Var]) -> tuple[list[str], dict[str, int]]:
+        """The variables of a block's loops and of the loops that are programs' own; the grid, and the block's sizes."""
+        letters = _LETTERS[-len(tile.loops):] if tile.loops else ""
+        names = [f"{letter.upper()}BLOCK" for letter in letters]
+        body.axes = [Axis(name) for name in names]
+        inner = [(v, name, n) for v, name, n in zip(tile.loops, names, tile.sizes)]
+        grid = self._programs(body, [*inner[::-1], *((v, "", 1) for v in reversed(programs))])
+        for k, (v, name, n) in enumerate(inner):
+            body.line(f"{v.name} = {v.name}_block * {name} + tl.arange(0, {name}){body.along(k)}")
+            body.names[v], body.spread[v] = v.name, frozenset((k,))
+            if not isinstance(v.size, int) or v.size % n:
+                body.line(f"{v.name}_mask = {v.name} < {index_text(v.size, {}, str)}")
+                body.axes[k].mask = f"{v.name}_mask"
+        return grid, dict(zip(names, tile.sizes))
+
+    # ------------------------------------------------------------ kinds of kernels
+    def _pointwise(self, stages: Sequence[Stage]) -> None:
+        body = self._body()
+        tile = pointwise_tile(self.kernel, self.kernel.outer)
+        grid, blocks = self._tile(body, tile, [v for v in self.kernel.outer if v not in tile.loops])
+        self._stores(body, [s for stage in stages for s in stage.statements if isinstance(s, Store)])
+        self._finish(body, blocks, grid, tile.volume)
+
+    def _stores(self, body: Body, stores: Sequence[Store]) -> None:
+        body.prepare([s.value for s in stores])
+        for s in stores:
+            body.store(s, frozenset(range(len(body.axes))))
+
+    def _apart(self, stage: Stage) -> None:
+        """A stage of a kernel that writes into parts of a buffer: what the buffer holds before, or a check."""
+        body = self._body()
+        tile = pointwise_tile(self.kernel, stage.inner)
+        grid, blocks = self._tile(body, tile, [v for v in stage.inner if v not in tile.loops])
+        self._stores(body, [s for s in stage.statements if isinstance(s, Store)])
+        around = ""
+        if stage.unless_same is not None:
+            first, second = (self.pointers[b] for b in stage.unless_same)
+            around = f"{first}.data_ptr() != {second}.data_ptr()"
+        self._finish(body, blocks, grid, tile.volume, around)
+        if stage.check:
+            self._launches += ["    if fault[2]:", "        return"]
+
+    def _one_after_the_other(self, stage: Stage) -> None:
+        """Writes in their order; side by side only what certainly leads to different places."""
+        body = self._body()
+        loops = list(stage.inner)
+        programs = [loops.pop(0)] if stage.apart and len(loops) > 1 else []
+        tile = pointwise_tile(self.kernel, [loops.pop()] if stage.free and loops else [])
+        grid, blocks = self._tile(body, tile, programs)
+        for v in loops:
+            body.line(f"for {v.name}_step in range({index_text(v.size, {}, str)}):")
+            body.indent += 1
+            body.line(f"{v.name} = tl.full((), {v.name}_step, {body.integer})")
+            body.names[v], body.spread[v] = v.name, frozenset()
+        (s,) = stage.statements
+        assert isinstance(s, Store)
+        body.prepare(s.value.args)
+        body.update(s.buffer, s.value, frozenset(range(len(body.axes))))
+        if loops:
+            # The next iteration may read what another thread of this block has written.
+            body.line("tl.debug_barrier()")
+        self._finish(body, blocks, grid, tile.volume, threads=None if tile.loops else 1)
+
+    def _scan(self, stage: Stage) -> None:
+        """A loop in order, every lane of the block carrying values of its own."""
+        body = self._body()
+        tile = pointwise_tile(self.kernel, self.kernel.outer, 256)
+        grid, blocks = self._tile(body, tile, [v for v in self.kernel.outer if v not in tile.loops])
+        every = frozenset(range(len(body.axes)))
+        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
+        stores = [s for s in stage.statements if isinstance(s, Store)]
+        shape = body.shape(every) if body.axes else "()"
+        for k, s in enumerate(carried):
+            assert s.start is not None
+            start = const_text(s.start.attr, s.start.dtype).replace("()", shape, 1)
+            body.line(f"c{k} = {start}")
+            body.results[s.acc] = Value(f"c{k}", every)
+        for v in stage.inner:
+            body.line(f"for {v.name}_step in range({index_text(v.size, {}, str)}):")
+            body.indent += 1
+            body.line(f"{v.name} = tl.full((), {v.name}_step, {body.integer})")
+            body.names[v], body.spread[v] = v.name, frozenset()
+        body.prepare([s.value for s in (*carried, *stores)])
+        names = {s.acc for s in carried}
+        following = [body.value(s.value) for s in carried]
+        for k, value in enumerate(following):
+            text = value.text if value.axes == every else f"tl.broadcast_to({value.text}, {shape})"
+            body.line(f"next{k} = {text}")
+        for k in range(len(carried)):
+            body.line(f"c{k} = next{k}")
+        # What was computed from the old values is not what it says any more.
+        body.values = {n: value for n, value in body.values.items() if not any(
+            inner.op == "acc" and inner.attr in names for inner in walk((n,)))}
+        for s in stores:
+            body.store(s, every)
+        self._finish(body, blocks, grid, tile.volume)
+
+    # ------------------------------------------------------------ reductions
+    def _reduction(self, stages: Sequence[Stage]) -> None:
+        body = self._body()
+        inner = self.kernel.inner
+        rows = rows_of(self.kernel, inner)
+        outer = [v for v in self.kernel.outer if v is not rows.loop]
+        tile = Tile((rows.loop,), (rows.rows,)) if rows.loop is not None else Tile((), ())
+        body.axes = [Axis("XBLOCK"), Axis("RBLOCK")] if rows.loop is not None else [Axis("RBLOCK")]
+        grid, blocks = self._rows(body, tile, outer)
+        kept = frozenset(range(len(body.axes) - 1))
+        if inner:
+            blocks["RBLOCK"] = rows.elements
+        if inner and rows.whole:
+            self._elements(body, inner, rows, "0")
+        outside = dict(body.values)
+        written: set[str] = set()
+        for stage in stages:
+            reads = {n.attr[0] for n in walk([s.value for s in stage.statements]) if n.op == "load"}
+            if written & reads:
+                # Other threads of this block may have written it.
+                body.line("tl.debug_barrier()")
+            self._stage(body, stage, rows, kept)
+            if not rows.whole:
+                body.values = dict(outside)
+            written |= {s.buffer for s in stage.statements if isinstance(s, Store)}
+        self._finish(body, blocks, grid, rows.rows * rows.elements)
+
+    def _rows(self, body: Body, tile: Tile, outer: Sequence[ix.Var]) -> tuple[list[str], dict[str, int]]:
+        if not tile.loops:
+            return self._programs(body, [(v, "", 1) for v in reversed(outer)]), {}
+        (v,), (n,) = tile.loops, tile.sizes
+        grid = self._programs(body, [(v, "XBLOCK", n), *((w, "", 1) for w in reversed(outer))])
+        body.line(f"{v.name} = {v.name}_block * XBLOCK + tl.arange(0, XBLOCK){body.along(0)}")
+        body.names[v], body.spread[v] = v.name, frozenset((0,))
+        if not isinstance(v.size, int) or v.size % n:
+            body.line(f"{v.name}_mask = {v.name} < {index_text(v.size, {}, str)}")
+            body.axes[0].mask = f"{v.name}_mask"
+        return grid, {"XBLOCK": n}
+
+    def _elements(self, body: Body, inner: Sequence[ix.Var], rows: Rows, start: str) -> None:
+        """The variables of the loops along a row, for a piece of it."""
+        at = len(body.axes) - 1
+        begin = "" if start == "0" else f"{start} + "
+        body.line(f"r = {begin}tl.arange(0, RBLOCK){body.along(at)}")
+        volume = ix.product(v.size for v in inner)
+        body.axes[at].mask = ""
+        if not isinstance(volume, int) or volume % rows.elements:
+            body.line(f"r_mask = r < {index_text(volume, {}, str)}")
+            body.axes[at].mask = "r_mask"
+        rest = "r"
+        for k, v in enumerate(reversed(inner)):
+            size = index_text(v.size, {}, str)
+            if k == len(inner) - 1:
+                body.line(f"{v.name} = {rest}")
+            else:
+                body.line(f"{v.name} = ({rest}) % ({size})")
+                rest = f"({rest}) // ({size})"
+            body.names[v], body.spread[v] = v.name, frozenset((at,))
+
+    def _stage(self, body: Body, stage: Stage, rows: Rows, kept: Axes) -> None:
+        statements = stage.statements
+        reductions = [Reduction(s, f"a{len(body.results) + k}", len(body.axes) == 2)
+                      for k, s in enumerate(s for s in statements if isinstance(s, Accumulate))]
+        every = frozenset(range(len(body.axes)))
+        body.prepare([s.value for s in statements])
+        if not stage.inner:
+            for s in statements:
+                if isinstance(s, Store):
+                    body.store(s, kept)
+                else:
+                    result = body.value(s.value) if not s.kind.startswith("arg") else body.assign(
+                        f"tl.full((), {body.index(s.position)}, tl.int64)", frozenset())
+                    body.results[s.acc] = result
+            return
+        if not rows.whole:
+            shape = body.shape(every)
+            for r in reductions:
+                for text in r.declare(shape):
+                    body.line(text)
+            volume = index_text(ix.product(v.size for v in stage.inner), {}, str)
+            body.line(f"for start in range(0, {volume}, RBLOCK):")
+            body.indent += 1
+            self._elements(body, stage.inner, rows, "start")
+        following = iter(reductions)
+        for s in statements:
+            if isinstance(s, Store):
+                body.store(s, every)
+                continue
+            r, value = next(following), body.value(s.value)
+            text = value.text if value.axes == every else f"tl.broadcast_to({value.text}, {body.shape(every)})"
+            position = f"tl.broadcast_to({body.index(s.position)}, {body.shape(every)})" if r.positions else ""
+            for line in r.whole(text, position, body.mask(every)) if rows.whole else r.take(
+                    text, position, body.mask(every)):
+                body.line(line)
+        if not rows.whole:
+            body.indent -= 1
+            for r in reductions:
+                for line in r.finish():
+                    body.line(line)
+        for r in reductions:
+            body.results[r.acc] = Value(r.result, kept)
+
+
+def _blocks(size: ix.Index, block: int) -> str:
+    """How many blocks a loop has, as Python and as Triton."""
+    if isinstance(size, int):
+        return str(-(-size // block))
+    text = index_text(size, {}, str)
+    return text if block == 1 else f"({text} + {block - 1}) // {block}"
+
+
+def _extent(size: Sequence[ix.Index], stride: Sequence[ix.Index]) -> int:
+    """Elements from the first to the last of a buffer; as many as may be, where that is not known."""
+    if not all(isinstance(n, int) for n in (*size, *stride)):
+        return _NARROW
+    return 1 + sum((int(n) - 1) * abs(int(s)) for n, s in zip(size, stride))
+

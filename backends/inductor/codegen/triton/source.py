@@ -1,0 +1,33 @@
+"""Triton for kernels: one Python file for all kernels of a graph, each distinct kernel once.
+
+``write_source`` is the door. A file defines the kernels, for each a function that launches it, and ``SIGNATURES``:
+the types of each kernel's parameters, its blocks' sizes and how many warps run it, which is what compiling it without
+a call needs.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynamo_lite.backends.inductor.codegen.comments import comment
+from dynamo_lite.backends.inductor.codegen.triton.helpers import HEAD, definitions
+from dynamo_lite.backends.inductor.codegen.triton.kernel import NAME, TritonKernel
+from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+
+
+def write_source(kernels: Sequence[Kernel]) -> tuple[str, list[str]]:
+    """``(source, symbols)``: the file, and the name of the function that launches each kernel."""
+    names: dict[tuple[str, str, str], str] = {}
+    comments: dict[str, dict[str, None]] = {}
+    symbols = []
+    for kernel in kernels:
+        name = names.setdefault(TritonKernel(kernel).write(), f"kernel{len(names)}")
+        symbols.append(f"launch_{name}")
+        comments.setdefault(name, {}).update(dict.fromkeys(kernel.origin))
+    if not kernels:
+        return "", []
+    bodies, signatures = [], []
+    for (functions, launch, signature), name in names.items():
+        text = comment(list(comments[name]), "# ") + functions + "\n\n" + launch
+        bodies.append("\n\n" + text.replace(NAME, name))
+        signatures.append(signature.replace(NAME, name))
+    return "".join([HEAD, definitions("".join(bodies)), *bodies, "\n\nSIGNATURES = {\n", *signatures, "}\n"]), symbols

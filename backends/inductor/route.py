@@ -1,0 +1,50 @@
+"""How graphs are compiled, and what runs where that can't be had.
+
+Invariant: the log ``fallbacks`` says of each graph that runs in eager why it does.
+"""
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx import GraphModule
+
+from dynamo_lite import exc, log
+from dynamo_lite.backends import metrics
+from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.inductor.artifact import Artifact, Call, start
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """From a captured graph to a function.
+
+    Attributes:
+        decompositions: see ``record``.
+        build: from an aten graph, and the scopes in which it runs (``write_wrapper`` says which), to a function as
+            ``inductor_lite`` describes it, and the artifact to keep, if there is one.
+    """
+
+    decompositions: dict[Any, Callable[..., Any]]
+    build: Callable[[AtenGraph, dict[str, bool]], tuple[Call, Artifact | None]]
+
+
+def start_kept(artifact: Artifact | None) -> Call | None:
+    """The function of an artifact that was kept; None if there is none, or its library can't be had again."""
+    if artifact is None:
+        return None
+    try:
+        return start(artifact)
+    except (exc.CompilerMissing, exc.CacheError) as e:
+        log.artifact("cache").info("a kept graph is of no use: %s", e)
+        return None
+
+
+def run_eager(gm: GraphModule, reason: str, fault: bool = False) -> Callable[..., Any]:
+    """The graph itself as its function; says why, once for each reason."""
+    if log.first_time("fallbacks", reason):
+        log.artifact("fallbacks").log(logging.WARNING if fault else logging.INFO, "a graph runs in eager: %s", reason)
+    metrics.count_fallback(reason)
+    return gm.forward
