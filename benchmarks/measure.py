@@ -43,7 +43,8 @@ def largest_difference(got: Any, want: Any) -> float:
 
 
 def time_calls(call: Callable[[], Any], seconds: float) -> dict[str, float]:
-    """Seconds per call: the median of samples, each long enough for the clock, over about the time given."""
+    """Seconds per call: the median of samples, each long enough for the clock, over about the time given; and the
+    page faults of a call, which say how much memory the process had given back to the system and got again."""
     start = time.perf_counter()
     warm = 0
     while warm < 3 or (time.perf_counter() - start < seconds / 4 and warm < 10_000):
@@ -53,14 +54,16 @@ def time_calls(call: Callable[[], Any], seconds: float) -> dict[str, float]:
     call()
     inner = max(1, min(10_000, int(2e-3 / max(time.perf_counter() - t, 1e-7))))
     samples: list[float] = []
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     start = time.perf_counter()
     while len(samples) < 5 or (time.perf_counter() - start < seconds and len(samples) < 5_000):
         t = time.perf_counter()
         for _ in range(inner):
             call()
         samples.append((time.perf_counter() - t) / inner)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
     samples.sort()
-    return {"median": statistics.median(samples), "best": samples[0], "p90": samples[int(len(samples) * 0.9)],
+    return {"faults": faults / (len(samples) * inner), "median": statistics.median(samples), "best": samples[0], "p90": samples[int(len(samples) * 0.9)],
             "calls": len(samples) * inner}
 
 

@@ -50,7 +50,7 @@ def table(results: dict[str, Any]) -> str:
     compilers = [s for s in systems if s != "eager"]
     both, all_three = " / ".join(compilers), " / ".join(systems)
     columns = [("first call", both), ("first call, next process", both), ("a call", all_three),
-               ("speed, eager = 1", both), ("memory of a call", all_three), ("largest difference", both)]
+               ("speed, eager = 1", both), ("memory of a call", all_three), ("page faults of a call", all_three), ("largest difference", both)]
     lines = ["| workload | " + " | ".join(f"{title}: {names}" for title, names in columns) + " |",
              "|---" + "|---:" * len(columns) + "|"]
     for workload, rows in results["rows"].items():
@@ -62,13 +62,14 @@ def table(results: dict[str, Any]) -> str:
             results["titles"][workload],
             _cells(rows, compilers, "cold", _seconds), _cells(rows, compilers, "warm", _seconds),
             _cells(rows, systems, "call", duration), _cells(rows, compilers, "speed", lambda v: f"{v:.2f}x"),
-            _cells(rows, systems, "peak_call", _size), _cells(rows, compilers, "error", _difference)]) + " |")
+            _cells(rows, systems, "peak_call", _size), _cells(rows, systems, "faults", lambda v: f"{v:.0f}"),
+            _cells(rows, compilers, "error", _difference)]) + " |")
     m = results["machine"]
     lines += ["", (
         f"{m['cpu']}, {m['processors']} processors, {m['threads']} threads; torch {m['torch']}, Python {m['python']}; "
         f"{m['date']}; {results['rounds']} processes for each figure, all settings default, float32, "
         "gradients in the training steps only. First call: empty cache, imports of the compiler included. "
-        "Next process: cache kept.")]
+        "Next process: cache kept. Page faults: the most of any process, after its first calls.")]
     failures = [f"- {results['titles'][w]}, {s}: {row['failed']}" for w, rows in results["rows"].items()
                 for s, row in rows.items() if "failed" in row]
     if failures:

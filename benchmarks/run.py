@@ -54,6 +54,7 @@ def combine(rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "cold": rounds[0]["first_call"],
         "warm": statistics.median(r["first_call"] for r in rounds[1:]) if rounds[1:] else None,
         "call": statistics.median(r["call"]["median"] for r in rounds),
+        "faults": max(r["call"]["faults"] for r in rounds),
         "error": max(r["error"] for r in rounds),
         "peak_call": statistics.median(r["peak_call"] for r in rounds),
         "peak_process": max(r["peak_process"] for r in rounds),
