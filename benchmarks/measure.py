@@ -63,7 +63,8 @@ def time_calls(call: Callable[[], Any], seconds: float) -> dict[str, float]:
         samples.append((time.perf_counter() - t) / inner)
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
     samples.sort()
-    return {"faults": faults / (len(samples) * inner), "median": statistics.median(samples), "best": samples[0], "p90": samples[int(len(samples) * 0.9)],
+    return {"faults": faults / (len(samples) * inner),
+            "median": statistics.median(samples), "best": samples[0], "p90": samples[int(len(samples) * 0.9)],
             "calls": len(samples) * inner}
 
 

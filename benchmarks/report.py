@@ -50,7 +50,8 @@ def table(results: dict[str, Any]) -> str:
     compilers = [s for s in systems if s != "eager"]
     both, all_three = " / ".join(compilers), " / ".join(systems)
     columns = [("first call", both), ("first call, next process", both), ("a call", all_three),
-               ("speed, eager = 1", both), ("memory of a call", all_three), ("page faults of a call", all_three), ("largest difference", both)]
+               ("speed, eager = 1", both), ("memory of a call", all_three),
+               ("page faults of a call", all_three), ("largest difference", both)]
     lines = ["| workload | " + " | ".join(f"{title}: {names}" for title, names in columns) + " |",
              "|---" + "|---:" * len(columns) + "|"]
     for workload, rows in results["rows"].items():

@@ -5,8 +5,9 @@ loop every value is a vector of ``L`` lanes; the loop's body is a lambda that ta
 alive, so that the tail is the same text as the rest. Work is spread over threads by the outer loops if they are long,
 otherwise stage by stage over the inner loop, partial results of reductions being joined in the order of the threads.
 
-Invariant: every element is computed by the same sequence of operations wherever it stands, in the tail too; how many
-threads run changes results only as far as the order of a reduction's partial sums goes.
+Invariant: every element is computed by the same sequence of operations wherever it stands, in the tail too; results
+depend on the parts into which work is divided only as far as the order of a reduction's partial sums goes, and not on
+how many threads compute those.
 """
 
 from __future__ import annotations
