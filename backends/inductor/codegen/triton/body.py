@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+import torch
+
 from dynamo_lite.backends.inductor.codegen.triton.expressions import (
     VALUE,
     const_text,
@@ -134,12 +136,20 @@ class Body:
             text = f"({self.index(node.attr)}).to({VALUE[node.dtype]})"
         elif node.op == "inside":
             axes = self._index_axes(node.attr[0])
-            value, low, high = map(self.index, node.attr)
-            tests = [f"({value} >= {low})"] * (node.attr[1] != 0) + [f"({value} < {high})"]
-            text = " & ".join(tests)
+            text = self._inside(*node.attr)
         else:
             text = operation_text(node, [self.text(a) for a in node.args])
         return self.assign(text, axes)
+
+    def _inside(self, value: ix.Index, low: ix.Index, high: ix.Index) -> str:
+        """Whether ``low <= value < high``, of which only what is not certain is tested."""
+        least, most = ix.value_range(value) or (None, None)
+        tests = []
+        if not (isinstance(least, int) and isinstance(low, int) and least >= low):
+            tests.append(f"({self.index(value)} >= {self.index(low)})")
+        if not (isinstance(most, int) and isinstance(high, int) and most < high):
+            tests.append(f"({self.index(value)} < {self.index(high)})")
+        return " & ".join(tests) or const_text(True, torch.bool)
 
     def assign(self, text: str, axes: Axes) -> Value:
         name = self.fresh()
@@ -225,7 +235,7 @@ class Body:
             if mode in ("maximum", "minimum"):
                 nan = ", propagate_nan=tl.PropagateNan.ALL" if node.dtype.is_floating_point else ""
                 value = f"tl.{mode}({there}, {value}{nan})"
-            elif str(node.dtype) == "torch.bool":
+            elif node.dtype is torch.bool:
                 value = f"{there} {'|' if mode == 'add' else '&'} {value}"
             else:
                 value = f"{there} {'+' if mode == 'add' else '*'} {value}"

@@ -12,7 +12,7 @@ import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
-from dynamo_lite.backends.inductor.ir.ops import HALF, OPS
+from dynamo_lite.backends.inductor.ir.ops import OPS
 
 # The type in memory, as signatures of kernels have it.
 POINTERS = {
@@ -148,4 +148,6 @@ def cast_text(source: torch.dtype, dtype: torch.dtype, x: str) -> str:
         x = f"{x}.to({_THROUGH[dtype]})"
     if VALUE[source] != VALUE[dtype]:
         x = f"{x}.to({VALUE[dtype]})"
-    return f"{x}.to({_MEMORY[dtype]}).to(tl.float32)" if dtype in HALF else x
+    if dtype is torch.bfloat16:
+        return f"round_bf16({x})"
+    return f"{x}.to(tl.float16).to(tl.float32)" if dtype is torch.float16 else x

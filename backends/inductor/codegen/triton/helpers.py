@@ -175,6 +175,14 @@ def copysign_(x, y):
 
 
 @triton.jit
+def round_bf16(x):
+    """The nearest bfloat16, ties to even, as float32: Triton's interpreter cuts bits off where a GPU rounds."""
+    bits = x.to(tl.int32, bitcast=True)
+    rounded = (bits + 32767 + ((bits >> 16) & 1)) & -65536
+    return tl.where(x != x, x, rounded.to(tl.float32, bitcast=True))
+
+
+@triton.jit
 def largest(x, axis: tl.constexpr, keep: tl.constexpr):
     """The maximum, NaN if there is one."""
     nan = tl.max((x != x).to(tl.int32), axis, keep_dims=keep)
