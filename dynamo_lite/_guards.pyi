@@ -17,6 +17,8 @@ Loads
     ("load_list_item", dst, src, index), ("load_tuple_item", dst, src, index)      likewise; index >= 0
     ("load_item", dst, src, key)             src[key]
     ("load_call", dst, src, function)        function(src)
+    ("load_formula", dst, function, regs)    function(*regs); an arithmetic error or a ValueError is no exception: the
+                                             number is not there
     ("load_type_attr", dst, type_reg, name)  what the type or a base defines, not bound
     ("load_func_part", dst, src, part)       "__defaults__" | "__kwdefaults__" | "__closure__" | "__code__" |
                                              "__globals__" | "__dict__" of a function; None where it has none

@@ -64,8 +64,7 @@ class _Builder:
         """How many loads lie before a source's."""
         known = self.depths.get(source.key)
         if known is None:
-            parents = source.parents()
-            known = self.depths[source.key] = self.depth(parents[0]) + 1 if parents else 0
+            known = self.depths[source.key] = max(map(self.depth, source.parents()), default=-1) + 1
         return known
 
     def check(self, guard: Guard) -> None:

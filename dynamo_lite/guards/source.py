@@ -468,6 +468,50 @@ class ComputedSource(ChildSource):
         return ("load_call", dst, parents[0], self.function)
 
 
+class NumberSource(ConstSource):
+    """A number that the program's text has, as an operand of a :class:`FormulaSource`."""
+
+    __slots__ = ()
+
+    def __init__(self, value: float) -> None:
+        super().__init__(value, repr(value))
+
+    def path(self) -> tuple[Any, ...]:
+        return ("number", type(self.value), self.words)  # 0.0 and -0.0 differ, NaN is NaN
+
+
+class FormulaSource(Source):
+    """The number that a function of C makes of numbers, by Python itself.
+
+    Args:
+        function: takes numbers alone, and runs no code of the program's.
+        operands: where its arguments live; other guards say that these are numbers.
+        words: the call's text.
+    """
+
+    __slots__ = ("function", "operands", "size", "words")
+
+    def __init__(self, function: Callable[..., Any], operands: tuple[Source, ...], words: str) -> None:
+        super().__init__()
+        self.function = function
+        self.operands = operands
+        self.words = words
+        self.size: int = 1 + sum(getattr(operand, "size", 1) for operand in operands)  # of the text, as a tree
+
+    def parents(self) -> tuple[Source, ...]:
+        return self.operands
+
+    def path(self) -> tuple[Any, ...]:
+        return ("formula", self.function, *(operand.key for operand in self.operands))
+
+    @property
+    def name(self) -> str:
+        return self.words
+
+    def load_step(self, dst: int, parents: tuple[int, ...]) -> tuple[Any, ...]:
+        return ("load_formula", dst, self.function, parents)
+
+
 class WeakrefSource(ChildSource):
     """What a weak reference points to."""
 

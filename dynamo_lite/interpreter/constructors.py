@@ -176,7 +176,7 @@ def _number(cls: type, method: str) -> Constructor:
         if args and isinstance(args[0], TensorVariable):
             return args[0].call_method(tx, method, [], {})
         number = call_on_ints(tx, cls, list(args), kwargs) if tx.output.symbols.any else None
-        if number is None and tx.output.scalars.any:
+        if number is None and tx.output.scalars.met:
             number = call_on_scalars(tx, cls, args, kwargs)
         if number is not None:
             return number

@@ -164,19 +164,23 @@ class OutputGraph:
         self.inputs.append(tensor)
         return self.register_tensor(tensor)
 
-    def add_number(self, source: Source, cls: type, fake: Any = None) -> ScalarVariable:
+    def add_number(
+        self, source: Source, cls: type, fake: Any = None, origins: frozenset[Any] | None = None
+    ) -> ScalarVariable:
         """A number from outside as a graph input; its guards are the caller's business.
 
         Args:
             fake: what stands for it on fake tensors; None: a number of which nothing is known.
+            origins: the paths that it is computed from, if that is not its own.
         """
         known = self._numbers.get(source.key)
         if known is not None:
             return known
         node = self._placeholder(source)
-        fake = fake if fake is not None else new_number(self, cls, frozenset({source.key}))
+        origins = origins if origins is not None else frozenset({source.key})
+        fake = fake if fake is not None else new_number(self, cls, origins)
         node.meta.update(example_value=fake, source=source.name, static=False)
-        number = self._numbers[source.key] = ScalarVariable(node, cls, fake, frozenset({source.key}), source)
+        number = self._numbers[source.key] = ScalarVariable(node, cls, fake, origins, source)
         self.inputs.append(number)
         return number
 

@@ -83,6 +83,22 @@ load_cell(const GuardFrame *frame, int64_t index)
     return PyTuple_GET_ITEM(frame->closure, index);
 }
 
+/* The number that a function makes of registers: a new reference, or NULL with or without an exception. */
+static PyObject *
+load_formula(const Step *step, PyObject *const *reg)
+{
+    PyObject *operands[GUARD_MOST_OPERANDS];
+    const int32_t *places = step->data;
+    for (int64_t i = 0; i < step->i1; i++) {
+        operands[i] = reg[places[i]];
+    }
+    PyObject *number = PyObject_Vectorcall(step->obj, operands, (size_t)step->i1, NULL);
+    if (number == NULL && (PyErr_ExceptionMatches(PyExc_ArithmeticError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
+        PyErr_Clear();
+    }
+    return number;
+}
+
 /* One load: a new reference, or NULL with or without an exception. */
 static inline PyObject *
 run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
@@ -119,6 +135,8 @@ run_load(Step *step, PyObject *const *reg, const GuardFrame *frame)
         return PyObject_GetItem(src, step->obj);
     case OP_LOAD_CALL:
         return PyObject_CallOneArg(step->obj, src);
+    case OP_LOAD_FORMULA:
+        return load_formula(step, reg);
     case OP_LOAD_TYPE_ATTR:
         return PyType_Check(src) ? Py_XNewRef(_PyType_Lookup((PyTypeObject *)src, step->obj)) : NULL;
     case OP_LOAD_FUNC_PART:

@@ -33,6 +33,7 @@
     X(LOAD_TUPLE_ITEM, "load_tuple_item", "dri")         \
     X(LOAD_ITEM, "load_item", "dro")                     \
     X(LOAD_CALL, "load_call", "dro")                     \
+    X(LOAD_FORMULA, "load_formula", "d*")                \
     X(LOAD_TYPE_ATTR, "load_type_attr", "drs")           \
     X(LOAD_FUNC_PART, "load_func_part", "dr*")           \
     X(LOAD_CELL_CONTENTS, "load_cell_contents", "dr")    \
@@ -99,6 +100,7 @@ typedef struct {
 
 _Static_assert(sizeof(Step) <= 64, "a step is larger than a line");
 
+#define GUARD_MOST_OPERANDS 4 /* of load_formula */
 #define GUARD_MOST_HOOKS 8 /* containers that a no_hooks step remembers, in its data */
 
 typedef struct {

@@ -164,6 +164,15 @@ parse_special(GuardProgram *self, Step *step, PyObject *rest, const char *writte
         return n == 1 && parse_part(step, func_parts, first);
     case OP_LOAD_METHOD_PART:
         return n == 1 && parse_part(step, method_parts, first);
+    case OP_LOAD_FORMULA:
+        if (n != 2 || !PyCallable_Check(first)) {
+            return 0;
+        }
+        if (parse_not_same(step, PyTuple_GET_ITEM(rest, 1), written, self->n_registers) < 0) {
+            return -1;
+        }
+        step->obj = Py_NewRef(first);
+        return step->i1 <= GUARD_MOST_OPERANDS;
     case OP_TENSOR:
         step->data = guard_tensor_parse(rest);
         return step->data == NULL ? -1 : 1;

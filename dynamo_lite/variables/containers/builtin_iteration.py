@@ -55,7 +55,7 @@ def _is_number(value: VariableTracker) -> bool:
 
 def _add_numbers(tx: Tracer, total: VariableTracker, numbers: list[VariableTracker]) -> VariableTracker:
     """sum() of numbers: what it keeps beside a float total while it adds (Python/bltinmodule.c) is its own affair."""
-    if all(isinstance(number, ConstantVariable) for number in (total, *numbers)):
+    if all(type(number) is ConstantVariable for number in (total, *numbers)):
         for number in (total, *numbers):
             number.fix(tx)
         return ConstantVariable(tx.run_python(sum, [n.constant() for n in numbers], total.constant()))

@@ -74,7 +74,7 @@ class BuiltinVariable(RealObjectVariable):
             number = call_on_ints(tx, self.value, args, kwargs)
             if number is not None:
                 return number
-        if tx.output.scalars.any:
+        if tx.output.scalars.met:
             number = call_on_scalars(tx, self.value, args, kwargs)
             if number is not None:
                 return number

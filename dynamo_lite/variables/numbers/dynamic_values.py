@@ -1,7 +1,7 @@
 """Values that were seen to change from call to call: counters and growing lists.
 
 The first compile of a frame takes a number for a constant and a list for its elements. When that is what kept an entry
-from fitting, the next compile uses these: as long as the program only computes with a number, compares an int, and
+from fitting, the next compile uses these: as long as the program only computes with a number, compares it, and
 appends to a list, one entry fits all calls. An int is a symbol (``symbolic_ints``); arithmetic of floats is the
 graph's, whose input the number is then (``scalars``). Invariant: whatever else is done with such a value fixes it, by
 the guard that it would have had at once; only in the last entry that config allows it breaks the graph, so that this
@@ -20,7 +20,7 @@ from ...symbols.nodes import symbolic_int
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..containers.sequences import ListVariable, lazy_items
-from .symbolic_ints import LOWEST, int_variable
+from .symbolic_ints import LOWEST, OutsideNumber, int_variable
 
 if TYPE_CHECKING:
     from ..protocols import OutputGraph, Tracer
@@ -84,7 +84,7 @@ def wrap_dynamic(tx: Tracer, value: Any, source: Source) -> VariableTracker | No
         return _counter(tx, value, source)
     if type(value) is float:
         guards.add(source, "type_is", float)
-        return tx.output.add_number(source, float)
+        return OutsideNumber(tx.output, float, value, source, frozenset({source.key}))
     if type(value) is list:
         guards.add(source, "type_is", list)
         return GrowingListVariable(value, source, tx.output)

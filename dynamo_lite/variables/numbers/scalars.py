@@ -45,7 +45,7 @@ FUNCTIONS: dict[Any, type] = {
 }
 
 # Those that give a number whatever the operands are.
-_TOTAL = frozenset({
+TOTAL = frozenset({
     "item", "tolist", operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.not_, operator.eq,
     operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.is_, operator.is_not, operator.and_,
     operator.or_, operator.xor, abs, bool, math.isnan, math.isinf, math.isfinite, math.copysign, math.fabs,
@@ -143,9 +143,15 @@ class Unknown:
 
 
 class Scalars:
-    """The numbers of one trace, and whether somebody has asked for the value of one."""
+    """The numbers of one trace, and whether somebody has asked for the value of one.
+
+    Attributes:
+        met: whether there is a number whose value is not to be used.
+        any: whether operations on fake tensors may be given one.
+    """
 
     def __init__(self) -> None:
+        self.met = False
         self.any = False
         self.asked = False
         self._asked_origins: frozenset[Any] | None = None
@@ -165,7 +171,7 @@ class Scalars:
             known = self._asked_origins
             self._asked_origins = None if known is None or origins is None else known | origins
 
-        self.any = True
+        self.any = self.met = True
         return _SYMBOLS[cls](Unknown(cls, note))
 
     def check(self, operation: str) -> None:
@@ -206,10 +212,18 @@ class ScalarVariable(VariableTracker):
         self, node: fx.Node, cls: type, fake: Any, origins: frozenset[Any] | None, source: Source | None = None
     ) -> None:
         super().__init__(source)
-        self.node = node
+        self._node = node
         self.cls = cls
-        self.fake = fake
+        self._fake = fake
         self.origins = origins
+
+    @property
+    def node(self) -> fx.Node:
+        return self._node
+
+    @property
+    def fake(self) -> Any:
+        return self._fake
 
     def describe(self) -> str:
         return f"{self.cls.__name__} that the graph computes"
@@ -219,6 +233,10 @@ class ScalarVariable(VariableTracker):
 
     def example(self) -> Any:
         return EXAMPLES[self.cls]
+
+    def computed(self, tx: Tracer, target: Any, args: list[VariableTracker], cls: type) -> VariableTracker | None:
+        """What `target` makes of numbers, of which this is one, where that is known ahead of the graph."""
+        return None
 
     def as_argument(self, tx: Tracer) -> Any:
         return self.node
@@ -316,11 +334,14 @@ def is_number(value: VariableTracker) -> bool:
         isinstance(value, ConstantVariable) and value.python_type() in NUMBERS)
 
 
-def scalar_node(tx: Tracer, target: Any, args: list[VariableTracker], cls: type) -> ScalarVariable:
-    """A node that computes a number of type `cls` from numbers."""
+def scalar_node(tx: Tracer, target: Any, args: list[VariableTracker], cls: type) -> VariableTracker:
+    """The number of type `cls` that `target` makes of numbers: a node, where it is not known ahead of the graph."""
     origins: frozenset[Any] | None = frozenset()
     for argument in args:
         if isinstance(argument, ScalarVariable):
+            ahead = argument.computed(tx, target, args, cls)
+            if ahead is not None:
+                return ahead
             origins = None if origins is None or argument.origins is None else origins | argument.origins
     arguments = tuple(a.as_argument(tx) for a in args)
     return scalar_of(tx, "call_function", target, arguments, cls, origins, counted=False)
@@ -333,7 +354,7 @@ def scalar_of(
     """A node that computes a number of type `cls` from arguments of the graph; `counted`: tensors are among them."""
     fake = new_number(tx.output, cls, origins)
     node = tx.output.create_node(tx, op, target, args, {}, fake, False, counted)
-    node.meta["raises"] = target not in _TOTAL
+    node.meta["raises"] = target not in TOTAL
     return ScalarVariable(node, cls, fake, origins)
 
 

@@ -1,10 +1,16 @@
-"""Integers that may differ from call to call: sizes of tensors, counters, and what is computed from them.
+"""Numbers from outside that may differ from call to call: sizes of tensors, counters, learning rates, and what is
+computed from them.
 
 A :class:`SymbolicIntVariable` is an expression over the trace's symbols (``symbols``). Arithmetic with ints gives
 another one, a comparison is answered for the call that is traced and becomes a guard, and where a graph's operation
 takes the number, nodes of the graph compute it.
 
-Invariant: whoever asks for its value as such fixes it, by a guard.
+An :class:`OutsideNumber` is a float, or a bool, computed from such numbers by functions of C. The guard program
+computes it, by these very functions, so its value is Python's; the graph gets the result as an input. A comparison is
+answered for the call that is traced, and the guard is its outcome. What such a function gives as an int is a symbol.
+
+Invariant: whoever asks for its value as such fixes it, by a guard. A formula that may raise is guarded to give a
+number, so that nothing is left to raise where an entry fits.
 """
 from __future__ import annotations
 
@@ -13,21 +19,31 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import fx
 
+from ...guards.source import FormulaSource, NumberSource, Source
 from ...symbols import integers as ints
 from ...symbols.environment import HIGHEST
 from ...symbols.integers import Division, Expr, Index, Sym
-from ...symbols.nodes import IntNode
+from ...symbols.nodes import IntNode, symbolic_int
 from ...symbols.relations import compare
 from ..base import VariableTracker, unsupported
-from ..constant import ConstantVariable
-from .scalars import FUNCTIONS, ScalarVariable, call_on_scalars, is_number, scalar_node
+from ..constant import BINARY, ConstantVariable
+from .formulas import formula_of, source_of_index
+from .scalars import FUNCTIONS, TOTAL, ScalarVariable, call_on_scalars, is_number, scalar_node
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..protocols import Codegen, OutputGraph, Tracer
 
 LOWEST = -HIGHEST
+# Operations in a formula: each call computes them, and its text is as long. What is computed of more is the graph's.
+_LONGEST = 256
+_MOST_OPERANDS = 4  # of one operation, as the guard program has them
 _MOST_FACTORS = 8  # of a power that is written as a product
+# Operators whose results of ints of 64 bits are no longer than these, and that are no polynomials.
+_BY_PYTHON = frozenset({"&", "|", "^", ">>", "//", "%"})
 
 
 class SymbolicIntVariable(ConstantVariable):
@@ -73,7 +89,7 @@ class SymbolicIntVariable(ConstantVariable):
     def as_number(self, tx: Tracer) -> VariableTracker:
         """The same as a number of the graph; as a constant where it has been found to be one."""
         expr = self.expr
-        return ConstantVariable(expr) if isinstance(expr, int) else self._output.symbols.number(tx, expr)
+        return ConstantVariable(expr) if isinstance(expr, int) else number_of(tx, expr)
 
     def as_argument(self, tx: Tracer) -> Any:
         expr = self.expr
@@ -96,7 +112,11 @@ class SymbolicIntVariable(ConstantVariable):
         left, right = (step, self.expr) if reflected else (self.expr, step)
         result = self._arithmetic(op, left, right)
         if result is None:
-            return super().binary(tx, op, other, reflected)
+            operands = [other, self] if reflected else [self, other]
+            computed = None
+            if op in _BY_PYTHON:
+                computed = computed_ahead(tx, BINARY[op], [_as_number(tx, x) for x in operands], int)
+            return computed if computed is not None else super().binary(tx, op, other, reflected)
         return int_variable(result, self._output)
 
     def _arithmetic(self, op: str, left: Index, right: Index) -> Index | None:
@@ -130,6 +150,131 @@ class SymbolicIntVariable(ConstantVariable):
             return self
         negative = ints.mul(self.expr, -1)
         return int_variable(negative if op == "-" else ints.add(negative, -1), self._output)
+
+
+class OutsideNumber(ScalarVariable):
+    """A float or bool computed from numbers outside; an int on its way into such a formula.
+
+    Args:
+        cls: its type.
+        now: its value in this call.
+        source: where it lives, or its formula.
+        origins: the paths that it is computed from.
+        make: makes the graph's number, where that is no input of its own.
+    """
+
+    def __init__(
+        self, output: OutputGraph, cls: type, now: Any, source: Source, origins: frozenset[Any],
+        make: Callable[[], ScalarVariable] | None = None,
+    ) -> None:
+        VariableTracker.__init__(self, source)
+        self.cls = cls
+        self.now = now
+        self.origins = origins
+        self._output = output
+        self._make = make
+        output.scalars.met = True
+
+    def _number(self) -> ScalarVariable:
+        """The number as the graph has it."""
+        assert self.source is not None
+        return self._make() if self._make is not None else self._output.add_number(
+            self.source, self.cls, origins=self.origins)
+
+    @property
+    def node(self) -> fx.Node:
+        return self._number().node
+
+    @property
+    def fake(self) -> Any:
+        return self._number().fake
+
+    def describe(self) -> str:
+        return f"{self.cls.__name__} {self.source.name!r}" if self.source is not None else self.cls.__name__
+
+    def reconstruct(self, cg: Codegen) -> None:
+        cg.load_source(self.source)
+
+    def computed(self, tx: Tracer, target: Any, args: list[VariableTracker], cls: type) -> VariableTracker | None:
+        return computed_ahead(tx, target, args, cls)
+
+    def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        if op == "**" and is_number(other):
+            # Of some numbers it is complex, or an int.
+            other = _as_number(tx, other)
+            power = computed_ahead(tx, operator.pow, [other, self] if reflected else [self, other], None)
+            if power is not None:
+                return power
+        return super().binary(tx, op, other, reflected)
+
+    def truth(self, tx: Tracer) -> bool:
+        """The answer for this call, which is guarded; in an entry that is to fit all calls nothing is."""
+        assert self.source is not None
+        if self._output.fits_all:
+            self.refuse("bool()", "data_dependent_branch")
+        asked = self.source if self.cls is bool else FormulaSource(bool, (self.source,), f"bool({self.source.name})")
+        tx.output.guards.add(asked, "const", bool(self.now))
+        return bool(self.now)
+
+
+def number_of(tx: Tracer, x: Index) -> OutsideNumber:
+    """An expression over symbols as an operand of formulas."""
+    symbols = tx.output.symbols
+    whole = symbols.whole(x)
+    origins = frozenset(symbols.sources[s].key for s in ints.symbols_of(whole))
+    return OutsideNumber(
+        tx.output, int, symbols.env.value(x), source_of_index(tx.output, whole), origins, lambda: symbols.number(tx, x))
+
+
+def computed_ahead(
+    tx: Tracer, target: Any, args: list[VariableTracker], cls: type | None
+) -> VariableTracker | None:
+    """What a function of C makes of numbers from outside and known ones; None: that is the graph's business.
+
+    Args:
+        cls: the result's type; None: a float, if it is one in this call.
+    """
+    sources: list[Source] = []
+    values: list[Any] = []
+    origins: frozenset[Any] = frozenset()
+    for argument in args:
+        if isinstance(argument, OutsideNumber):
+            assert argument.source is not None and argument.origins is not None
+            sources.append(argument.source)
+            values.append(argument.now)
+            origins |= argument.origins
+        elif type(argument) is ConstantVariable and type(argument.value) in (bool, int, float):
+            sources.append(NumberSource(argument.value))
+            values.append(argument.value)
+        else:
+            return None
+    source = formula_of(target, tuple(sources))
+    if source.size > _LONGEST or len(sources) > _MOST_OPERANDS:
+        return None
+    if cls is int and target in (operator.lshift, operator.pow):
+        return None  # as long as it likes
+    try:
+        now = target(*values)
+    except (ArithmeticError, ValueError):
+        return None  # the graph raises it
+    if type(now) is not (cls or float) or cls is int and abs(now) >= HIGHEST:
+        return None
+    if target not in TOTAL:
+        tx.output.guards.add(source, "type_is", type(now))
+    if cls is int:
+        return _symbol(tx, source, now)
+    return OutsideNumber(tx.output, type(now), now, source, origins)
+
+
+def _symbol(tx: Tracer, source: Source, now: int) -> VariableTracker:
+    """An int that a formula gives."""
+    symbols = tx.output.symbols
+
+    def node(tx: Tracer) -> fx.Node:
+        return tx.output.add_number(source, int, symbolic_int(symbols.env, expr)).node
+
+    expr = symbols.add(tx, source, now, LOWEST, node)
+    return int_variable(expr, tx.output)
 
 
 def _makes_float(exponent: VariableTracker) -> bool:
@@ -209,7 +354,7 @@ def call_on_ints(
     """A call of a builtin on ints of which some are symbolic; None if it is none that can do without their values."""
     if kwargs or not any(isinstance(a, SymbolicIntVariable) for a in args):
         return None
-    if FUNCTIONS.get(function) is float and function is not float:
+    if FUNCTIONS.get(function) is float:
         return call_on_scalars(tx, function, [_as_number(tx, a) for a in args], kwargs)
     numbers = [int_expression(a) for a in args]
     if any(n is None for n in numbers):

@@ -74,7 +74,6 @@ PROGRAMS = {
 
 # Views and copies, and what a library does.
 NO_KERNELS = {"items", "inner items", "attention", "minimum", "slices", "split", "views"}
-FLOATS = {"float", "functions", "powers"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -88,9 +87,8 @@ def test_kernels_serve_all_sizes(name, caplog):
     with torch.no_grad():
         compiled_for(PROGRAMS[name], (5, 3, 8, 17, 6), of_shape("n", 4), backend="inductor_lite")
     assert log.counters()["graphs"] == 1
-    assert (log.counters().get("kernels", 0) == 0) is (name in NO_KERNELS | FLOATS)
-    # A float that is computed from a size is computed in eager, with the rest of its graph.
-    assert ("runs in eager" in caplog.text) is (name in FLOATS)
+    assert (log.counters().get("kernels", 0) == 0) is (name in NO_KERNELS)
+    assert "runs in eager" not in caplog.text
     assert "runs again in plain Python" not in caplog.text
 
 

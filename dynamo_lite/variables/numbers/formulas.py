@@ -1,0 +1,49 @@
+"""Formulas: what Python computes from numbers outside of the frame before a graph runs.
+
+Invariant: a formula calls functions of C on numbers alone, which its operands' guards say these are.
+"""
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from ...guards.source import FormulaSource, NumberSource, Source
+from ...symbols.integers import Division, FloorDiv, Index, Sym
+from ..constant import BINARY, COMPARE
+
+if TYPE_CHECKING:
+    from ..protocols import OutputGraph
+
+_SYMBOLS = {function: symbol for table in (BINARY, COMPARE) for symbol, function in table.items()}
+
+
+def formula_of(target: Any, operands: tuple[Source, ...]) -> FormulaSource:
+    """What a function makes of operands."""
+    names = [operand.name for operand in operands]
+    symbol = _SYMBOLS.get(target)
+    if symbol is not None and len(names) == 2:
+        words = f"({names[0]} {symbol} {names[1]})"
+    else:
+        words = f"{getattr(target, '__name__', target)}({', '.join(names)})"
+    return FormulaSource(target, operands, words)
+
+
+def source_of_index(output: OutputGraph, x: Index) -> Source:
+    """The formula of an expression."""
+    if isinstance(x, int):
+        return NumberSource(x)
+    total: Source | None = None
+    for monomial, k in x.terms.items():
+        part: Source | None = NumberSource(k) if k != 1 else None
+        for a in monomial:
+            if isinstance(a, Division):
+                parts = source_of_index(output, a.expr), source_of_index(output, a.divisor)
+                factor: Source = formula_of(operator.floordiv if isinstance(a, FloorDiv) else operator.mod, parts)
+            else:
+                assert isinstance(a, Sym)
+                factor = output.symbols.sources[a]
+            part = factor if part is None else formula_of(operator.mul, (part, factor))
+        assert part is not None
+        total = part if total is None else formula_of(operator.add, (total, part))
+    assert total is not None
+    return formula_of(operator.add, (total, NumberSource(x.const))) if x.const else total
