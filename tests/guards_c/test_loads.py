@@ -1,11 +1,15 @@
 """Steps that load: what each gives, and what it refuses."""
 import collections
+import math
+import operator
 import types
 import weakref
 
 import pytest
 import torch
 from guard_programs import Plain, Slotted, loaded, program
+
+from dynamo_lite._guards import GuardProgram
 
 
 def test_loads_from_the_frame():
@@ -116,6 +120,29 @@ def test_load_call():
         loaded(KeyError("no such thing"), "load_call", 0, fails)
     with pytest.raises(ZeroDivisionError):
         loaded(ZeroDivisionError(), "load_call", 0, fails)
+
+
+def test_load_formula():
+    def made(function, registers, inputs=3):
+        loads = [("load_local", i, i) for i in range(inputs)]
+        return GuardProgram([*loads, ("load_formula", 5, function, registers), ("collect", 5, 0)], 1, 6)
+
+    def value(function, registers, *args):
+        held, found = made(function, registers, len(args)).check(args, None, {}, {})
+        return found[0] if held else None
+
+    assert value(operator.sub, (1, 0), 2.5, 3) == 0.5
+    assert value(math.sqrt, (0,), 9) == 3.0
+    assert value(lambda *xs: xs, (0, 0, 1, 2), 1, 2, 3) == (1, 1, 2, 3)
+    for function, *args in ((operator.truediv, 1, 0), (math.sqrt, -1), (math.exp, 1e9), (int, math.nan)):
+        assert value(function, tuple(range(len(args))), *args) is None
+    with pytest.raises(TypeError):
+        value(operator.sub, (0, 1), "a", 2)
+    for registers in ((0, 1, 2, 0, 1), (4,), (-1,), (9,)):
+        with pytest.raises(ValueError):
+            made(operator.sub, registers)
+    with pytest.raises(ValueError):
+        made(3, (0,))
 
 
 def test_loads_of_parts():

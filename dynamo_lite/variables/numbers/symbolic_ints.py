@@ -237,7 +237,7 @@ def computed_ahead(
     sources: list[Source] = []
     values: list[Any] = []
     origins: frozenset[Any] = frozenset()
-    for argument in args:
+    for argument in (_as_number(tx, a) for a in args):
         if isinstance(argument, OutsideNumber):
             assert argument.source is not None and argument.origins is not None
             sources.append(argument.source)
@@ -254,7 +254,7 @@ def computed_ahead(
     if cls is int and target in (operator.lshift, operator.pow):
         return None  # as long as it likes
     try:
-        now = target(*values)
+        now: Any = target(*values)
     except (ArithmeticError, ValueError):
         return None  # the graph raises it
     if type(now) is not (cls or float) or cls is int and abs(now) >= HIGHEST:
