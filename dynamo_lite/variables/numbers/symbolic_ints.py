@@ -257,7 +257,8 @@ def computed_ahead(
         now: Any = target(*values)
     except (ArithmeticError, ValueError):
         return None  # the graph raises it
-    if type(now) is not (cls or float) or cls is int and abs(now) >= HIGHEST:
+    wanted: Any = cls or float
+    if type(now) is not wanted or cls is int and abs(now) >= HIGHEST:
         return None
     if target not in TOTAL:
         tx.output.guards.add(source, "type_is", type(now))
