@@ -208,12 +208,27 @@ class OutsideNumber(ScalarVariable):
         return super().binary(tx, op, other, reflected)
 
     def truth(self, tx: Tracer) -> bool:
-        """The answer for this call, which is guarded; in an entry that is to fit all calls nothing is."""
+        return self._decided()
+
+    def constant(self) -> Any:
+        return self._decided() if self.cls is bool else super().constant()
+
+    def to_plain(self, tx: Tracer) -> Any:
+        return self._decided() if self.cls is bool else super().to_plain(tx)
+
+    def as_index(self, tx: Tracer) -> Any:
+        return self._decided() if self.cls is bool else super().as_index(tx)
+
+    def hash_key(self) -> Any:
+        return self._decided() if self.cls is bool else super().hash_key()
+
+    def _decided(self) -> bool:
+        """Whether it is true in this call, which is guarded; in an entry that is to fit all calls nothing is."""
         assert self.source is not None
         if self._output.fits_all:
             self.refuse("bool()", "data_dependent_branch")
         asked = self.source if self.cls is bool else FormulaSource(bool, (self.source,), f"bool({self.source.name})")
-        tx.output.guards.add(asked, "const", bool(self.now))
+        self._output.guards.add(asked, "const", bool(self.now))
         return bool(self.now)
 
 

@@ -62,6 +62,7 @@ PROGRAMS = {
     "remainder": (lambda x, a: x * (a % 0.3) + a // 0.5, 2),
     "identity": (lambda x, a: (lambda b: (b is b, [b, b], x * b))(a * 2), 2),
     "in a container": (lambda x, a: {"lr": a * 0.5, "x": [x * a, (a, -a)]}, 2),
+    "a truth as a key": (lambda x, a: (x * a, {a > 1: 1}, ["no", "yes"][a > 0.4]), 4),
     "an exponent": (lambda x, a: x * 0.9 ** a, 2),
     "a scalar argument": (lambda x, a: torch.addcdiv(x, x, x, value=-a / 3) + torch.lerp(x, x * 2, a), 2),
     "a full tensor": (lambda x, a: (torch.full((2,), a), x.clamp(max=a), torch.tensor(a)), 2),
