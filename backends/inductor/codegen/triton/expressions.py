@@ -83,6 +83,8 @@ def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node
 
 def const_text(value: bool | int | float, dtype: torch.dtype) -> str:
     """A constant of its register type."""
+    if dtype is torch.bool:
+        return f"(tl.full((), {int(value)}, tl.int32) != 0)"  # the interpreter's int1 is no mask if it is made directly
     if dtype.is_floating_point:
         number = f'float("{value}")' if not math.isfinite(value) else repr(float(value))
     else:

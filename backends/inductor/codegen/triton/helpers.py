@@ -236,7 +236,7 @@ def definitions(text: str) -> str:
     wanted: set[str] = set()
     waiting = [text]
     while waiting:
-        called = set(re.findall(r"\b(\w+)(?=[(,])", waiting.pop())) & set(functions)
+        called = set(re.findall(r"\b(\w+)(?=[(,)])", waiting.pop())) & set(functions)
         waiting += [functions[name] for name in called - wanted]
         wanted |= called
     return "".join(f"\n\n{functions[name]}" for name in functions if name in wanted)
