@@ -160,7 +160,7 @@ def test_layouts_that_are_not_dense_in_order():
         return x * 2 + x.shape[1], x.contiguous().view(-1)
 
     assert compiled_for(f, (5, 3, 8), lambda n: (torch.randn(n, 3).t(),)) == 1
-    assert compiled_for(f, (5, 3, 8), lambda n: (torch.randn(2, n, 3).transpose(1, 2)[:, :2],)) >= 1
+    assert compiled_for(f, (5, 3, 8), lambda n: (torch.randn(2, n, 3).transpose(1, 2)[:, :2],)) == 1
     assert compiled_for(f, (5, 3, 8), lambda n: (torch.randn(40, 3)[:n],)) == 1
 
 
@@ -187,7 +187,7 @@ def test_numbers_as_sizes_and_bounds():
     for n in (4, 5, 9, 13, 2):
         for a, b in zip(f(x, n), compiled(x, n), strict=True):
             torch.testing.assert_close(a, b)
-    assert len(counting.graphs) <= 3
+    assert len(counting.graphs) == 2
 
 
 def test_sizes_live_across_a_break():
@@ -203,7 +203,7 @@ def test_sizes_live_across_a_break():
         want, got = f(x), compiled(x)
         torch.testing.assert_close(got[0], want[0])
         assert got[1] == want[1] and type(got[1]) is int
-    assert log.counters()["graphs"] <= 3
+    assert log.counters()["graphs"] == 2
 
 
 def _sizes_then_data(x):
@@ -277,9 +277,11 @@ def test_functions_that_torch_calls_compute_with_sizes(fn, plain, backend):
 
 @pytest.mark.parametrize("limit", [7.5, 8.0])
 def test_a_comparison_with_a_float_has_one_graph_for_each_side(limit):
-    for fn in (lambda x: x * 2 if x.shape[0] < limit else x - 1, lambda x: x * 2 if limit <= x.shape[0] else x - 1,
-               lambda x: x * 2 if x.shape[0] == limit else x - 1):
-        assert compiled_for(fn, (3, 9, 8, 12, 7), of_shape("n", 5)) <= 3
+    fns = (lambda x: x * 2 if x.shape[0] < limit else x - 1, lambda x: x * 2 if limit <= x.shape[0] else x - 1,
+           lambda x: x * 2 if x.shape[0] == limit else x - 1)
+    graphs = [compiled_for(fn, (3, 9, 8, 12, 7), of_shape("n", 5)) for fn in fns]
+    # No size is 7.5.
+    assert graphs == [2, 2, 1 if limit == 7.5 else 2]
 
 
 def test_an_index_that_is_none_of_the_dimensions():
