@@ -20,24 +20,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite.fake import (
-    cache as fake_results,
-)
-from dynamo_lite.fake import (
-    layers as fake_layers,
-)
-from dynamo_lite.fake import (
-    overlap as fake_overlap,
-)
-from dynamo_lite.fake import (
-    refusals as fake_refusals,
-)
-from dynamo_lite.fake import (
-    strides as fake_strides,
-)
-from dynamo_lite.fake import (
-    symbolic as fake_symbolic,
-)
+from dynamo_lite.fake import cache, layers, overlap, refusals, symbolic
+from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
 from dynamo_lite.runtime.storage_extent import storage_extent
@@ -122,7 +106,7 @@ class TraceFakeMode(FakeTensorMode):
         # The same as the first, for random numbers alone.
         self.random_seen = False
         self.known = KnownValues()
-        self.calls: dict[Any, fake_results.Results] = {}  # see ``fake.calls``
+        self.calls: dict[Any, cache.Results] = {}  # see ``fake.calls``
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
         self._static: TraceFakeMode | None = None  # runs operators without symbols
@@ -237,27 +221,27 @@ class TraceFakeMode(FakeTensorMode):
         if traits.copies_nothing and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
             traits = _traits_of(func)
-        if self.env is not None and fake_symbolic.has_symbols(args, kwargs):
+        if self.env is not None and symbolic.has_symbols(args, kwargs):
             return self._dispatch_symbolic(func, types, args, kwargs or {})
         key = None
         if (self.cache_enabled or self.env is not None) and traits.is_remembered:
-            key = fake_results.key_of(self, func, args, kwargs or {})
-            made = fake_results.remembered(self, key) if key is not None else None
+            key = cache.key_of(self, func, args, kwargs or {})
+            made = cache.remembered(self, key) if key is not None else None
             if made is not None:
                 return made
         view_key = None
         if self.cache_enabled and self.static_shapes and traits.is_remembered_view:
-            view_key = fake_results.key_of_view(self, func, args, kwargs or {})
-            view = fake_results.view_again(self, view_key, args[0]) if view_key is not None else None
+            view_key = cache.key_of_view(self, func, args, kwargs or {})
+            view = cache.view_again(self, view_key, args[0]) if view_key is not None else None
             if view is not None:
                 return view
         raises = self.raises_seen
         inside = self._inside_rule
         if not inside:
             if traits.is_lenient:
-                asked = key if key is not None else fake_results.key_of(self, func, args, kwargs or {})
-                fake_refusals.check_rule(func, args, kwargs or {}, asked)
-            fake_refusals.check_types(func, args, kwargs or {})
+                asked = key if key is not None else cache.key_of(self, func, args, kwargs or {})
+                refusals.check_rule(func, args, kwargs or {}, asked)
+            refusals.check_types(func, args, kwargs or {})
         self._inside_rule = inside or not traits.is_composite
         try:
             result = self._dispatch_new(func, types, args, kwargs)
@@ -266,9 +250,9 @@ class TraceFakeMode(FakeTensorMode):
         if not traits.is_composite:
             self.raises_seen = raises  # whatever its metadata rule has called
         if key is not None:
-            fake_results.remember(key, result, args)
+            cache.remember(key, result, args)
         if view_key is not None:
-            fake_results.remember_view(view_key, result, args[0])
+            cache.remember_view(view_key, result, args[0])
         return result
 
     def _dispatch_symbolic(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -280,26 +264,26 @@ class TraceFakeMode(FakeTensorMode):
             with _config_stand_in():
                 return _raw_dispatch(self, func, types, args, kwargs)
 
-        self.known.forget(list(fake_overlap.written_by(func, args, kwargs)))
-        return fake_symbolic.dispatch(self, self._static, run, func, args, kwargs)
+        self.known.forget(list(overlap.written_by(func, args, kwargs)))
+        return symbolic.dispatch(self, self._static, run, func, args, kwargs)
 
     def _dispatch_write(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        if self.env is not None and fake_symbolic.has_symbols(args, kwargs):
+        if self.env is not None and symbolic.has_symbols(args, kwargs):
             self.effects_seen = True
-            self.written |= {t.untyped_storage()._cdata for t in fake_overlap.written_by(func, args, kwargs)}
-            written = fake_refusals.sizes_written(func, args, kwargs)
+            self.written |= {t.untyped_storage()._cdata for t in overlap.written_by(func, args, kwargs)}
+            written = refusals.sizes_written(func, args, kwargs)
             result = self._dispatch_symbolic(func, types, args, kwargs)
-            fake_refusals.compare_sizes(func, written)
+            refusals.compare_sizes(func, written)
             return result
-        fake_overlap.check(func, args, kwargs)
-        fake_refusals.check(func, args, kwargs, fake_results.key_of(self, func, args, kwargs))
+        overlap.check(func, args, kwargs)
+        refusals.check(func, args, kwargs, cache.key_of(self, func, args, kwargs))
         self.effects_seen = True
-        self.written |= {t.untyped_storage()._cdata for t in fake_overlap.written_by(func, args, kwargs)}
-        if kwargs and fake_strides.is_written_out(func):
+        self.written |= {t.untyped_storage()._cdata for t in overlap.written_by(func, args, kwargs)}
+        if kwargs and stride_rules.is_written_out(func):
             return self._dispatch_out(func, types, args, kwargs)
-        written = fake_refusals.sizes_written(func, args, kwargs)
+        written = refusals.sizes_written(func, args, kwargs)
         result = self._dispatch_new(func, types, args, kwargs)
-        fake_refusals.compare_sizes(func, written)
+        refusals.compare_sizes(func, written)
         return result
 
     def _dispatch_new(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -313,13 +297,13 @@ class TraceFakeMode(FakeTensorMode):
                 result = self.known.dispatch(self, _raw_dispatch, func, types, args, kwargs or {})
             else:
                 result = _raw_dispatch(self, func, types, args, kwargs or {})
-            places = fake_layers.rule_of(func)
+            places = layers.rule_of(func)
             if places is not None:
                 several = isinstance(result, tuple)
                 parts = list(result) if several else [result]
                 parts = self._with_places(places(args, parts), types, parts)
                 result = tuple(parts) if several else parts[0]
-            rule = fake_strides.rule_of(func)
+            rule = stride_rules.rule_of(func)
             if rule is not None:
                 result = self._with_strides_of_eager(rule, func, types, args, kwargs or {}, result)
             return result
@@ -332,14 +316,14 @@ class TraceFakeMode(FakeTensorMode):
         before = out.shape
         result = self._dispatch_new(func, types, args, kwargs)
         if before != out.shape:
-            strides = fake_strides.resized_strides(func, args, kwargs, out)
+            strides = stride_rules.resized_strides(func, args, kwargs, out)
             if strides is not None and tuple(strides) != out.stride():
                 place = (out, tuple(out.shape), tuple(strides))
                 with _config_stand_in():
                     _raw_dispatch(self, torch.ops.aten.as_strided_.default, types, place, {})
         return result
 
-    def _with_places(self, places: list[fake_layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
+    def _with_places(self, places: list[layers.Place | None], types: Any, parts: list[Any]) -> list[Any]:
         """See ``fake.layers``."""
         for at, place in enumerate(places):
             was = parts[at]
@@ -352,13 +336,13 @@ class TraceFakeMode(FakeTensorMode):
     def _with_strides_of_eager(self, rule: Any, func: Any, types: Any, args: Any, kwargs: Any, result: Any) -> Any:
         """See ``fake.strides``. A view stays one."""
         first = result[0] if isinstance(result, tuple) else result
-        if not isinstance(first, FakeTensor) or not fake_strides.is_concerned(func, args, first):
+        if not isinstance(first, FakeTensor) or not stride_rules.is_concerned(func, args, first):
             return result
         strides = rule(func, args, kwargs, first)
         if strides is None or tuple(strides) == first.stride():
             return result
         size = tuple(first.shape)
-        if func in fake_strides.VIEWS:
+        if func in stride_rules.VIEWS:
             place = (args[0], size, tuple(strides), args[0].storage_offset())
             return _raw_dispatch(self, torch.ops.aten.as_strided.default, types, place, {})
 
@@ -369,7 +353,7 @@ class TraceFakeMode(FakeTensorMode):
             return _raw_dispatch(self, torch.ops.aten.empty_strided.default, types, (size, tuple(strides)), like)
 
         if isinstance(result, tuple):
-            every = func in fake_strides.EVERY_RESULT
+            every = func in stride_rules.EVERY_RESULT
             return tuple(made(part) if every or part is first else part for part in result)
         return made(first)
 
@@ -389,16 +373,16 @@ class _Traits:
         self.writes_statistics = func in _UNDECLARED_MUTATION
         self.same_metadata = _SAME_METADATA.get(func, func)
         self.copies_nothing = func in _COPIES_NOTHING
-        self.is_remembered = fake_results.is_remembered(self.same_metadata)
-        self.is_remembered_view = fake_results.is_remembered_view(self.same_metadata)
-        self.is_lenient = fake_refusals.is_lenient(self.same_metadata)
+        self.is_remembered = cache.is_remembered(self.same_metadata)
+        self.is_remembered_view = cache.is_remembered_view(self.same_metadata)
+        self.is_lenient = refusals.is_lenient(self.same_metadata)
 
 
 _traits_of = functools.cache(_Traits)
 
 
 def _has_composite_kernel(func: Any) -> bool:
-    if func in fake_results.NOT_DISPATCHED:
+    if func in cache.NOT_DISPATCHED:
         return False
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 

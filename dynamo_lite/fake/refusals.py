@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import no_dispatch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite import exc
-from dynamo_lite.fake import overlap as fake_overlap
+from dynamo_lite.fake import overlap
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 aten = torch.ops.aten
@@ -189,7 +189,7 @@ def _ask(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | 
         return None
     sizes: dict[int, int] | None = None
     if sum(storage_extent(t.shape, t.stride()) * t.itemsize for t in fakes) > _MOST_BYTES:
-        if not fake_overlap.is_elementwise(func):
+        if not overlap.is_elementwise(func):
             return None
         several = sorted({n for t in fakes for n in t.shape if n > 1})
         sizes = {0: 0, 1: 1, **{n: 2 + i for i, n in enumerate(several)}}

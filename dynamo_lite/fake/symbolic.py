@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite import log
-from dynamo_lite.fake import strides as fake_strides
+from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, Frozen
@@ -233,8 +233,8 @@ def _laid_out(mode: Any, func: Any, args: Any, result: Any, expected: Any) -> An
             result.dtype, result.device) != (expected.dtype, expected.device):
         return None
     strides = _strides(result, expected)
-    if strides is None and func in fake_strides.VIEWS:
-        strides = fake_strides.view_strides(args[0].shape, args[0].stride(), result.shape)
+    if strides is None and func in stride_rules.VIEWS:
+        strides = stride_rules.view_strides(args[0].shape, args[0].stride(), result.shape)
     if strides is None or tuple(map(hint_of, strides)) != expected.stride():
         return None
     with mode:

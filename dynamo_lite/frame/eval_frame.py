@@ -15,7 +15,7 @@ import traceback
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.checkpoint
@@ -31,6 +31,9 @@ from ..variables.base import VariableTracker, realized, wraps_type
 from ..variables.torch_api.compiled_modules import CompiledModuleVariable
 from . import callers, changed_values, convert_frame, decide, request, stance, torch_compiler
 from .request import Settings
+
+if TYPE_CHECKING:
+    from ..variables.protocols import Tracer
 
 Backend = Callable[..., Any]
 
@@ -356,7 +359,7 @@ def _restore_module(module: torch.nn.Module) -> Any:
 
 # Inside a captured function a compiled module does what the one does that it was made from.
 @wraps_type(CompiledModule)
-def _wrap_compiled_module(tx: Any, value: CompiledModule, source: Source) -> VariableTracker:
+def _wrap_compiled_module(tx: Tracer, value: CompiledModule, source: Source) -> VariableTracker:
     tx.guard(source, "type_is", type(value))
     original = realized(tx, tx.values.wrap_at(value._orig_mod, AttrSource(source, "_orig_mod")))
     return CompiledModuleVariable(value, original, source, _OWN_NAMES)

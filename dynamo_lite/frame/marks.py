@@ -9,7 +9,7 @@ import functools
 import inspect
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -22,6 +22,10 @@ from ..variables.tensors.symbolic_sizes import MARKS, SizeMark
 from .decide import disable_code
 from .eval_frame import CompiledModule, code_of, hooks_alive, innermost, running_module
 from .stance import Running
+
+if TYPE_CHECKING:
+    from ..variables.base import VariableTracker
+    from ..variables.protocols import Tracer
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
@@ -178,12 +182,12 @@ def is_compiling() -> bool:
 
 
 @handles(graph_break)
-def _graph_break(tx: Any, msg: Any = None) -> Any:
+def _graph_break(tx: Tracer, msg: VariableTracker | None = None) -> NoReturn:
     unsupported("explicit_break", msg.constant() if msg is not None else "")
 
 
 @handles(is_compiling)
-def _is_compiling(tx: Any) -> Any:
+def _is_compiling(tx: Tracer) -> VariableTracker:
     return ConstantVariable(True)
 
 

@@ -165,9 +165,9 @@ class Evaluator(_Base):
             parts = [self.values.from_result(g, "part") for g in given]
             keywords = {k: self.values.from_result(v, "part") for k, v in named.items()}
             return self.call(self.call(self.values.library_function(decide(cls).calls), parts, keywords), args, kwargs)
-        drawn = draw_by_numpy(self, owner, args, kwargs)
-        if drawn is not None:
-            return drawn
+        number = draw_by_numpy(self, owner, args, kwargs)
+        if number is not None:
+            return number
         unsupported("call_skipped", f"calling {owner.describe()}, an object written in C")
 
     def call_unbound(
@@ -177,7 +177,7 @@ class Evaluator(_Base):
         owner, rest = args[0], args[1:]
         name = method.__name__
         content = owner.content
-        kept_apart = getattr(content or owner, "cls", None) is collections.OrderedDict
+        kept_apart = (content or owner).cls is collections.OrderedDict
         if kept_apart and method.__objclass__ is dict and name in vars(collections.OrderedDict):
             unsupported("unsupported_method", f"dict.{name}() of {owner.describe()}, which keeps an order of its own")
         if isinstance(owner, ObjectVariable):

@@ -101,10 +101,9 @@ class Iteration(Part):
         value = iterator.next(tx)
         if value is not None:
             return value
-        stopped = getattr(iterator, "stopped", None)
-        if stopped is not None:
-            raise stopped
-        tx.errors.raise_stop_iteration(getattr(iterator, "returned", ConstantVariable(None)))
+        if iterator.stopped is not None:
+            raise iterator.stopped
+        tx.errors.raise_stop_iteration(iterator.returned or ConstantVariable(None))
 
     def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
         """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""

@@ -5,7 +5,7 @@ references keeps the frame's values, which are the program's, alive. Invariant: 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from ..variables.protocols import Tracer
@@ -32,6 +32,6 @@ class Owned(Generic[P]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, tx: Any, owner: type) -> P:
+    def __get__(self, tx: Tracer, owner: type) -> P:
         part = tx.__dict__[self.name] = self.cls(tx)
         return part

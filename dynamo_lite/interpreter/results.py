@@ -16,6 +16,7 @@ import torch
 from .._eval_frame import CompiledFunction
 from .._guards import clone_table
 from ..guards.source import ConstSource
+from ..rules.class_table import ClassTable
 from ..rules.table import is_torch_builtin
 from ..variables.base import VariableTracker
 from ..variables.constant import ConstantVariable
@@ -32,7 +33,9 @@ from ..variables.torch_api.torch_functions import TorchFunctionVariable
 
 # The tracer's `Values`, the value, what it is in words.
 Maker = Callable[[Any, Any, str], VariableTracker]
-_BY_CLASS: dict[type, Maker] = {}
+_BY_CLASS: ClassTable[Maker] = ClassTable("made")
+# Registers a maker for values of these classes.
+makes = _BY_CLASS.register
 _BY_TEST: list[tuple[Callable[[Any], bool], Maker]] = []
 
 
@@ -42,20 +45,8 @@ def maker_of(value: Any) -> Maker | None:
         if test(value):
             return maker
     cls = type(value)
-    return next((_BY_CLASS[base] for base in cls.__mro__ if base in _BY_CLASS and (base is cls or base not in _EXACT)),
-                None)
-
-
-def makes(*classes: type) -> Callable[[Maker], Maker]:
-    """Registers a maker for values of these classes."""
-
-    def register(maker: Maker) -> Maker:
-        for cls in classes:
-            assert cls not in _BY_CLASS, cls
-            _BY_CLASS[cls] = maker
-        return maker
-
-    return register
+    rows = _BY_CLASS.rows
+    return next((rows[base] for base in cls.__mro__ if base in rows and (base is cls or base not in _EXACT)), None)
 
 
 def makes_if(test: Callable[[Any], bool]) -> Callable[[Maker], Maker]:

@@ -135,7 +135,7 @@ class SideEffects:
             if replaced is None:
                 self._watched.add(id(tracker))
                 replaced = parts_of(tracker)
-            self.watch.add(*(getattr(part, "value", None) for part in replaced if not part.is_constant()))
+            self.watch.add(*(part.value for part in replaced if not part.is_constant()))
             self._mutated[id(tracker)] = tracker
 
     def is_mutated(self, tracker: VariableTracker) -> bool:
@@ -220,7 +220,7 @@ class SideEffects:
             source: where it is found.
         """
         if real is None:
-            return getattr(keeper, "own_dict", None)
+            return keeper.own_dict if keeper is not None else None
         assert source is not None
         key = id(real)
         if key not in self._spaces:
@@ -446,7 +446,7 @@ class SideEffects:
     def replay(self, cg: Codegen) -> None:
         """Emits the changes. Values are computed before any object is changed, so that order does not matter."""
         stores: list[Any] = []
-        for tracker in sorted(self._mutated.values(), key=_place_in_replay):
+        for tracker in sorted(self._mutated.values(), key=lambda tracker: tracker.replayed):
             stores.append(self._prepare_contents(cg, tracker))
         for tracker, written in self._attributes.values():
             if tracker.source is not None and written:
@@ -482,11 +482,6 @@ class SideEffects:
 
 def _is_constant(value: Any) -> bool:
     return value is not MISSING and value.is_constant()
-
-
-def _place_in_replay(tracker: VariableTracker) -> int:
-    """Iterators that take elements from others go before these, and all of them before their containers change."""
-    return getattr(tracker, "replayed", 2)
 
 
 def _of_frame(source: Source | None) -> bool:

@@ -19,6 +19,7 @@ import torch
 from .._guards import MISSING
 from ..exc import Unsupported
 from ..guards.source import Source
+from ..rules.class_table import ClassTable
 from ..rules.table import Rule, decide
 
 if TYPE_CHECKING:
@@ -79,6 +80,19 @@ class VariableTracker:
     real: Any = None
     # What an instance of a subclass of a builtin holds.
     content: VariableTracker | None = None
+    # Its exact class, of trackers that stand for values of several classes.
+    cls: Any = None
+    # Its node in the graph, of a tensor or of a number that is computed from tensors.
+    node: Any = None
+    # The dict of the attributes of an object made in the trace, once it has been asked for.
+    own_dict: Any = None
+    # Of an iterator: the sequence that it goes through.
+    sequence: Any = None
+    # Of an iterator: the StopIteration that ended its last step, if it was raised in the trace; what it returned.
+    stopped: ObservedException | None = None
+    returned: VariableTracker | None = None
+    # When its change is replayed: iterators that take from others go before these, all of them before the containers.
+    replayed = 2
     # The epoch of the last change of an attribute.
     changed_at = 0
     # Where its own dict is found, once that has been asked; `containers.spaces.dict_source` gives it.
@@ -103,6 +117,14 @@ class VariableTracker:
 
     def fix(self, tx: Tracer) -> None:
         """Guards what the text of a constant goes by that its identity does not tell."""
+
+    def known_items(self) -> list[VariableTracker] | None:
+        """The elements of a list, tuple or deque; None for anything else."""
+        return None
+
+    def is_method_of(self, owner: VariableTracker, name: str) -> bool:
+        """Whether it is this method of a builtin's, bound to `owner`: a call asks the owner's :meth:`call_method`."""
+        return False
 
     def constant(self) -> Any:
         """The Python value, for values that are wholly known and immutable."""
@@ -193,8 +215,7 @@ class VariableTracker:
     ) -> VariableTracker:
         """value.name(*args, **kwargs)."""
         found = self.getattr(tx, name)
-        bound_here = getattr(found, "method", None) == name and getattr(found, "owner", None) is self
-        if bound_here and name not in tx.special_methods:  # it would only call this again
+        if found.is_method_of(self, name) and name not in tx.special_methods:  # it would only call this again
             unsupported("unsupported_method", f"{self.describe()}.{name}()")
         return found.call(tx, args, kwargs)
 
@@ -296,20 +317,10 @@ class IteratorVariable(VariableTracker):
 
 # ---------------------------------------------------------------- from Python values to trackers
 Wrapper = Callable[[Any, Any, Source], VariableTracker]
-_BY_TYPE: dict[type, Wrapper] = {}
+_BY_TYPE: ClassTable[Wrapper] = ClassTable("wrapped")
+# Registers ``(tx, value, source) -> tracker`` for values of exactly these types.
+wraps_type = _BY_TYPE.register
 _BY_TEST: list[tuple[int, Callable[[Any], bool], Wrapper]] = []
-
-
-def wraps_type(*types: type) -> Callable[[Wrapper], Wrapper]:
-    """Registers ``(tx, value, source) -> tracker`` for values of exactly these types."""
-
-    def register(wrapper: Wrapper) -> Wrapper:
-        for cls in types:
-            assert cls not in _BY_TYPE, cls
-            _BY_TYPE[cls] = wrapper
-        return wrapper
-
-    return register
 
 
 def wraps_if(test: Callable[[Any], bool], rank: int) -> Callable[[Wrapper], Wrapper]:
@@ -331,7 +342,7 @@ def _looks_itself_up(cls: type) -> bool:
 
 def wrapper_of(value: Any) -> Wrapper | None:
     """What makes the tracker of a value from outside."""
-    wrapper = _BY_TYPE.get(type(value))
+    wrapper = _BY_TYPE.exact(type(value))
     if wrapper is None and _looks_itself_up(type(value)):
         return _BY_TEST[-1][2]  # the tests read attributes, __class__ at least, which would run the user's code
     return wrapper or next((candidate for _, test, candidate in _BY_TEST if test(value)), None)

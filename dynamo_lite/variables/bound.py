@@ -36,6 +36,9 @@ class BoundMethodVariable(VariableTracker):
         self.owner = owner
         self.method = method
 
+    def is_method_of(self, owner: VariableTracker, name: str) -> bool:
+        return self.owner is owner and self.method == name
+
     def python_type(self) -> type:
         return type([].append)
 

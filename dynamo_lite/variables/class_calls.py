@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..rules.table import RuleError
+from ..rules.class_table import ClassTable
 
 if TYPE_CHECKING:
     from .base import VariableTracker
@@ -24,40 +24,17 @@ Constructor = Callable[["Tracer", "ClassVariable", "list[VariableTracker]", "dic
 Allocator = Callable[["Tracer", type, Any, "list[VariableTracker]", "dict[str, VariableTracker]"], "VariableTracker"]
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OF_BASES: dict[type, Constructor] = {}
-_OF_METACLASSES: dict[type, Constructor] = {}
-_ALLOCATORS: dict[type, Allocator] = {}
+_OF_BASES: ClassTable[Constructor] = ClassTable("constructed")
+_OF_METACLASSES: ClassTable[Constructor] = ClassTable("constructed")
+_ALLOCATORS: ClassTable[Allocator] = ClassTable("allocated")
 # Those of them that are for the classes written in C that derive from theirs, too.
 _ALLOCATE_DERIVED: set[type] = set()
 
-
-def _add(table: dict[type, Any], classes: tuple[type, ...], function: Any) -> None:
-    for cls in classes:
-        known = table.setdefault(cls, function)
-        if known is not function:
-            raise RuleError(f"{cls.__qualname__} is constructed twice: by {known.__module__}.{known.__qualname__} and "
-                            f"by {function.__module__}.{function.__qualname__}")
-
-
-def constructs(*bases: type) -> Callable[[F], F]:
-    """Registers ``(tx, cls, args, kwargs) -> object`` for calls of these classes and of those derived from them; the
-    first in a class's method resolution order counts. None stands for: by ``__new__`` and ``__init__``."""
-
-    def register(function: F) -> F:
-        _add(_OF_BASES, bases, function)
-        return function
-
-    return register
-
-
-def constructs_classes_of(*metaclasses: type) -> Callable[[F], F]:
-    """Registers the same for calls of classes of these metaclasses, which comes before what a metaclass defines."""
-
-    def register(function: F) -> F:
-        _add(_OF_METACLASSES, metaclasses, function)
-        return function
-
-    return register
+# Registers ``(tx, cls, args, kwargs) -> object`` for calls of these classes and of those derived from them; the first
+# in a class's method resolution order counts. None stands for: by ``__new__`` and ``__init__``.
+constructs = _OF_BASES.register
+# Registers the same for calls of classes of these metaclasses, which comes before what a metaclass defines.
+constructs_classes_of = _OF_METACLASSES.register
 
 
 def allocates(*natives: type, derived: bool = False) -> Callable[[F], F]:
@@ -67,34 +44,22 @@ def allocates(*natives: type, derived: bool = False) -> Callable[[F], F]:
     Args:
         derived: also for classes written in C that derive from these.
     """
-
-    def register(function: F) -> F:
-        _add(_ALLOCATORS, natives, function)
-        if derived:
-            _ALLOCATE_DERIVED.update(natives)
-        return function
-
-    return register
+    if derived:
+        _ALLOCATE_DERIVED.update(natives)
+    return _ALLOCATORS.register(*natives)
 
 
 def constructor_of(cls: type) -> Constructor | None:
     """What makes the objects of a class, by the classes that it derives from."""
-    return _first(_OF_BASES, cls)
+    return _OF_BASES.of(cls)
 
 
 def constructor_by_metaclass(metaclass: type) -> Constructor | None:
     """What is called in place of the classes of a metaclass."""
-    return _first(_OF_METACLASSES, metaclass)
-
-
-def _first(table: dict[type, Constructor], cls: type) -> Constructor | None:
-    for base in cls.__mro__:
-        if base in table:
-            return table[base]
-    return None
+    return _OF_METACLASSES.of(metaclass)
 
 
 def allocator_of(native: type) -> Allocator | None:
     """What ``__new__`` of a class written in C gives."""
-    found = _ALLOCATORS.get(native)
-    return found or next((_ALLOCATORS[base] for base in native.__mro__ if base in _ALLOCATE_DERIVED), None)
+    found = _ALLOCATORS.exact(native)
+    return found or next((_ALLOCATORS.rows[base] for base in native.__mro__ if base in _ALLOCATE_DERIVED), None)

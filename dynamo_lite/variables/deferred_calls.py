@@ -76,9 +76,9 @@ def _is_known(tx: Tracer, value: VariableTracker) -> bool:
     if value.is_constant():
         return not value.contains_tensor()
     if value.source is not None:
-        return not value.contains_tensor() and not tx.output.effects.attributes_of(value) and hasattr(value, "cls")
-    items = getattr(value, "items", None)
-    return isinstance(items, list) and type(items) is list and all(_is_known(tx, item) for item in items)
+        return not value.contains_tensor() and not tx.output.effects.attributes_of(value) and value.cls is not None
+    items = value.known_items()
+    return items is not None and all(_is_known(tx, item) for item in items)
 
 
 def defer_call(

@@ -315,7 +315,7 @@ def _unwritten(effects: Any, value: Any, written: dict[str, Any]) -> Iterator[An
 
 def _real_object(tracker: VariableTracker) -> Any:
     """The object behind a tracker that may end with an effect; None for constants, of which some must not be asked."""
-    return None if isinstance(tracker, ConstantVariable) else getattr(tracker, "value", None)
+    return None if isinstance(tracker, ConstantVariable) else tracker.value
 
 
 # ---------------------------------------------------------------- what trackers hold

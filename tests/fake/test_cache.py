@@ -4,7 +4,7 @@ import itertools
 import pytest
 import torch
 
-from dynamo_lite.fake import cache as fake_results
+from dynamo_lite.fake import cache
 from dynamo_lite.fake.mode import TraceFakeMode
 
 ATEN = torch.ops.aten
@@ -12,9 +12,9 @@ ATEN = torch.ops.aten
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    fake_results.forget()
+    cache.forget()
     yield
-    fake_results.forget()
+    cache.forget()
 
 
 def forms():
@@ -65,8 +65,8 @@ def test_remembered_is_worked_out(context, monkeypatch):
 
     with context():
         remembered = [[run(call, TraceFakeMode()) for call in calls()] for _ in range(2)]
-        entries = len(fake_results._entries)
-        monkeypatch.setattr(fake_results, "key_of", lambda *_: None)
+        entries = len(cache._entries)
+        monkeypatch.setattr(cache, "key_of", lambda *_: None)
         fresh = [run(call, TraceFakeMode()) for call in calls()]
     assert remembered[0] == remembered[1] == fresh and entries > 300
 
@@ -98,8 +98,8 @@ def test_numbers_are_told_by_their_types():
 def test_what_is_not_remembered():
     for op in (ATEN.view.default, ATEN.add_.Tensor, ATEN.add.out, ATEN.nonzero.default, ATEN.rand.default,
                ATEN.bernoulli.default, ATEN.dropout.default, ATEN.convolution.default, ATEN.detach.default):
-        assert not fake_results.is_remembered(op)
-    assert fake_results.is_remembered(ATEN.add.Tensor)
+        assert not cache.is_remembered(op)
+    assert cache.is_remembered(ATEN.add.Tensor)
 
 
 def test_constants_keep_their_values():
@@ -154,8 +154,8 @@ def test_remembered_views_are_worked_out(context, monkeypatch):
     cases = list(itertools.product(VIEWS, forms()))
     with context():
         remembered = [[run(*case, TraceFakeMode()) for case in cases] for _ in range(2)]
-        entries = len(fake_results._views)
-        monkeypatch.setattr(fake_results, "key_of", lambda *_: None)
+        entries = len(cache._views)
+        monkeypatch.setattr(cache, "key_of", lambda *_: None)
         fresh = [run(*case, TraceFakeMode()) for case in cases]
     assert remembered[0] == remembered[1] == fresh
     assert entries > 100 or context is torch.inference_mode

@@ -7,7 +7,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import log
-from dynamo_lite.fake import overlap as fake_overlap
+from dynamo_lite.fake import overlap
 
 
 def test_layouts_have_a_common_element():
@@ -23,16 +23,16 @@ def test_layouts_have_a_common_element():
     for _ in range(3000):
         a, b = view(), view()
         want = not set(a.flatten().tolist()).isdisjoint(b.flatten().tolist())
-        assert fake_overlap.have_common_element(fake_overlap.layout(a), fake_overlap.layout(b)) == want, (a, b)
+        assert overlap.have_common_element(overlap.layout(a), overlap.layout(b)) == want, (a, b)
 
 
 def test_halves_of_rows_have_none():
     x = torch.empty(8, 16, 128, 64)
     for a, b in ((x[..., :32], x[..., 32:]), (x[..., ::2], x[..., 1::2]), (x[:, 0], x[:, 3])):
-        assert not fake_overlap.have_common_element(fake_overlap.layout(a), fake_overlap.layout(b))
+        assert not overlap.have_common_element(overlap.layout(a), overlap.layout(b))
     other = torch.empty(6).view(torch.uint8)
-    assert fake_overlap.have_common_element(
-        fake_overlap.layout(other[3:4]), fake_overlap.layout(other.view(torch.float32)[:1]))
+    assert overlap.have_common_element(
+        overlap.layout(other[3:4]), overlap.layout(other.view(torch.float32)[:1]))
 
 
 TWO = torch.tensor([0, 1])

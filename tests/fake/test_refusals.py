@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.fake import refusals as fake_refusals
+from dynamo_lite.fake import refusals
 from dynamo_lite.fake.mode import TraceFakeMode
 
 pytest.importorskip("expecttest")
@@ -73,10 +73,10 @@ def test_large_tensors_are_asked_about_by_small_ones():
 
 def test_a_tensor_that_a_metadata_rule_resizes_is_a_fault():
     x = torch.ones(4)
-    written = fake_refusals.sizes_written(torch.ops.aten.add_.Tensor, (x, 1), {})
+    written = refusals.sizes_written(torch.ops.aten.add_.Tensor, (x, 1), {})
     x.resize_(3, 4)
     with pytest.raises(dynamo_lite.exc.InternalError):
-        fake_refusals.compare_sizes(torch.ops.aten.add_.Tensor, written)
+        refusals.compare_sizes(torch.ops.aten.add_.Tensor, written)
 
 
 with torch.inference_mode():

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dynamo_lite
-from dynamo_lite.fake import strides as fake_strides
+from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.mode import TraceFakeMode
 
 
@@ -35,7 +35,7 @@ def test_view(case):
         want = x.view(shape).stride()
     except RuntimeError:
         return
-    assert tuple(fake_strides.view_strides(x.shape, x.stride(), shape)) == want
+    assert tuple(stride_rules.view_strides(x.shape, x.stride(), shape)) == want
 
 
 ODD = torch.zeros(1, 3, 4).as_strided((1, 3, 4), (4, 4, 1))

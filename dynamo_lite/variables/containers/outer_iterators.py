@@ -110,7 +110,7 @@ class OuterEnumerateVariable(_Outer, EnumerateVariable):
     replayed = 0
 
     def check_replay(self, effects: Any) -> None:
-        over = getattr(self.inner, "sequence", None)
+        over = self.inner.sequence
         if over is not None and effects.is_mutated(over):
             unsupported("side_effect_unsupported", f"{self.describe()}, over a list that changes")
 

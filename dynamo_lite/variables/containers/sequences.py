@@ -50,6 +50,9 @@ class SequenceVariable(VariableTracker):
         name = f" {self.source.name!r}" if self.source is not None else ""
         return f"{self.cls.__name__}{name} of {len(self.items)}"
 
+    def known_items(self) -> list[VariableTracker]:
+        return self.items
+
     def item(self, tx: Tracer, index: int) -> VariableTracker:
         """The element, looked at."""
         value = self.items[index] = realized(tx, self.items[index])

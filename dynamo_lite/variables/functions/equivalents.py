@@ -23,7 +23,7 @@ def check_asked_again(*values: VariableTracker) -> None:
     """Breaks the capture before generated code makes an iterator over iterators that have been asked for their
     iterators already, and do something then."""
     for value in values:
-        cls = getattr(value, "cls", None)
+        cls = value.cls
         method = getattr(cls, "__iter__", None) if isinstance(cls, type) and hasattr(cls, "__next__") else None
         if isinstance(method, types.FunctionType) and method.__code__.co_code != _RETURNS_ITSELF:
             unsupported("unsupported_iteration", f"{value.describe()}, an iterator whose __iter__ does something")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...guards.source import Source
+from ...rules.class_table import ClassTable
 from ...rules.table import Rule, decide
 from ..base import VariableTracker, is_made_by_python, realized, unsupported
 from ..bound import BoundMethodVariable
@@ -27,48 +28,22 @@ if TYPE_CHECKING:
 ClassReader = Callable[["Tracer", ClassVariable, str, Any, Source], VariableTracker]
 # The tracer, the object, its class, the attribute's name, the attribute.
 BuiltinReader = Callable[["Tracer", VariableTracker, type, str, Any], VariableTracker]
-_OF_CLASSES: dict[type, ClassReader] = {}
-_OF_BUILTINS: dict[type, BuiltinReader] = {}
+_OF_CLASSES: ClassTable[ClassReader] = ClassTable("read")
+_OF_BUILTINS: ClassTable[BuiltinReader] = ClassTable("read")
+# Registers a reader for attributes of these classes, through a class.
+reads_from_class = _OF_CLASSES.register
+# Registers a reader for attributes of these classes, through an object of a builtin class.
+reads_from_builtin = _OF_BUILTINS.register
 
 
 def class_reader_of(attribute: Any) -> ClassReader:
     """What reads an attribute of this kind through a class."""
-    for cls in type(attribute).__mro__:
-        if cls in _OF_CLASSES:
-            return _OF_CLASSES[cls]
-    return _by_get
+    return _OF_CLASSES.of(type(attribute)) or _by_get
 
 
 def builtin_reader_of(attribute: Any) -> BuiltinReader:
     """What reads an attribute of this kind through an object of a builtin class."""
-    for cls in type(attribute).__mro__:
-        if cls in _OF_BUILTINS:
-            return _OF_BUILTINS[cls]
-    return _as_it_is
-
-
-def reads_from_class(*classes: type) -> Callable[[ClassReader], ClassReader]:
-    """Registers a reader for attributes of these classes, through a class."""
-
-    def register(reader: ClassReader) -> ClassReader:
-        for cls in classes:
-            assert cls not in _OF_CLASSES, cls
-            _OF_CLASSES[cls] = reader
-        return reader
-
-    return register
-
-
-def reads_from_builtin(*classes: type) -> Callable[[BuiltinReader], BuiltinReader]:
-    """Registers a reader for attributes of these classes, through an object of a builtin class."""
-
-    def register(reader: BuiltinReader) -> BuiltinReader:
-        for cls in classes:
-            assert cls not in _OF_BUILTINS, cls
-            _OF_BUILTINS[cls] = reader
-        return reader
-
-    return register
+    return _OF_BUILTINS.of(type(attribute)) or _as_it_is
 
 
 # ---------------------------------------------------------------- through a class

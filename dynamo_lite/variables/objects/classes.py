@@ -152,6 +152,9 @@ class TypeMethodVariable(VariableTracker):
         self.owner = owner
         self.method = method
 
+    def is_method_of(self, owner: VariableTracker, name: str) -> bool:
+        return self.owner is owner and self.method == name
+
     def truth(self, tx: Tracer) -> bool:
         return True
 

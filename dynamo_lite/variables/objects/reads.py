@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...rules.class_table import ClassTable
 from ..base import VariableTracker, is_made_by_python, realized, unsupported
 from ..containers.sequences import FIELD, TupleVariable
 from ..functions.functions import MethodVariable
@@ -24,24 +25,14 @@ if TYPE_CHECKING:
 
 # The tracer, the instance, the class through which the attribute was found, its name, the attribute.
 Reader = Callable[["Tracer", "ObjectVariable", type, str, Any], VariableTracker | None]
-_READERS: dict[type, Reader] = {}
+_READERS: ClassTable[Reader] = ClassTable("read")
+# Registers a reader for attributes of these classes.
+reads = _READERS.register
 
 
 def reader_of(attribute: Any) -> Reader:
     """What reads an attribute of this class."""
-    return next((_READERS[cls] for cls in type(attribute).__mro__ if cls in _READERS), _by_get)
-
-
-def reads(*classes: type) -> Callable[[Reader], Reader]:
-    """Registers a reader for attributes of these classes."""
-
-    def register(reader: Reader) -> Reader:
-        for cls in classes:
-            assert cls not in _READERS, cls
-            _READERS[cls] = reader
-        return reader
-
-    return register
+    return _READERS.of(type(attribute)) or _by_get
 
 
 @reads(types.FunctionType)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards.source import Source
 
+from ...rules.class_table import ClassTable
 from ..base import VariableTracker, realized, type_name, unsupported, wraps_type
 from ..functions.functions import MethodVariable
 from .classes import ClassVariable, NewVariable, TypeMethodVariable, class_attribute_source
@@ -51,7 +52,7 @@ class SuperVariable(VariableTracker):
         cls, attribute = self._find(tx, name)
         if cls is None:
             return self._of_itself(tx, name)
-        reader = next((_READERS[kind] for kind in type(attribute).__mro__ if kind in _READERS), None)
+        reader = _READERS.of(type(attribute))
         found = reader(tx, self, attribute, class_attribute_source(cls, name)) if reader is not None else None
         if found is not None:
             return found
@@ -98,30 +99,32 @@ def _of_object(tx: Tracer, owner: ObjectVariable, cls: type, name: str, attribut
     return found
 
 
+SuperReader = Callable[["Tracer", SuperVariable, Any, Source], VariableTracker | None]
+_READERS: ClassTable[SuperReader] = ClassTable("read")
+
+
+@_READERS.register(types.FunctionType)
 def _function(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker:
     function = tx.values.wrap_function(attribute, source, trusted=True)
     return function if asked.of_class else MethodVariable(function, asked.owner)
 
 
+@_READERS.register(staticmethod)
 def _static(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker:
     return tx.values.wrap_class_part(attribute.__func__, source)
 
 
+@_READERS.register(classmethod)
 def _class_method(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker:
     return class_method(tx, attribute, source, tx.classes.class_of(asked.owner, asked.of_class))
 
 
+@_READERS.register(property)
 def _property(tx: Tracer, asked: SuperVariable, attribute: Any, source: Source) -> VariableTracker | None:
     """None for properties that have no getter, or a ``__get__`` of their own, and where there is no object."""
     if attribute.fget is None or type(attribute).__get__ is not property.__get__ or asked.of_class:
         return None
     return tx.call(tx.values.wrap_class_part(attribute.fget, source), [asked.owner], {})
-
-
-# What reads attributes of these classes, those derived from them included.
-_READERS: dict[type, Callable[[Tracer, SuperVariable, Any, Source], VariableTracker | None]] = {
-    types.FunctionType: _function, staticmethod: _static, classmethod: _class_method, property: _property,
-}
 
 
 def misfit_text(start: type, owner: type, owner_is_class: bool) -> str:

@@ -202,8 +202,7 @@ def _scalar(
 def _plain(tx: Tracer, value: VariableTracker) -> Any:
     if isinstance(value, ArrayVariable):
         return value.value.copy("K") if isinstance(value.value, np.ndarray) else value.value
-    items = getattr(value, "items", None)
-    if type(items) is list and value.python_type() in (list, tuple):
+    if value.known_items() is not None and value.python_type() in (list, tuple):
         return value.python_type()(_plain(tx, item) for item in value.iterate(tx))
     if value.source is not None and not value.is_constant():
         unsupported(_KIND, f"a NumPy function of {value.describe()}")

@@ -52,7 +52,7 @@ class ValuesNeeded(Unsupported):
 
 def learn_or_refuse(tx: Tracer, kind: str, detail: str, tensors: Iterable[VariableTracker]) -> None:
     """Makes the elements of tensors known; or breaks the graph because they are needed, or starts again."""
-    nodes = [t.node for t in tensors if hasattr(t, "node")]
+    nodes = [t.node for t in tensors if t.node is not None]
     if not learn(tx, nodes):
         raise needed(tx, Unsupported(kind, detail), nodes)
 
@@ -105,7 +105,7 @@ def _operands(output: OutputGraph, node: fx.Node) -> list[fx.Node] | None:
         return None
     if node.op == "placeholder":
         tensor = output.tensor_of(values[0])
-        source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
+        source, value = (tensor.source, tensor.value) if tensor is not None else (None, None)
         usable = source is not None and value is not None and may_be_guarded(value) and (
             source.key not in output.value_guards.paths and output.value_guards.allowed.allows(source))
         return [] if usable else None
@@ -193,7 +193,7 @@ def _inputs_behind(output: OutputGraph, nodes: Iterable[fx.Node]) -> dict[Any, t
             continue
         if node.op == "placeholder":
             tensor = inputs.get(node)
-            source, value = getattr(tensor, "source", None), getattr(tensor, "value", None)
+            source, value = (tensor.source, tensor.value) if tensor is not None else (None, None)
             if source is None or value is None or not may_be_guarded(value):
                 return {}
             if source.key not in output.value_guards.paths:

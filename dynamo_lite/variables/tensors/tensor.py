@@ -320,8 +320,8 @@ def method_by_name(tensor: torch.Tensor, name: str, /, *args: Any, **kwargs: Any
 
 def _are_numbers(key: VariableTracker) -> bool:
     """Whether an index is one or several tensors without dimensions."""
-    items = getattr(key, "items", None)
-    if isinstance(items, list) and items:
+    items = key.known_items()
+    if items:
         return all(isinstance(item, TensorVariable) and _are_numbers(item) for item in items)
     return isinstance(key, TensorVariable) and not key.fake.dim() and key.fake.dtype in _INDEX_TYPES
 

@@ -261,8 +261,10 @@ def source_of(output: OutputGraph, node: fx.Node) -> tuple[ComputedSource, Tenso
     if order is None:
         return None
     base = output.tensor_of(order[0].meta["example_value"])
-    value, source = getattr(base, "value", None), getattr(base, "source", None)
-    if base is None or source is None or value is None or not _may_be_base(order[0], value):
+    if base is None:
+        return None
+    value, source = base.value, base.source
+    if source is None or value is None or not _may_be_base(order[0], value):
         return None
     if not is_worth_its_cost(found.numel(), of=value.numel(), operations=len(order) - 1):
         return None

@@ -18,6 +18,7 @@ from ...guards import Guard, GuardSet
 from ...guards.source import ClosureCellSource, LocalSource, Source
 from ...runtime.graph_modules import graph_module
 from ..base import VariableTracker, unsupported
+from ..cells import CellVariable
 from ..containers.mappings import DictVariable
 from ..containers.sequences import ListVariable, TupleVariable
 from ..containers.sets import SetVariable
@@ -176,13 +177,12 @@ def reachable(values: Iterable[VariableTracker], effects: Any = None) -> dict[in
             todo.extend(item for _, item in value.items.values())
         elif isinstance(value, SetVariable):
             todo.extend(value.members.values())
-        elif isinstance(getattr(value, "contents", None), VariableTracker):
-            todo.append(value.contents)  # type: ignore[attr-defined]
+        elif isinstance(value, CellVariable) and isinstance(value.contents, VariableTracker):
+            todo.append(value.contents)
         elif isinstance(value.content, VariableTracker):
             todo.append(value.content)
-        own = getattr(value, "own_dict", None)
-        if own is not None:
-            todo.append(own)
+        if value.own_dict is not None:
+            todo.append(value.own_dict)
         if effects is not None:
             todo.extend(v for v in effects.attributes_of(value).values() if isinstance(v, VariableTracker))
     return found

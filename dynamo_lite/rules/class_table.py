@@ -1,0 +1,59 @@
+"""Tables in which functions are registered by class, beside what implements them: what reads an attribute, what
+constructs an object, what wraps a value.
+
+Invariant: a class has one function in a table. A second one is refused when its module is imported, so that the order
+of imports decides nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from .table import RuleError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ClassTable(Generic[Function]):
+    """Functions by class.
+
+    Args:
+        what: what the functions do to a class's objects, for the message of a duplicate, such as "constructed".
+    """
+
+    def __init__(self, what: str) -> None:
+        self.rows: dict[Any, Function] = {}
+        self._what = what
+
+    def register(self, *classes: Any) -> Callable[[F], F]:
+        """Decorator: registers a function for these classes.
+
+        Raises:
+            RuleError: one of them has another function already.
+        """
+
+        def add(function: F) -> F:
+            for cls in classes:
+                known: Any = self.rows.setdefault(cls, function)  # type: ignore[arg-type]
+                if known is not function:
+                    raise RuleError(f"{cls.__qualname__} is {self._what} twice: by {_name(known)} and by "
+                                    f"{_name(function)}")
+            return function
+
+        return add
+
+    def exact(self, cls: type) -> Function | None:
+        """The function of this very class."""
+        return self.rows.get(cls)
+
+    def of(self, cls: type) -> Function | None:
+        """The function of the first class in the method resolution order that has one."""
+        for base in cls.__mro__:
+            if base in self.rows:
+                return self.rows[base]
+        return None
+
+
+def _name(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
