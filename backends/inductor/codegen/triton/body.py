@@ -142,14 +142,18 @@ class Body:
         return self.assign(text, axes)
 
     def _inside(self, value: ix.Index, low: ix.Index, high: ix.Index) -> str:
-        """Whether ``low <= value < high``, of which only what is not certain is tested."""
+        """Whether ``low <= value < high``."""
+        return " & ".join(self._tests(value, low, high)) or const_text(True, torch.bool)
+
+    def _tests(self, value: ix.Index, low: ix.Index, high: ix.Index) -> list[str]:
+        """What of ``low <= value < high`` is not certain."""
         least, most = ix.value_range(value) or (None, None)
         tests = []
         if not (isinstance(least, int) and isinstance(low, int) and least >= low):
             tests.append(f"({self.index(value)} >= {self.index(low)})")
         if not (isinstance(most, int) and isinstance(high, int) and most < high):
             tests.append(f"({self.index(value)} < {self.index(high)})")
-        return " & ".join(tests) or const_text(True, torch.bool)
+        return tests
 
     def assign(self, text: str, axes: Axes) -> Value:
         name = self.fresh()
@@ -165,7 +169,7 @@ class Body:
 
     def _guard(self, node: Node) -> Value | None:
         """Whether guards let the node be needed; None where they do not matter."""
-        needs = self._needs.get(node, _ALWAYS)
+        needs = self._cases(node)
         if frozenset() in needs:
             return None
         axes, cases = _NONE, []
@@ -178,7 +182,22 @@ class Body:
             cases.append(" & ".join(tests))
         return Value(" | ".join(f"({c})" for c in cases) if len(cases) > 1 else cases[0], axes)
 
+    def _cases(self, node: Node) -> frozenset[frozenset[tuple[Node, bool]]]:
+        """In which cases the node is needed, without guards that always hold; none: it never is."""
+        needs = self._needs.get(node, _ALWAYS)
+        if frozenset() in needs:
+            return needs
+        return frozenset(
+            frozenset(pair for pair in case if not self._holds(pair[0])) for case in needs
+            if all(holds for guard, holds in case if self._holds(guard)))
+
+    def _holds(self, guard: Node) -> bool:
+        """Whether a guard holds in every iteration."""
+        return guard.op == "inside" and not self._tests(*guard.attr)
+
     def _load(self, node: Node) -> Value:
+        if not self._cases(node):
+            return Value(const_text(0, node.dtype), _NONE)
         buffer, index = node.attr
         axes, place = self._index_axes(index), self.index(index)
         guard = self._guard(node)
@@ -195,6 +214,8 @@ class Body:
 
     def _bounded(self, node: Node) -> Value:
         size, wraps, fault = node.attr
+        if not self._cases(node):
+            return Value(const_text(0, node.dtype), _NONE)
         x = self.value(node.args[0])
         limit = self.index(size)
         y = self.assign(f"tl.where({x.text} < 0, {x.text} + {limit}, {x.text})", x.axes) if wraps else x
