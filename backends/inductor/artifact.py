@@ -37,7 +37,7 @@ _runtime.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", tor
 _numbers = itertools.count()
 
 NO_LAUNCHERS: Mapping[str, Any] = types.MappingProxyType({})
-_HEADER_LEFT_OUT = "// vec.h stands here; DYNAMO_LITE_LOGS=+output_code shows it\n"
+_HEADER_LEFT_OUT = "// vec.h and threads.h stand here; DYNAMO_LITE_LOGS=+output_code shows it\n"
 
 Call = Callable[..., tuple[Any, ...]]
 

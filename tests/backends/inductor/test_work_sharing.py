@@ -1,4 +1,4 @@
-"""How kernels' loops are shared out (``vec.h``): parts for any number of threads, and threads that have to wait."""
+"""How kernels' loops are shared out (``threads.h``): parts for any number of threads, and threads that have to wait."""
 import ctypes
 
 import pytest
@@ -23,7 +23,7 @@ ENTRY void forget() { state = Seen(); }
 
 @pytest.fixture(scope="module")
 def library():
-    made = ctypes.CDLL(str(codecache.shared_library(text.text("vec.h") + _ENTRIES)))
+    made = ctypes.CDLL(str(codecache.shared_library(text.header() + _ENTRIES)))
     for name in ("is_alone_now", "alone_took", "shared_took"):
         getattr(made, name).argtypes = {"is_alone_now": [ctypes.c_int64] * 2, "alone_took": [ctypes.c_int64]}.get(
             name, [ctypes.c_int64, ctypes.c_int, ctypes.c_int64, ctypes.c_int64])

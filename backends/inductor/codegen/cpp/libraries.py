@@ -10,7 +10,7 @@ import functools
 import hashlib
 from pathlib import Path
 
-# By name, the files of which each is made, behind ``vec.h`` and ``contraction.h``.
+# By name, the files of which each is made, behind ``vec.h``, ``threads.h`` and ``contraction.h``.
 LIBRARIES = {
     "products": ("tiles.h", "contraction.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp"),
@@ -26,7 +26,7 @@ def text(name: str) -> str:
 @functools.cache
 def _symbol(name: str, simd: str) -> str:
     """A library's entry: its name says what it does exactly, as several builds may be loaded at once."""
-    parts = ("vec.h", "contraction.h", *LIBRARIES[name])
+    parts = ("vec.h", "threads.h", "contraction.h", *LIBRARIES[name])
     digest = hashlib.sha256("".join(map(text, parts)).encode())
     return f"dynamo_lite_{name}_{simd}_{digest.hexdigest()[:16]}"
 
@@ -38,4 +38,4 @@ def library_header(simd: str) -> str:
 
 def library_source(name: str, simd: str) -> str:
     """One library's whole source."""
-    return text("vec.h") + library_header(simd) + "".join(map(text, LIBRARIES[name]))
+    return text("vec.h") + text("threads.h") + library_header(simd) + "".join(map(text, LIBRARIES[name]))

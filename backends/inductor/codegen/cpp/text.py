@@ -10,8 +10,8 @@ MARK = "//: "
 
 
 def header() -> str:
-    """``vec.h``: vectors, tails, casts, loops over lanes."""
-    return text("vec.h")
+    """``vec.h``: vectors, tails, casts, loops over lanes; ``threads.h``: loops shared out to threads."""
+    return text("vec.h") + text("threads.h")
 
 
 def without_comments(source: str) -> str:

@@ -1,0 +1,65 @@
+// Loops of kernels shared out to threads. It stands behind vec.h in every file.
+extern "C" int omp_get_max_threads(void) noexcept;
+extern "C" int omp_get_thread_num(void) noexcept;
+extern "C" int omp_get_num_threads(void) noexcept;
+extern "C" int omp_in_parallel(void) noexcept;
+INLINE int threads_for(i64 work, i64 grain) {
+    const i64 most = work / grain;
+    if (most < 2 || omp_in_parallel()) return 1;
+    const int have = omp_get_max_threads();
+    return most < have ? (int)most : have;
+}
+struct timespec {
+    long tv_sec, tv_nsec;
+};
+extern "C" int clock_gettime(int, timespec*) noexcept;
+INLINE i64 nanoseconds() {
+    timespec t;
+    clock_gettime(1, &t);  // CLOCK_MONOTONIC
+    return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+// What one loop over `volume` iterations has seen of its threads, in nanoseconds. Where other processes keep a thread from running, the
+// others wait for it, milliseconds for a loop of microseconds; one thread alone is then the faster choice. After a call in several threads that
+// took longer than one thread would have, this thread runs all parts, for as long as that call has lost, and twice as long each further time:
+// what trying again costs is at most the sixteenth part. Several threads may write at once, so that a value may be an earlier one; results do
+// not depend on it.
+struct Seen {
+    i64 volume, shared, alone;  // the least that a call took, in several threads and in one; later calls outdate it by and by
+    i64 until, pauses;          // one thread until then; so many times in a row was it tried again in vain
+};
+INLINE i64 seen(const i64& x) { return __atomic_load_n(&x, __ATOMIC_RELAXED); }
+INLINE void see(i64& x, i64 value) { __atomic_store_n(&x, value, __ATOMIC_RELAXED); }
+INLINE i64 lesser(i64 before, i64 took) { return before && before + before / 16 < took ? before + before / 16 : took; }
+static bool is_alone(const Seen& s, i64 volume, i64 now) { return now < seen(s.until) && seen(s.volume) == volume; }
+static void was_alone(Seen& s, i64 took) { see(s.alone, lesser(seen(s.alone), took)); }
+static void was_shared(Seen& s, i64 volume, int threads, i64 begin, i64 end) {
+    const i64 took = end - begin;
+    if (seen(s.volume) != volume) {
+        see(s.volume, volume), see(s.shared, took), see(s.alone, 0), see(s.until, 0), see(s.pauses, 0);
+        return;
+    }
+    // Until one thread was tried: what it would take at most, and as much again for what else may be slow once.
+    const i64 alone = seen(s.alone) ? seen(s.alone) : 2 * threads * seen(s.shared), pauses = seen(s.pauses);
+    see(s.shared, lesser(seen(s.shared), took));
+    see(s.pauses, took <= alone ? 0 : pauses < 4 ? pauses + 1 : 4);
+    if (took > alone) see(s.until, end + ((took - alone) << pauses));
+}
+// f(begin, end, thread) over parts of range(n), one for each thread, whose bounds are multiples of `unit`. Each part is computed as if by
+// a thread of its own, however many there are.
+template <class F> static inline void parallel(i64 n, i64 unit, int threads, F f) {
+    if (threads <= 1) {
+        f((i64)0, n, 0);
+        return;
+    }
+    static Seen seen;
+    const i64 units = (n + unit - 1) / unit, begin = nanoseconds();
+    const auto part = [&](int t) NOINLINE { f(units * t / threads * unit, least(units * (t + 1) / threads * unit, n), t); };
+    if (is_alone(seen, n, begin)) {
+        for (int t = 0; t < threads; ++t) part(t);
+        was_alone(seen, nanoseconds() - begin);
+        return;
+    }
+#pragma omp parallel num_threads(threads)
+    for (int t = omp_get_thread_num(), k = omp_get_num_threads(); t < threads; t += k) part(t);
+    was_shared(seen, n, threads, begin, nanoseconds());
+}
