@@ -1,12 +1,18 @@
 """Memory planning: offsets in one arena for buffers whose lifetimes don't overlap.
 
+Where sizes are symbols, a buffer takes a number of times a *unit*, the formula of its size without common factors: most
+buffers of a program have the same unit, and are placed as if it were a byte. Each unit has a part of the arena of its
+own.
+
 Invariant: two buffers that share bytes are never alive together; each begins at a multiple of ``ALIGNMENT``.
 """
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.runtime.storage_extent import storage_extent
 
 ALIGNMENT = 64
@@ -25,7 +31,7 @@ class Arena:
 
 
 def place(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int],
-          rooms: Mapping[str, tuple[int, int]] | None = None) -> Arena:
+          rooms: Mapping[str, tuple[int, int]] | None = None, alignment: int = ALIGNMENT) -> Arena:
     """Places buffers, the largest first, each in the smallest gap that is free all its life.
 
     Args:
@@ -33,6 +39,7 @@ def place(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int],
         sizes: in bytes.
         rooms: memory that is there anyway: its size, and the step from which on it is taken (that of a result that is
             not written before).
+        alignment: each begins at a multiple of it.
     """
     taken: dict[str, list[tuple[int, int, int, int]]] = {name: [] for name in rooms or ()}
     placed: list[tuple[int, int, int, int]] = []
@@ -40,7 +47,7 @@ def place(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int],
     in_rooms: dict[str, tuple[str, int]] = {}
     for name in sorted(lives, key=lambda n: (-sizes[n], lives[n])):
         first, last = lives[name]
-        size = max(ALIGNMENT, -(-sizes[name] // ALIGNMENT) * ALIGNMENT)
+        size = max(alignment, -(-sizes[name] // alignment) * alignment)
         for room, (room_size, until) in (rooms or {}).items():
             begin = _gap(taken[room], size, first, last)
             if last < until and begin + size <= room_size:
@@ -51,6 +58,42 @@ def place(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int],
             begin = places[name] = _gap(placed, size, first, last)
             placed.append((begin, begin + size, first, last))
     return Arena(places, max((end for _, end, _, _ in placed), default=0), in_rooms)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """The part of an arena for buffers whose sizes are multiples of one formula, in bytes.
+
+    Attributes:
+        unit: the formula. Its value is rounded up to a multiple of ``ALIGNMENT`` when the program runs.
+        places: where each buffer begins, in units.
+        size: in units.
+    """
+
+    unit: ix.Index
+    places: dict[str, int]
+    size: int
+
+
+def place_by_formula(lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, ix.Index]) -> list[Part]:
+    """Places buffers whose sizes are formulas. The arguments are those of ``place``."""
+    counts: dict[ix.Index, dict[str, int]] = {}
+    for name, size in sizes.items():
+        unit, count = _unit(size)
+        counts.setdefault(unit, {})[name] = count
+    parts = []
+    for unit, own in counts.items():
+        arena = place({name: lives[name] for name in own}, own, alignment=1)
+        parts.append(Part(unit, arena.places, arena.size))
+    return parts
+
+
+def _unit(size: ix.Index) -> tuple[ix.Index, int]:
+    """A formula as a whole number of times one without common factors."""
+    if isinstance(size, int):
+        return 1, size
+    count = math.gcd(size.const, *size.terms.values())
+    return ix.polynomial({m: k // count for m, k in size.terms.items()}, size.const // count), count
 
 
 def _gap(placed: list[tuple[int, int, int, int]], size: int, first: int, last: int) -> int:
@@ -64,6 +107,12 @@ def _gap(placed: list[tuple[int, int, int, int]], size: int, first: int, last: i
             best = (gap, at)
         at = max(at, end)
     return at if best is None else best[1]
+
+
+def formula_of_bytes(size: Sequence[ix.Index], stride: Sequence[ix.Index], itemsize: int) -> ix.Index:
+    """What a tensor of that layout occupies, where it has elements."""
+    extent = ix.sum_of([1, *(ix.mul(ix.add(n, -1), s) for n, s in zip(size, stride))])
+    return ix.mul(extent, itemsize)
 
 
 def storage_bytes(size: Sequence[int], stride: Sequence[int], itemsize: int) -> int:

@@ -25,13 +25,28 @@ from dynamo_lite.backends.aot.graph import (
     ValueOutput,
 )
 from dynamo_lite.backends.inductor import _runtime
-from dynamo_lite.backends.inductor.codegen.wrapper.arena import Arena, place, storage_bytes
+from dynamo_lite.backends.inductor.codegen.wrapper.arena import (
+    ALIGNMENT,
+    Arena,
+    Part,
+    formula_of_bytes,
+    place,
+    place_by_formula,
+    storage_bytes,
+)
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of, layout_is_certain
+from dynamo_lite.backends.inductor.codegen.wrapper.entries import (
+    DTYPE_CODES,
+    EntrySpec,
+    c_text,
+    label_of,
+    solved,
+    static_layout,
+)
 from dynamo_lite.backends.inductor.codegen.wrapper.faults import new_fault, raise_fault
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.codegen.wrapper.values import size_text, tuple_text, value_text
-from dynamo_lite.backends.inductor.ir.index import Sym
 from dynamo_lite.backends.inductor.program import (
     BufferSpec,
     CopyInto,
@@ -48,35 +63,6 @@ from dynamo_lite.backends.inductor.program import (
 _FAULT = "__INT64_TYPE__ *"
 GIL_WORK = 100_000
 """Element operations from which on a call releases the GIL: some 20 us, next to which letting go costs nothing."""
-
-
-# c10::ScalarType, whose numbers are part of torch's serialized formats.
-_DTYPE_CODES = {
-    torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5, torch.float32: 6,
-    torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EntrySpec:
-    """A generated C entry: its symbol and how it is to be called.
-
-    Attributes:
-        tensors, sizes: how many of each it is called with.
-        layouts: (sizes, strides, dtype code) of each tensor that it makes.
-        release_gil: whether its work is large.
-        kept: how many of the tensors that it makes it returns; the last may be memory for what lives in it alone.
-        faults: see ``Program.faults``; empty if none of its kernels reports any.
-        label: what torch's profiler shows: the operations of its kernels.
-    """
-
-    symbol: str
-    tensors: int
-    sizes: int
-    layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
-    release_gil: bool
-    kept: int
-    faults: tuple[tuple[type[Exception], str], ...] = ()
-    label: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -192,7 +178,7 @@ class _Writer:
                 known += [(n, f"{self._variable(name)}.shape[{i}]") for i, n in enumerate(spec.size)]
                 known += [(n, f"{self._variable(name)}.stride({i})") for i, n in enumerate(spec.stride)]
         for n, text in known:
-            found = _solved(n, text)
+            found = solved(n, text)
             if found is not None:
                 places.setdefault(*found)
         words = set(re.findall(r"\w+", "\n".join(lines)))
@@ -290,33 +276,64 @@ class _Writer:
         program = self._program
         calls = [s for s in program.steps[start:end] if isinstance(s, KernelCall)]
         arena = self._arena(calls, end)
-        made = self._made_by_entry(calls, arena.names())
-        used = {self._variable(self._resolve(name)[0]) for call in calls for name in call.args}
+        parts = self._parts(calls, end)
+        formulas = {variable for part in parts for variable in part.places}
+        made = self._made_by_entry(calls, arena.names() | formulas)
+        used = {self._variable(self._resolve(name)[0]) for call in calls for name in call.args} - formulas
         whole = start == 0 and end == len(program.steps) and not program.symbols
         # The inputs come first and in order, so that a graph that is one run may be called through its entry alone.
         pointers = {v: i for i, v in enumerate(
             v for v in map(self._variable, program.inputs) if whole or v in used)}
         for variable in sorted(used - set(made) - arena.names(), key=lambda v: (v in pointers, v)):
             pointers.setdefault(variable, len(pointers))
+        sizes: dict[str, int] = {}
+        places = self._make_area(parts, pointers, sizes)
         tensors = list(pointers)
         for variable in made:
             pointers[variable] = len(pointers)
-        places = {variable: (len(pointers), offset) for variable, offset in arena.places.items()}
-        places.update((variable, (pointers[room], offset)) for variable, (room, offset) in arena.in_rooms.items())
-        layouts = [*made.values(), *([((arena.size,), (1,), _DTYPE_CODES[torch.uint8])] if arena.places else [])]
-        # Behind all pointers to memory: where kernels report an index out of bounds, in three integers.
-        fault = f"({_FAULT})p[{len(tensors) + len(layouts)}]"
-        sizes: dict[str, int] = {}
-        body, overwritten = [], []
+        places.update((variable, (len(pointers), str(offset))) for variable, offset in arena.places.items())
+        places.update((variable, (pointers[room], str(offset))) for variable, (room, offset) in arena.in_rooms.items())
+        layouts = [*made.values(), *([((arena.size,), (1,), DTYPE_CODES[torch.uint8])] if arena.places else [])]
+        overwritten = [name for call in calls for name in call.outputs if name in program.inputs]
+        symbol = self._entry(calls, pointers, places, sizes, len(tensors) + len(layouts))
+        work = sum(call.work for call in calls)
+        self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(layouts), work >= GIL_WORK, len(made),
+                                     program.faults if any(call.faults for call in calls) else (),
+                                     label_of(symbol, calls)))
+        target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
+        self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
+        if parts:
+            self._line(f"del {tensors[-1]}")
+        self._count_writes(overwritten)
+        results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
+        alone = whole and not sizes and not overwritten and tensors == [self._variable(name) for name in program.inputs]
+        self._direct = alone and bool(made) and list(made) == [
+            self._variable(name) if isinstance(name, str) and name not in self._views else None for name in results]
+        self._drop(start, end)
+
+    def _entry(
+        self, calls: list[KernelCall], pointers: dict[str, int], places: dict[str, tuple[int, str]],
+        sizes: dict[str, int], count: int,
+    ) -> str:
+        """Writes a C entry that calls kernels in order; its symbol.
+
+        Args:
+            pointers: which of its pointers each variable's memory is.
+            places: pointer and offset of what lies in an arena.
+            sizes: which of its sizes each text is; what else the kernels need is added.
+            count: how many pointers to memory it gets. Behind them is where kernels report an index out of bounds, in
+                three integers.
+        """
+        fault = f"({_FAULT})p[{count}]"
+        body = []
         for call in calls:
             self._line(f"# {call.origin}" if call.origin else f"# {call.symbol}")
-            overwritten += [name for name in call.outputs if name in program.inputs]
             arguments = []
             for name in call.args:
                 base, offset = self._resolve(name)
-                index, start = places.get(self._variable(base)) or (pointers[self._variable(base)], 0)
-                itemsize = program.buffers[base].dtype.itemsize
-                shift = " + ".join([str(start)] * bool(start) + [_c_text(offset, itemsize)] * (offset != 0))
+                index, within = places.get(self._variable(base)) or (pointers[self._variable(base)], "0")
+                itemsize = self._program.buffers[base].dtype.itemsize
+                shift = " + ".join([within] * (within != "0") + [c_text(offset, itemsize)] * (offset != 0))
                 arguments.append(f"(char *)p[{index}] + {shift}" if shift else f"p[{index}]")
             for expr in call.sizes:
                 arguments.append(f"s[{sizes.setdefault(size_text(expr), len(sizes))}]")
@@ -330,18 +347,7 @@ class _Writer:
             'extern "C" __attribute__((visibility("default")))',
             f"void {symbol}(void **p, const __INT64_TYPE__ *s)",
             "{", "    (void)s;", *body, "}", ""]))
-        work = sum(call.work for call in calls)
-        self._specs.append(EntrySpec(symbol, len(tensors), len(sizes), tuple(layouts), work >= GIL_WORK, len(made),
-                                     program.faults if any(call.faults for call in calls) else (),
-                                     _label(symbol, calls)))
-        target = f"{', '.join(made)}{',' if len(made) == 1 else ''} = " if made else ""
-        self._line(f"{target}{symbol}({', '.join([*tensors, *sizes])})")
-        self._count_writes(overwritten)
-        results = [program.outputs[r.index] if isinstance(r, ValueOutput) else None for r in self._recipes]
-        alone = whole and not sizes and not overwritten and tensors == [self._variable(name) for name in program.inputs]
-        self._direct = alone and bool(made) and list(made) == [
-            self._variable(name) if isinstance(name, str) and name not in self._views else None for name in results]
-        self._drop(start, end)
+        return symbol
 
     def _launches(self, start: int, end: int) -> None:
         """A run of kernels that are Python functions, one call for each."""
@@ -387,7 +393,7 @@ class _Writer:
                 elif slot not in rooms and slot not in read and (slot != base or slot not in self._bound):
                     # Memory that is made now, or taken over from what is dead.
                     spec = self._program.buffers[base]
-                    layout = _static_layout(spec) if self._allocate_in_entries else None
+                    layout = static_layout(spec) if self._allocate_in_entries else None
                     if layout is None:
                         continue
                     size = storage_bytes(layout[0], layout[1], spec.dtype.itemsize)
@@ -404,6 +410,60 @@ class _Writer:
         return Arena({variable(slot): offset for slot, offset in arena.places.items()}, arena.size,
                      {variable(slot): (variable(room), at) for slot, (room, at) in arena.in_rooms.items()})
 
+    def _parts(self, calls: list[KernelCall], end: int) -> list[Part]:
+        """Places by formula what only this run, which ends before step ``end``, makes and reads, of symbolic sizes."""
+        lives: dict[str, tuple[int, int]] = {}
+        sizes: dict[str, Expr] = {}
+        for at, call in enumerate(calls):
+            for name in call.args:
+                slot = self._slot(self._resolve(name)[0])
+                spec = self._program.buffers.get(slot)
+                if slot in lives:
+                    lives[slot] = lives[slot][0], at
+                elif name in call.outputs and slot not in self._bound and self._last_use[slot] < end and (
+                        spec is not None and spec.device.type == "cpu" and static_layout(spec) is None):
+                    lives[slot] = at, at
+                    sizes[slot] = formula_of_bytes(spec.size, spec.stride, spec.dtype.itemsize)
+        if len(lives) < 2:
+            return []
+        self._bound.update(lives)
+        self._placed.update(map(self._variable, lives))
+        return [Part(part.unit, {self._variable(slot): at for slot, at in part.places.items()}, part.size)
+                for part in place_by_formula(lives, sizes)]
+
+    def _make_area(
+        self, parts: list[Part], pointers: dict[str, int], sizes: dict[str, int]
+    ) -> dict[str, tuple[int, str]]:
+        """Makes the memory for the parts, which is the last of ``pointers``; for each of their variables the pointer
+        and the offset from it, in C. ``sizes`` are what the run is called with."""
+        if not parts:
+            return {}
+        places: dict[str, tuple[int, str]] = {}
+        area, before, total = self._fresh("area"), "", []
+        for part in parts:
+            unit, text = self._fresh("unit"), size_text(part.unit)
+            if not isinstance(part.unit, int) and min(part.unit.const, *part.unit.terms.values()) < 0:
+                text = f"max({text}, 0)"
+            self._line(f"{unit} = ({text} + {ALIGNMENT - 1}) & -{ALIGNMENT}")
+            at = f"s[{sizes.setdefault(unit, len(sizes))}]"
+            for variable, offset in part.places.items():
+                places[variable] = len(pointers), f"{before}{at} * {offset}" if offset or before else "0"
+            before += f"{at} * {part.size} + "
+            total.append(f"{unit} * {part.size}")
+        pointers[area] = len(pointers)
+        empty, kind = self._bind("empty_strided", torch._C._VariableFunctions.empty_strided), self._value(torch.uint8)
+        device = self._value(torch.device("cpu"))
+        self._line(f"{area} = {empty}(({' + '.join(total)},), (1,), dtype={kind}, device={device})")
+        return places
+
+    def _fresh(self, name: str) -> str:
+        """A variable that no other has taken."""
+        found = name
+        while self._is_taken(found):
+            found += "_"
+        self._variables.add(found)
+        return found
+
     def _made_by_entry(self, calls: list[KernelCall], placed: set[str]) -> dict[str, Any]:
         """Variables for the memory that the run writes first: layouts for the entry to make, the others made here."""
         made = {}
@@ -416,7 +476,7 @@ class _Writer:
                     continue
                 self._bound.add(slot)
                 spec = self._program.buffers[name]
-                layout = _static_layout(spec) if self._allocate_in_entries else None
+                layout = static_layout(spec) if self._allocate_in_entries else None
                 if layout is None:
                     self._line(f"{self._variable(name)} = {self._empty(spec)}")
                 else:
@@ -530,43 +590,9 @@ class _Writer:
         return "\n".join([*lines, ""])
 
 
-def _static_layout(spec: BufferSpec) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
-    """The layout as an entry takes it, if it is one that entries can make."""
-    code = _DTYPE_CODES.get(spec.dtype)
-    if code is None or spec.device.type != "cpu" or not all(isinstance(n, int) for n in (*spec.size, *spec.stride)):
-        return None
-    return tuple(map(int, spec.size)), tuple(map(int, spec.stride)), code
-
-
 def _same(a: Any, b: Any) -> bool:
     return a is b or (isinstance(a, torch.device) and isinstance(b, torch.device) and a == b)
 
 
-_LONGEST_LABEL = 120  # a profiler's table cuts names off anyway
-
-
-def _label(symbol: str, calls: list[KernelCall]) -> str:
-    text = "; ".join(call.origin or call.symbol for call in calls)
-    return f"dynamo_lite {symbol}: {text if len(text) <= _LONGEST_LABEL else text[:_LONGEST_LABEL - 3] + '...'}"
-
-
 def _tuple(values: Any) -> str:
     return tuple_text([size_text(v) for v in values])
-
-
-def _solved(value: Expr, place: str) -> tuple[str, str] | None:
-    """A symbol that a value has alone, and its value where the value is found at a place."""
-    if isinstance(value, int) or len(value.terms) != 1:
-        return None
-    ((monomial, k),) = value.terms.items()
-    if len(monomial) != 1 or not isinstance(monomial[0], Sym):
-        return None
-    rest = f"({place} - {value.const})" if value.const else place
-    return str(monomial[0]), rest if k == 1 else f"{rest} // {k}"
-
-
-def _c_text(expr: Expr, itemsize: int) -> str:
-    """An offset in elements as C source for bytes."""
-    if isinstance(expr, int):
-        return str(expr * itemsize)
-    raise NotImplementedError("an offset that depends on sizes")

@@ -1,0 +1,71 @@
+"""What a C entry is told of tensors and sizes: layouts, offsets, and where symbols are found."""
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from dynamo_lite.backends.inductor.ir.index import Sym
+from dynamo_lite.backends.inductor.program import BufferSpec, Expr, KernelCall
+
+# c10::ScalarType, whose numbers are part of torch's serialized formats.
+DTYPE_CODES = {
+    torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5, torch.float32: 6,
+    torch.float64: 7, torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EntrySpec:
+    """A generated C entry: its symbol and how it is to be called.
+
+    Attributes:
+        tensors, sizes: how many of each it is called with.
+        layouts: (sizes, strides, dtype code) of each tensor that it makes.
+        release_gil: whether its work is large.
+        kept: how many of the tensors that it makes it returns; the last may be memory for what lives in it alone.
+        faults: see ``Program.faults``; empty if none of its kernels reports any.
+        label: what torch's profiler shows: the operations of its kernels.
+    """
+
+    symbol: str
+    tensors: int
+    sizes: int
+    layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
+    release_gil: bool
+    kept: int
+    faults: tuple[tuple[type[Exception], str], ...] = ()
+    label: str = ""
+
+
+def static_layout(spec: BufferSpec) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """The layout as an entry takes it, if it is one that entries can make."""
+    code = DTYPE_CODES.get(spec.dtype)
+    if code is None or spec.device.type != "cpu" or not all(isinstance(n, int) for n in (*spec.size, *spec.stride)):
+        return None
+    return tuple(map(int, spec.size)), tuple(map(int, spec.stride)), code
+
+
+_LONGEST_LABEL = 120  # a profiler's table cuts names off anyway
+
+
+def label_of(symbol: str, calls: list[KernelCall]) -> str:
+    text = "; ".join(call.origin or call.symbol for call in calls)
+    return f"dynamo_lite {symbol}: {text if len(text) <= _LONGEST_LABEL else text[:_LONGEST_LABEL - 3] + '...'}"
+
+
+def solved(value: Expr, place: str) -> tuple[str, str] | None:
+    """A symbol that a value has alone, and its value where the value is found at a place."""
+    if isinstance(value, int) or len(value.terms) != 1:
+        return None
+    ((monomial, k),) = value.terms.items()
+    if len(monomial) != 1 or not isinstance(monomial[0], Sym):
+        return None
+    rest = f"({place} - {value.const})" if value.const else place
+    return str(monomial[0]), rest if k == 1 else f"{rest} // {k}"
+
+
+def c_text(expr: Expr, itemsize: int) -> str:
+    """An offset in elements as C source for bytes."""
+    if isinstance(expr, int):
+        return str(expr * itemsize)
+    raise NotImplementedError("an offset that depends on sizes")
