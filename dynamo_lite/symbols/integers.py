@@ -100,9 +100,16 @@ class FloorDiv(Division):
 
     def bounds(self) -> tuple[Index, Index] | None:
         inner = value_range(self.expr)
-        if inner is None or not isinstance(self.divisor, int):
+        if inner is None:
             return None
-        return floordiv(inner[0], self.divisor), floordiv(inner[1], self.divisor)
+        if isinstance(self.divisor, int):
+            return floordiv(inner[0], self.divisor), floordiv(inner[1], self.divisor)
+        quotient, rest = _split(inner[1], self.divisor)
+        if _maybe_negative(inner[0]) or not isinstance(rest, int) or not always_positive(self.divisor):
+            return None
+        if rest < 0 and not _maybe_negative(add(self.divisor, rest)):
+            return 0, add(quotient, -1)
+        return (0, quotient) if fits(rest, self.divisor) else None
 
 
 class Mod(Division):
@@ -385,6 +392,9 @@ def floordiv(x: Index, divisor: Index) -> Index:
     quotient, rest = _split(x, divisor)
     if fits(rest, divisor):
         return quotient
+    factored = _by_factor(rest, divisor)
+    if factored is not None:
+        return add(quotient, floordiv(factored[1], factored[3]))
     if isinstance(rest, Expr) and isinstance(divisor, int):
         steps = _in_steps(rest, divisor)
         if steps is not None:
@@ -411,6 +421,9 @@ def mod(x: Index, divisor: Index) -> Index:
     rest = _split(x, divisor)[1]
     if fits(rest, divisor):
         return rest
+    factored = _by_factor(rest, divisor)
+    if factored is not None:
+        return add(mul(mod(factored[1], factored[3]), factored[0]), factored[2])
     if isinstance(rest, Expr) and isinstance(divisor, int):
         steps = _in_steps(rest, divisor)
         if steps is not None:
@@ -427,6 +440,21 @@ def mod(x: Index, divisor: Index) -> Index:
             ):
                 return mod(top.expr, divisor)
     return atom(Mod(rest, divisor))
+
+
+def _by_factor(x: Index, divisor: Index) -> tuple[Index, Index, Index, Index] | None:
+    """``(g, y, r, d)`` with ``x == g*y + r``, ``0 <= r < g`` and ``divisor == g*d``, which is no number."""
+    if isinstance(x, int) or isinstance(divisor, int):
+        return None
+    factors: list[Index] = [k] if (k := math.gcd(divisor.const, *divisor.terms.values())) > 1 else []
+    if len(divisor.terms) == 1 and not divisor.const:
+        ((monomial, _),) = divisor.terms.items()
+        factors += [atom(a) for a in monomial] if len(monomial) > 1 else []
+    for g in factors:
+        y, r = _split(x, g)
+        if fits(r, g):
+            return g, y, r, _split(divisor, g)[0]
+    return None
 
 
 def _in_steps(x: Expr, divisor: int) -> tuple[int, Index, Index] | None:

@@ -3,6 +3,7 @@ import random
 
 import pytest
 
+from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.symbols import integers as ints
 from dynamo_lite.symbols.integers import Sym
 
@@ -87,3 +88,20 @@ def test_numbers_are_divided_by_symbols():
     assert ints.replace(x, {s: 8}.get) == 19
     assert ints.replace(x, {t: 8}.get) is x
     assert (100 // ints.atom(s)) * ints.atom(s) + 100 % ints.atom(s) == 100
+
+
+def test_divisors_with_a_common_factor():
+    """A flat index over symbolic sizes is taken apart, and put together again."""
+    s, t = ix.atom(ix.Sym("s")), ix.atom(ix.Sym("t"))
+    row, column = ix.var("row", ix.mul(s, t)), ix.var("column", 768)
+    flat = ix.add(ix.mul(row, 768), column)
+    parts = ix.unflatten(flat, (s, t, 768))
+    assert ix.dot(parts, ix.contiguous_strides((s, t, 768))) == flat
+    divisors = (ix.mul(t, 768), ix.mul(s, 768), ix.mul(ix.mul(s, t), 96), ix.add(ix.mul(t, 12), 24))
+    for values in ({"s": 3, "t": 5, "row": 13, "column": 700}, {"s": 2, "t": 7, "row": 0, "column": 1}):
+        def number(x):
+            return ints.evaluate(x, lambda a: values[a.name])
+
+        for divisor in divisors:
+            assert number(ix.floordiv(flat, divisor)) == number(flat) // number(divisor)
+            assert number(ix.mod(flat, divisor)) == number(flat) % number(divisor)
