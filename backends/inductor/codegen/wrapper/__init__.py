@@ -3,8 +3,8 @@ results.
 
 A part of `codegen`: what may be imported is said there.
 """
-from dynamo_lite.backends.inductor.codegen.wrapper.library import library_program
 from dynamo_lite.backends.inductor.codegen.wrapper.entries import EntrySpec
+from dynamo_lite.backends.inductor.codegen.wrapper.library import library_program
 from dynamo_lite.backends.inductor.codegen.wrapper.python import WrapperSource, write_wrapper
 
 __all__ = ["EntrySpec", "WrapperSource", "library_program", "write_wrapper"]
