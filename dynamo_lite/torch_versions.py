@@ -6,12 +6,14 @@ that ``import torch`` has not imported, so that it can be asked before anything 
 """
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import _symbolic_trace
+from torch.utils._python_dispatch import _disable_current_modes
 
 OLDEST = (2, 11)
 
@@ -36,3 +38,35 @@ LATER_SWITCHES: dict[Any, Any] = {
     getattr(torch._C, f"_set_{name}"): getattr(torch._C, f"_get_{name}")
     for name in ("cudnn_depthwise_kernel",) if hasattr(torch._C, f"_set_{name}")
 }
+
+
+class _Asked(torch.Tensor):
+    """A tensor that notes whether its sizes are asked for as numbers, which symbolic ones are not."""
+
+    held: torch.Tensor
+    numbers_asked = False
+
+    @staticmethod
+    def __new__(cls, held: torch.Tensor) -> _Asked:
+        return torch.Tensor._make_wrapper_subclass(cls, held.shape, dispatch_sizes_strides_policy="sizes")
+
+    def __init__(self, held: torch.Tensor) -> None:
+        self.held = held
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.ops.aten.size.default, torch.ops.aten.numel.default):
+            args[0].numbers_asked = True
+        return func(*[a.held if isinstance(a, cls) else a for a in args], **kwargs or {})
+
+
+@functools.cache
+def matmul_asks_for_numbers() -> bool:
+    """Whether ``matmul`` as C++ decomposes it (and so ``linear`` without a bias) takes no symbolic sizes: 2.11.
+
+    Its decomposition in Python, which torch uses while its Python dispatcher is enabled, does.
+    """
+    probe = _Asked(torch.zeros(2, 3, 4))
+    with _disable_current_modes():
+        torch.matmul(probe, torch.zeros(4, 4))
+    return probe.numbers_asked

@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 
+import dynamo_lite
 from dynamo_lite import torch_versions
 
 
@@ -40,3 +41,31 @@ def test_the_apply_of_autograd_functions_is_what_a_class_finds():
     bound = Twice.apply
     assert getattr(bound, "__func__", None) is torch_versions.FUNCTION_APPLY or (
         bound == torch_versions.FUNCTION_APPLY.__get__(None, Twice))
+
+
+@pytest.mark.parametrize("program", [
+    lambda x, w: torch.nn.functional.linear(x, w), lambda x, w: x @ w, lambda x, w: x @ x.transpose(1, 2),
+], ids=["linear without a bias", "three dimensions and two", "batches"])
+def test_products_of_symbolic_sizes_are_one_graph_on_every_version(program):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = dynamo_lite.compile(program, backend=backend, dynamic=True)
+    w = torch.randn(8, 8)
+    for n in (5, 7, 9):
+        x = torch.randn(2, n, 8)
+        got, want = compiled(x, w), program(x, w)
+        assert torch.equal(got, want) and got.stride() == want.stride()
+    assert len(graphs) == 1
+
+
+def test_the_python_dispatcher_is_left_as_it_was():
+    before = torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher)
+    compiled = dynamo_lite.compile(lambda x: torch.linalg.inv(x @ x), backend="eager", dynamic=True)
+    compiled(torch.eye(5))
+    with pytest.raises(RuntimeError):
+        compiled(torch.ones(5, 6))
+    assert torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher) is before

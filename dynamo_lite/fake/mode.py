@@ -20,6 +20,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dynamo_lite import torch_versions
 from dynamo_lite.fake import cache, layers, overlap, refusals, symbolic
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
@@ -110,6 +111,7 @@ class TraceFakeMode(FakeTensorMode):
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
         self._static: TraceFakeMode | None = None  # runs operators without symbols
+        self._python_dispatchers: list[Any] = []  # of the entries of this mode, see __enter__
 
     def symbols(self) -> Environment:
         """What knows the symbols of this mode's tensors, from now on."""
@@ -192,6 +194,21 @@ class TraceFakeMode(FakeTensorMode):
     def _should_skip_dynamo(cls) -> bool:
         # Keeps TorchDispatchMode.__init_subclass__ from wrapping the entry below in torch._disable_dynamo.
         return False
+
+    def __enter__(self) -> TraceFakeMode:
+        # Where a decomposition in C++ takes no symbols, torch has one in Python.
+        dispatcher = None
+        if self.env is not None and self.env.hints and torch_versions.matmul_asks_for_numbers():
+            dispatcher = torch._C._EnablePythonDispatcher()
+            dispatcher.__enter__()
+        self._python_dispatchers.append(dispatcher)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        dispatcher = self._python_dispatchers.pop()
+        if dispatcher is not None:
+            dispatcher.__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # An exception at any instruction (a signal's handler, MemoryError) may leave a mode behind; torch, which puts

@@ -177,6 +177,8 @@ def _with_traceback(tx: Tracer, owner: VariableTracker, traceback: VariableTrack
     state = owner.exception if isinstance(owner, ObjectVariable) else None
     raised = state is None or state.raised
     fresh = owner.value is None and not raised and "__traceback__" not in tx.output.effects.attributes_of(owner)
+    if isinstance(traceback, TracebackVariable) and traceback.exception is not owner:
+        unsupported("exception_handling", "the traceback of another exception that was raised while tracing")
     # The traceback of an exception that was raised in the trace is the trace's own, and one that is new has none.
     if not isinstance(traceback, TracebackVariable) and not (fresh and traceback.is_none()):
         owner.setattr(tx, "__traceback__", traceback)

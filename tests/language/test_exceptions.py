@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: asserts are programs here.
 from __future__ import annotations
 
 import contextlib
+import sys
 
 import pytest
 import torch
@@ -379,6 +380,18 @@ def with_traceback_leaves(x):
         given = error.__traceback__
     made = ValueError(x.shape[0]).with_traceback(given)
     return x + 1, made.__traceback__ is given
+
+
+@program.breaks("exception_handling")
+def traceback_of_exc_info_for_another(x):
+    try:
+        raise IndexError(1)
+    except IndexError:
+        given = sys.exc_info()[2]
+    try:
+        raise ValueError(x.shape[0]).with_traceback(given)
+    except ValueError as error:
+        return x + 1, _length(error.__traceback__)
 
 
 @pytest.mark.parametrize("name", program.names())

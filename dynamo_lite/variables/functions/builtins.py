@@ -466,7 +466,8 @@ def _exc_info(tx: Tracer) -> VariableTracker:
     current = tx.errors.current_exception()
     if current is None:
         return tx.values.new_tuple([ConstantVariable(None)] * 3)
-    return tx.values.new_tuple([tx.values.from_result(current.python_type(), "class"), current, TracebackVariable()])
+    cls = tx.values.from_result(current.python_type(), "class")
+    return tx.values.new_tuple([cls, current, TracebackVariable(current)])
 
 
 @handles(object.__init__)

@@ -55,7 +55,15 @@ def fits_exception(name: str, value: VariableTracker) -> bool:
 
 
 class TracebackVariable(VariableTracker):
-    """A traceback of an exception that was raised while tracing: it is handed around and never looked at."""
+    """A traceback of an exception that was raised while tracing: it is handed around and never looked at.
+
+    Args:
+        exception: the one that it belongs to.
+    """
+
+    def __init__(self, exception: VariableTracker) -> None:
+        super().__init__()
+        self.exception = exception
 
     def python_type(self) -> type:
         return types.TracebackType
