@@ -54,7 +54,9 @@ class _Asked(torch.Tensor):
         self.held = held
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None,
+    ) -> Any:
         if func in (torch.ops.aten.size.default, torch.ops.aten.numel.default):
             args[0].numbers_asked = True
         return func(*[a.held if isinstance(a, cls) else a for a in args], **kwargs or {})
