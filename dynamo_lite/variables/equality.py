@@ -37,6 +37,7 @@ class EqualityVariable(ScalarVariable):
         learn_or_refuse(tx, "data_dependent_branch", "bool() of a comparison of two tensors", self.operands)
         known = [known_tensor(tx, t.fake) for t in self.operands]
         assert known[0] is not None and known[1] is not None
+        assert callable(self.node.target)
         return bool(self.node.target(*known, *self.options))
 
 
