@@ -40,7 +40,7 @@ def test_time_and_memory_of_a_call():
 
 
 def sample(call):
-    return {"first_call": 2.0, "call": {"median": call}, "error": 1e-7, "peak_call": 2048, "peak_process": 1,
+    return {"first_call": 2.0, "call": {"median": call, "faults": 1.6}, "error": 1e-7, "peak_call": 2048, "peak_process": 1,
             "report": {}}
 
 
@@ -52,7 +52,7 @@ def test_table_and_readme(tmp_path):
                "systems": ["eager", "torch.compile", "dynamo_lite"], "rows": rows}
     table = report.table(json.loads(json.dumps(results)))
     assert ("| x + y | 2.00 s / failed | 0.50 s / failed | 3.00 us / 6.00 us / failed | 0.50x / failed "
-            "| 2.0 KB / 2.0 KB / failed | 1e-07 / failed |") in table
+            "| 2.0 KB / 2.0 KB / failed | 2 / 2 / failed | 1e-07 / failed |") in table
     assert "- x + y, dynamo_lite: ValueError: no" in table
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
