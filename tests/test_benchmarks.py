@@ -40,8 +40,8 @@ def test_time_and_memory_of_a_call():
 
 
 def sample(call):
-    return {"first_call": 2.0, "call": {"median": call, "faults": 1.6}, "error": 1e-7, "peak_call": 2048, "peak_process": 1,
-            "report": {}}
+    return {"first_call": 2.0, "call": {"median": call, "faults": 1.6}, "error": 1e-7, "peak_call": 2048,
+            "peak_process": 1, "report": {}}
 
 
 def test_table_and_readme(tmp_path):
