@@ -75,6 +75,7 @@ class OutputGraph:
         self.graph = fx.Graph()
         self.dynamic = dynamic
         self.fits_all = fits_all
+        self.numbers_ahead = True  # whether what Python computes from numbers outside may be computed at entry
         self.fullgraph = fullgraph
         self.dynamic_sizes = dynamic_sizes
         self.value_guards = value_guards if value_guards is not None else ValueGuards()

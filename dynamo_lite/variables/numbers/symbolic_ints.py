@@ -225,7 +225,7 @@ class OutsideNumber(ScalarVariable):
     def _decided(self) -> bool:
         """Whether it is true in this call, which is guarded; in an entry that is to fit all calls nothing is."""
         assert self.source is not None
-        if self._output.fits_all:
+        if self._output.fits_all or not self._output.numbers_ahead:
             self.refuse("bool()", "data_dependent_branch")
         asked = self.source if self.cls is bool else FormulaSource(bool, (self.source,), f"bool({self.source.name})")
         self._output.guards.add(asked, "const", bool(self.now))
@@ -249,6 +249,8 @@ def computed_ahead(
     Args:
         cls: the result's type; None: a float, if it is one in this call.
     """
+    if not tx.output.numbers_ahead:
+        return None
     sources: list[Source] = []
     values: list[Any] = []
     origins: frozenset[Any] = frozenset()

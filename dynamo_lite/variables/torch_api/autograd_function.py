@@ -269,6 +269,9 @@ class _Capture:
         if len(patterns) > _MOST_CHOICES:
             unsupported(_KIND, f"{self.name} with {len(results)} results and set_materialize_grads(False)")
         known = reachable([*self.args, *self.ctx.attributes.values(), *items], output.effects)
+        for value in known.values():
+            if isinstance(value, ScalarVariable):
+                _ = value.node  # what the forward pass has kept is an input from now on
         inputs = len(output.inputs)
         asked = output.layout_questions
         with own_guards(output) as guards, output.effects.watched() as touched:

@@ -129,10 +129,12 @@ def torch_state(*, grad: bool | None = None, autocast: bool | None = None) -> It
 @contextlib.contextmanager
 def own_guards(output: Any) -> Iterator[GuardSet]:
     """All guards that the part needs, also those that the trace needed before; they join the trace's own. No number
-    is an input of the graph, and no tensor's elements are known: the part runs later than it is evaluated.
+    becomes an input of the graph, or is computed at its entry, and no tensor's elements are known: the part runs later
+    than it is evaluated.
     """
     outer, output.guards = output.guards, GuardSet()
     dynamic, output.dynamic = output.dynamic, ()
+    ahead, output.numbers_ahead = output.numbers_ahead, False
     trackers = output.effects.forget_trackers()
     try:
         with output.value_guards.none_added(), output.fake_mode.known.unknown():
@@ -141,6 +143,7 @@ def own_guards(output: Any) -> Iterator[GuardSet]:
         outer.merge(output.guards)
         output.guards = outer
         output.dynamic = dynamic
+        output.numbers_ahead = ahead
         output.effects.remember_trackers(trackers)
 
 
