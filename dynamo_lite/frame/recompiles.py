@@ -6,7 +6,7 @@ tensor.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,7 +17,7 @@ from ..guards import Guard
 from ..guards.failures import GuardFailure, explain_failure, value_of_step
 from ..guards.source import LocalSource, SizeSource, StrideSource, TypeAttrSource
 from ..rules.torch_marks import setting
-from ..variables.tensors.symbolic_sizes import APART
+from ..variables.tensors.symbolic_sizes import APART, SizesLearned
 from . import changed_values, stance
 from .descriptions import in_users_words, where
 from .request import Frame, Settings, TraceRequest
@@ -29,8 +29,10 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
     """What a frame is traced for, with what its entries have taught."""
     known, limit = frame.known, setting("recompile_limit")
     measured = dynamic = frozenset[Any]()
+    learned = SizesLearned()
     if known:
-        dynamic = dynamic_paths(frame)
+        changes = list(_changes(frame))
+        dynamic, learned = dynamic_paths(frame, changes), _learned_sizes(frame, changes)
     if frame.resumed is not None and frame.resumed.numbers:
         names = enumerate(frame.parameters)
         measured = frozenset(LocalSource(name, i).key for i, name in names if name in frame.resumed.numbers)
@@ -43,33 +45,68 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
         frame, dynamic | measured, changed_values.changed_names(frame.user_code), kept,
         fits_all=len(known) == limit - 1 and not settings.fullgraph,
         graphless=len(known) if all(entry.extra.sources is None for entry in known) else 0,
+        learned=learned,
     )
 
 
 # ---------------------------------------------------------------- what has changed
-def dynamic_paths(frame: Frame) -> frozenset[Any]:
-    """The paths of the numbers, lists, objects and tensors' elements whose change kept the entries of a function from
-    fitting, now or before."""
+class _Change(NamedTuple):
+    """A guard of an entry that does not hold, with the tensor for those on one."""
+
+    entry: GuardedCode
+    guard: Guard
+    value: Any
+
+
+def _changes(frame: Frame) -> Iterator[_Change]:
+    """The guards on what may change that keep the entries of a function from fitting."""
+    for entry in frame.known:
+        changed = list(_changed_values(entry, frame))
+        by_text = _by_text(entry.extra.guards) if changed else {}
+        for text, value in changed:
+            for guard in by_text.get(text, ()):
+                yield _Change(entry, guard, value)
+
+
+def dynamic_paths(frame: Frame, changes: Iterable[_Change]) -> frozenset[Any]:
+    """The paths of the numbers, sizes, lists, objects and tensors' elements whose change kept the entries of a function
+    from fitting, now or before."""
     found: set[Any] = set()
     for entry in frame.known:
         found |= entry.extra.dynamic
         found |= _changed_class_data(entry.extra.guards)
-        changed = list(_changed_values(entry, frame))
-        by_text = _by_text(entry.extra.guards) if changed else {}
-        resized = set()
-        for text, value in changed:
-            for guard in by_text.get(text, ()):
-                if guard.kind in ("tensor", "relation"):
-                    found |= _changed_sizes(guard, value)
-                    resized.add(guard.source.key)
-                    continue
-                if guard.kind == "tensor_data" and guard.source.key in resized:
-                    continue  # of another size it has other elements: that they change is not known
-                found.add(guard.source.key)
-                if guard.kind == "tensor_data":
-                    readers = entry.extra.readers.get(guard.source.key, ())
-                    changed_values.note(frame.user_code, guard.source.name, readers)
+        found.update(guard.source.key for guard in entry.extra.guards
+                     if guard.kind == "int_range" and isinstance(guard.source, (SizeSource, StrideSource)))
+    resized: set[Any] = set()
+    for entry, guard, value in changes:
+        if guard.kind in ("tensor", "relation"):
+            found |= _changed_sizes(guard, value)
+            resized.add((id(entry), guard.source.key))
+            continue
+        if guard.kind == "int_range":
+            continue  # it has been a symbol already
+        if guard.kind == "tensor_data" and (id(entry), guard.source.key) in resized:
+            continue  # of another size it has other elements: that they change is not known
+        found.add(guard.source.key)
+        if guard.kind == "tensor_data":
+            changed_values.note(
+                frame.user_code, guard.source.name, entry.extra.readers.get(guard.source.key, ()))
     return frozenset(found)
+
+
+def _learned_sizes(frame: Frame, changes: Iterable[_Change]) -> SizesLearned:
+    """What is known of sizes, and numbers, that no entry has met."""
+    numbers: set[int] = set()
+    for _, guard, value in changes:
+        if guard.kind == "tensor" and len(guard.expected[5]) == value.dim():
+            pairs = zip(guard.expected[5], value.shape)
+            numbers.update(n for before, now in pairs if before is not None and before != now for n in (before, now))
+    if not numbers:
+        return SizesLearned()
+    guards = [guard for entry in frame.known for guard in entry.extra.guards]
+    known = {guard.source.key for guard in guards if guard.kind in ("tensor", "int_range")}
+    same = {(guard.source.key, guard.expected[0]) for guard in guards if guard.kind == "const"}
+    return SizesLearned(frozenset(numbers), frozenset(known | same))
 
 
 def _changed_class_data(guards: Iterable[Guard]) -> set[Any]:
@@ -97,11 +134,17 @@ def _changed_sizes(guard: Guard, value: Any) -> set[Any]:
         return set()
     found: set[Any] = {SizeSource(source, dim).key for dim, (before, now) in enumerate(zip(sizes, shape))
                        if before is not None and before != now}
-    if not found and None not in sizes:
-        # Of the same size, but laid out otherwise: over memory whose size has changed.
-        found = {StrideSource(source, dim).key for dim, (before, now) in enumerate(zip(strides, value.stride()))
-                 if type(before) is int and before != now}
+    if not found:
+        # Of a size that fits, but laid out otherwise: over memory whose size has changed.
+        now = value.stride()
+        found = {StrideSource(source, dim).key for dim, before in enumerate(strides)
+                 if (before if type(before) is int else _dense(value, before)) not in (None, now[dim])}
     return found
+
+
+def _dense(value: torch.Tensor, guarded: tuple[int, ...] | None) -> int | None:
+    """The stride that a guard wants of a tensor that is dense over another of its dimensions; None: it wants none."""
+    return None if guarded is None else value.shape[guarded[0]] * value.stride(guarded[0])
 
 
 def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
@@ -118,7 +161,7 @@ def _changed_values(entry: GuardedCode, frame: Frame) -> Iterator[tuple[str, Any
     program = entry.program
     for _ in range(max(16, _STEPS_TO_LOOK_AT // len(steps)) if steps else 1):
         held, at = program.check(*frame.values)
-        if held or steps[at][0] not in ("is", "const", "len", "tensor_data", "tensor", "relation"):
+        if held or steps[at][0] not in ("is", "const", "len", "tensor_data", "tensor", "relation", "int_range"):
             return
         value = value_of_step(program, at, frame.values) if steps[at][0] == "tensor" else None
         if steps[at][0] == "tensor" and not _differs_in_sizes(steps[at], value):

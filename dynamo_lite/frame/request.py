@@ -19,6 +19,7 @@ from .._eval_frame import FrameHook, GuardedCode, entries
 from ..bytecode.code_map import CodeMap
 from ..bytecode.instructions import decode
 from ..continuation.origins import is_resume_code
+from ..variables.tensors.symbolic_sizes import SizesLearned
 
 CompileGraph = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
@@ -114,6 +115,7 @@ class TraceRequest(NamedTuple):
 
     Attributes:
         dynamic: the paths of values that have been seen to change from call to call.
+        learned: of sizes of tensors that earlier compiles have not met.
         changed_names: the names of tensors in the user's code whose elements have been seen to change.
         kept: of `dynamic`, floats that are not to be guarded by value whatever is done with them.
         fits_all: whether none of them may be guarded by value any more.
@@ -138,6 +140,7 @@ class TraceRequest(NamedTuple):
     error: exc.Unsupported | None = None
     steps_back: int = 0
     faults: int = 0
+    learned: SizesLearned = SizesLearned()
 
     def before(self, visit: int | None, error: exc.Unsupported | None) -> TraceRequest:
         """The same, with a break before an instruction; None: there is none."""

@@ -73,7 +73,8 @@ def opened(settings: Settings, request: TraceRequest) -> Iterator[Trace]:
     frame = request.frame
     unbreakable = unbreakable_places(frame.user_code, frame.resumed)
     value_guards = ValueGuards(request.readers, _guardable(settings, request))
-    output = OutputGraph(request.dynamic, request.fits_all, settings.fullgraph, value_guards, settings.dynamic)
+    output = OutputGraph(
+        request.dynamic, request.fits_all, settings.fullgraph, value_guards, settings.dynamic, request.learned)
     tx = root_translator(frame.code, output, frame.globals, frame.builtins, frame.closure, frame.args)
     output.effects.watch.add_arguments(frame.args)
     tx.budget = Budget(settings.fullgraph, request.graphless)

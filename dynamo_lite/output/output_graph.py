@@ -37,7 +37,7 @@ from ..variables.numbers.dynamic_values import wrap_dynamic
 from ..variables.numbers.scalars import Scalars, ScalarVariable, new_number
 from ..variables.tensors.learned_elements import learn, needed
 from ..variables.tensors.parameters import is_static
-from ..variables.tensors.symbolic_sizes import SymbolicLayout
+from ..variables.tensors.symbolic_sizes import SizesLearned, SymbolicLayout
 from ..variables.tensors.tensor import TensorVariable
 from ..variables.tensors.value_guards import ValueGuards, forget_alias, guard_elements, guard_mask
 from ..variables.torch_api.modes import device_of_scope
@@ -66,11 +66,13 @@ class OutputGraph:
         fullgraph: whether there is to be no break.
         value_guards: which tensors are guarded by their elements.
         dynamic_sizes: whether sizes are symbols: False: none, None: those that have changed, True: all.
+        learned: of sizes of tensors that earlier traces have not met.
     """
 
     def __init__(
         self, dynamic: Collection[Any] = (), fits_all: bool = False, fullgraph: bool = False,
         value_guards: ValueGuards | None = None, dynamic_sizes: bool | None = None,
+        learned: SizesLearned | None = None,
     ) -> None:
         self.graph = fx.Graph()
         self.dynamic = dynamic
@@ -78,6 +80,7 @@ class OutputGraph:
         self.numbers_ahead = True  # whether what Python computes from numbers outside may be computed at entry
         self.fullgraph = fullgraph
         self.dynamic_sizes = dynamic_sizes
+        self.learned = learned or SizesLearned()
         self.value_guards = value_guards if value_guards is not None else ValueGuards()
         self.written_storages: set[int] = set()  # of fake tensors that some node may have written to
         self.fake_mode = TraceFakeMode()
@@ -136,7 +139,8 @@ class OutputGraph:
         return tracker
 
     def _wrap_new(self, tx: Tracer, value: Any, source: Source) -> VariableTracker:
-        dynamic = wrap_dynamic(tx, value, source) if source.key in self.dynamic else None
+        changes = source.key in self.dynamic or self.learned.is_likely(source, value)
+        dynamic = wrap_dynamic(tx, value, source) if changes else None
         return dynamic if dynamic is not None else wrap_value(tx, value, source)
 
     def add_input(self, value: torch.Tensor, source: Source, layout: SymbolicLayout | None = None) -> TensorVariable:

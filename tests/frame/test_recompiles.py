@@ -359,3 +359,85 @@ def test_the_reason_where_a_value_is_of_another_type(caplog, monkeypatch):
     (record,) = [r for r in caplog.records if r.name == "dynamo_lite.recompiles"]
     said = "with_default.__defaults__ is None; it was that with_default.__defaults__ has length 1"
     assert said in record.getMessage()
+
+
+# ---------------------------------------------------------------- sizes that change together
+class Cache:
+    def __init__(self):
+        self.keys = None
+
+    def update(self, x):
+        self.keys = x if self.keys is None else torch.cat([self.keys, x], 1)
+        return self.keys
+
+
+def decodes(x, cache):
+    """A prompt, then a row at a time."""
+    keys = cache.update(x * 2)
+    return torch.softmax(x @ keys.transpose(1, 2), -1) @ keys
+
+
+def _generated(fn, batch, length):
+    torch.manual_seed(length)
+    cache, found = Cache(), []
+    for n in (length, 1, 1, 1):
+        found.append(fn(torch.randn(batch, n, 16), cache))
+    return found
+
+
+def test_a_cache_is_learned_with_the_prompt_that_filled_it():
+    compiled = dynamo_lite.compile(decodes, backend="eager")
+    graphs = []
+    for batch, length in ((1, 8), (1, 13), (1, 5), (4, 8), (4, 7)):
+        for found, expected in zip(_generated(compiled, batch, length), _generated(decodes, batch, length)):
+            assert torch.equal(found, expected)
+        graphs.append(log.counters()["graphs"])
+    assert graphs == [2, 3, 3, 5, 5]
+
+
+def test_a_new_tensor_with_two_sizes_that_equal_a_changed_one_or_none_that_does():
+    def f(x, parts):
+        return sum((part.sum() for part in parts.values()), x.sum())
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    calls = [({}, 8), ({"a": torch.ones(8, 8)}, 9), ({"a": torch.ones(8, 8)}, 7), ({"a": torch.ones(9, 9)}, 8),
+             ({"a": torch.ones(7, 9)}, 8), ({"a": torch.ones(7, 9), "b": torch.ones(4, 3)}, 4)]
+    for parts, n in calls:
+        assert torch.equal(compiled(torch.ones(n), parts), f(torch.ones(n), parts))
+    assert log.counters()["graphs"] <= len(calls)
+
+
+class Window:
+    """The last seven rows, and how many there have been."""
+
+    def __init__(self):
+        self.keys, self.seen = None, 0
+
+    def update(self, x):
+        self.seen += x.shape[1]
+        full = x if self.keys is None else torch.cat([self.keys, x], 1)
+        self.keys = full[:, -7:]
+        return full
+
+
+def decodes_in_a_window(x, cache):
+    before = max(cache.seen - 7, 0)
+    keys = cache.update(x * 2)
+    return (torch.softmax(x @ keys.transpose(1, 2), -1) @ keys) * (before + 1), cache.seen
+
+
+def test_a_window_is_learned_with_its_strides_and_its_counter():
+    def generated(fn, length):
+        torch.manual_seed(length)
+        cache, found = Window(), []
+        for n in (length, *[1] * 8):
+            found += fn(torch.randn(2, n, 16), cache)
+        return found
+
+    compiled = dynamo_lite.compile(decodes_in_a_window, backend="eager")
+    graphs = []
+    for length in (3, 4, 5, 9, 12, 2, 11):
+        for found, expected in zip(generated(compiled, length), generated(decodes_in_a_window, length)):
+            assert torch.equal(torch.as_tensor(found), torch.as_tensor(expected))
+        graphs.append(log.counters()["graphs"])
+    assert graphs[-1] <= 7, graphs

@@ -26,7 +26,7 @@ from ...symbols import integers as ints
 from ...symbols.environment import HIGHEST
 from ...symbols.integers import Division, Expr, Index, Sym
 from ...symbols.nodes import IntNode, symbolic_int
-from ...symbols.relations import compare
+from ...symbols.relations import Condition, compare
 from ..base import VariableTracker, unsupported
 from ..constant import BINARY, ConstantVariable
 from .formulas import formula_of, source_of_index
@@ -381,8 +381,7 @@ def call_on_ints(
     if function in (min, max) and len(args) > 1:
         best = args[0]
         for other in args[1:]:
-            # The first of equal ones, as Python's.
-            if env.decide(compare("<" if function is min else ">", int_expression(other), int_expression(best))):  # type: ignore[arg-type]
+            if env.decide(_is_better(function, best, other)):
                 best = other
         return best
     if len(args) == 1:
@@ -391,6 +390,17 @@ def call_on_ints(
         parts = [tx.operators.binary(op, args[0], args[1]) for op in ("//", "%")]
         return tx.values.new_sequence(tuple, parts)
     return None
+
+
+def _is_better(function: Any, best: VariableTracker, other: VariableTracker) -> Condition:
+    """Whether ``min`` or ``max`` takes the later of two. Of equal ones Python takes the first; where one is a number,
+    it stands for both, so that a clamped size is that number for as many calls as it can be."""
+    x, y = int_expression(best), int_expression(other)
+    assert x is not None and y is not None
+    op = "<" if function is min else ">"
+    if isinstance(y, int) and not isinstance(x, int) and other.python_type() is int:
+        op += "="
+    return compare(op, y, x)
 
 
 def _call_on_int(tx: Tracer, function: Any, number: VariableTracker) -> VariableTracker | None:

@@ -1,8 +1,9 @@
 """Which sizes of a tensor from outside are symbols, and its layout in terms of them.
 
 A size becomes a symbol where it has changed between calls (``recompiles``), where the program says that it will
-(``mark_dynamic``, ``config.dynamic_sources``), or everywhere under ``compile(dynamic=True)``. 0 and 1 stay numbers:
-tensors broadcast along them.
+(``mark_dynamic``, ``config.dynamic_sources``), or everywhere under ``compile(dynamic=True)``. So does a size of a
+tensor that no entry knows, where it equals one that has changed: the cache that a decoder has filled is as long as its
+prompt. 0 and 1 stay numbers: tensors broadcast along them.
 
 Invariant: what the guard of the kind "tensor" leaves open of a layout is a symbol, or computed from symbols.
 """
@@ -26,6 +27,23 @@ if TYPE_CHECKING:
 APART = "apart"  # with a size's path: it shares no symbol with others
 MARKS = "_dynamo_lite_sizes"  # attribute of a tensor: dimension -> SizeMark
 _LEAST = 2
+
+
+class SizesLearned(NamedTuple):
+    """What the entries of a function say of tensors and ints that none of them knows.
+
+    Attributes:
+        changed: sizes that have been seen to change, as they were and as they are.
+        known: the paths of tensors that an entry guards, and those of ints with their values.
+    """
+
+    changed: frozenset[int] = frozenset()
+    known: frozenset[Any] = frozenset()
+
+    def is_likely(self, source: Source, number: Any) -> bool:
+        """Whether a number at a path is likely to change with a size."""
+        return (type(number) is int and number in self.changed and number >= _LEAST
+                and source.key not in self.known and (source.key, number) not in self.known)
 
 
 class SizeMark(NamedTuple):
@@ -72,9 +90,15 @@ def symbolic_dims(tx: Tracer, value: torch.Tensor, source: Source, static: bool)
         if size < _LEAST or mark is not None and mark.how == "static":
             continue
         wanted = mark is not None or output.dynamic_sizes and not static or _is_named(source, dim)
-        if wanted or follows and SizeSource(source, dim).key in output.dynamic:
+        if wanted or follows and (SizeSource(source, dim).key in output.dynamic
+                                  or not static and _equals_a_changed_one(output.learned, value, source, size)):
             found.append(dim)
     return found
+
+
+def _equals_a_changed_one(learned: SizesLearned, value: torch.Tensor, source: Source, size: int) -> bool:
+    """Whether a size is likely to change with another one: of two equal sizes of a tensor it can't be told which."""
+    return learned.is_likely(source, size) and list(value.shape).count(size) == 1
 
 
 def _marks(value: torch.Tensor) -> dict[int, SizeMark]:
