@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeT
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite import torch_versions
-from dynamo_lite.fake import cache, layers, overlap, refusals, symbolic
+from dynamo_lite.fake import cache, layers, overlap, quiet, refusals, symbolic
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
@@ -373,6 +373,9 @@ class TraceFakeMode(FakeTensorMode):
             every = func in stride_rules.EVERY_RESULT
             return tuple(made(part) if every or part is first else part for part in result)
         return made(first)
+
+
+quiet.drop_records_of(TraceFakeMode)
 
 
 class _Traits:

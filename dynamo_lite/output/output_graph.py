@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import logging
 import math
 import operator
-import threading
 import types
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
@@ -283,7 +281,7 @@ class OutputGraph:
         if made is not None:
             return made, False
         try:
-            with mode, log.phase("fake_tensors"), _quiet_failures():
+            with mode, log.phase("fake_tensors"):
                 if op == "call_method":
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:
@@ -467,28 +465,6 @@ class OutputGraph:
                 touched |= _written_by(node)
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable)]
         return [t for t in tensors if t.fake.untyped_storage()._cdata in touched]
-
-
-class _Failures(logging.Filter, threading.local):
-    """Keeps torch's report of an operation that fails on tensors without data from the log: we have our own."""
-
-    quiet = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not self.quiet
-
-
-_failures = _Failures()
-logging.getLogger("torch._subclasses.fake_tensor").addFilter(_failures)
-
-
-@contextlib.contextmanager
-def _quiet_failures() -> Iterator[None]:
-    outer, _failures.quiet = _failures.quiet, True
-    try:
-        yield
-    finally:
-        _failures.quiet = outer
 
 
 def _refuse_foreign(node: fx.Node) -> None:
