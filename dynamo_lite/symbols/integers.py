@@ -44,6 +44,10 @@ class Atom:
         """Smallest and largest value, or None if unknown."""
         return None
 
+    def least(self) -> int | None:
+        """A number that it is never below, or None if none is known."""
+        return None
+
 
 class Sym(Atom):
     """An integer that is known when the program runs, such as a size; at least ``lower``, which its guard saw to."""
@@ -60,6 +64,9 @@ class Sym(Atom):
 
     def bounds(self) -> tuple[Index, Index] | None:
         return atom(self), atom(self)
+
+    def least(self) -> int | None:
+        return self.lower
 
 
 class Division(Atom):
@@ -111,6 +118,12 @@ class FloorDiv(Division):
             return 0, add(quotient, -1)
         return (0, quotient) if fits(rest, self.divisor) else None
 
+    def least(self) -> int | None:
+        low = _least(self.expr)
+        if low is None or not always_positive(self.divisor):
+            return None
+        return low // self.divisor if isinstance(self.divisor, int) else min(low, 0)
+
 
 class Mod(Division):
     """A remainder."""
@@ -125,6 +138,9 @@ class Mod(Division):
 
     def bounds(self) -> tuple[Index, Index] | None:
         return 0, add(self.divisor, -1)
+
+    def least(self) -> int | None:
+        return 0 if always_positive(self.divisor) else None
 
 
 class Expr:
@@ -350,29 +366,38 @@ def fits(r: Index, divisor: Index) -> bool:
     return not _maybe_negative(low) and always_positive(add(divisor, mul(high, -1)))
 
 
+def never_negative(x: Index) -> bool:
+    """Whether ``x >= 0`` for certain."""
+    bounds = value_range(x)
+    return bounds is not None and not _maybe_negative(bounds[0])
+
+
 def _maybe_negative(x: Index) -> bool:
     return x < 0 if isinstance(x, int) else not always_positive(add(x, 1))
 
 
 def always_positive(x: Index) -> bool:
     """Whether ``x > 0`` for certain, knowing the lower bounds of symbols."""
+    least = _least(x)
+    return least is not None and least > 0
+
+
+def _least(x: Index) -> int | None:
+    """A number that it is never below, or None if none is known."""
     if isinstance(x, int):
-        return x > 0
+        return x
     total = x.const
     for monomial, coefficient in x.terms.items():
-        if not all(isinstance(a, Sym) for a in monomial):
-            return False
-        lowest = [a.lower for a in monomial if isinstance(a, Sym)]
-        if coefficient < 0 or len(lowest) > 1 and min(lowest) < 0:
-            least = _least(x)
-            return least is not None and least > 0
+        lowest = [low for a in monomial if (low := a.least()) is not None]
+        if len(lowest) < len(monomial) or coefficient < 0 or len(lowest) > 1 and min(lowest) < 0:
+            return _least_above(x)
         total += coefficient * math.prod(lowest)
-    return total > 0
+    return total
 
 
-def _least(x: Expr) -> int | None:
-    """A number below which it does not fall: with each symbol written as its lower bound plus what it exceeds it by,
-    the constant, if no coefficient is negative."""
+def _least_above(x: Expr) -> int | None:
+    """The same for differences: with each symbol written as its lower bound plus what it exceeds it by, the constant,
+    if no coefficient is negative."""
     shifts: dict[Atom, Index] = {}
     for a in atoms_of(x):
         if not isinstance(a, Sym):

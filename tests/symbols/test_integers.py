@@ -53,11 +53,12 @@ def test_bounds_hold():
     for _ in range(800):
         x, compute = random_value(draw, symbols)
         bounds = ints.value_range(x)
-        positive = ints.always_positive(x)
+        positive, natural = ints.always_positive(x), ints.never_negative(x)
         for _ in range(6):
             values = {s: draw.randrange(s.lower, s.lower + 12) for s in symbols}
             value = compute(values)
             assert not positive or value > 0, (x, values)
+            assert not natural or value >= 0, (x, values)
             if bounds is not None:
                 low, high = (ints.evaluate(b, values.__getitem__) for b in bounds)
                 assert low <= value <= high, (x, bounds, values)

@@ -6,7 +6,7 @@ An index is an int or an immutable ``Expr``: a polynomial with integer coefficie
 (``symbols.integers``).
 
 Invariants: a ``Var`` knows its size and runs over ``range(size)``; a dimension of size 1 has no variable, its index is
-0. All values are non-negative where a division is concerned, so ``//`` and ``%`` have one meaning.
+0. ``//`` and ``%`` round down: code generators write C's division only where a value is ``never_negative``.
 
 ``substitution`` replaces the atoms of an index or computes its value; ``symbolic`` has the sizes of fake tensors.
 """
@@ -33,6 +33,7 @@ from dynamo_lite.symbols.integers import (
     floordiv,
     mod,
     mul,
+    never_negative,
     polynomial,
     product,
     sum_of,
@@ -43,7 +44,8 @@ from dynamo_lite.symbols.integers import (
 __all__ = [
     "Atom", "Division", "Expr", "FloorDiv", "Index", "Indirect", "Mod", "Monomial", "Sym", "Var", "add",
     "affine_terms", "always_positive", "atom", "atoms_of", "coefficient", "contiguous_strides", "dot", "floordiv",
-    "free_vars", "mod", "mul", "polynomial", "product", "sum_of", "symbols_of", "unflatten", "value_range", "var",
+    "free_vars", "mod", "mul", "never_negative", "polynomial", "product", "sum_of", "symbols_of", "unflatten",
+    "value_range", "var",
 ]
 
 
@@ -63,6 +65,9 @@ class Var(Atom):
     def bounds(self) -> tuple[Index, Index] | None:
         return 0, add(self.size, -1)
 
+    def least(self) -> int | None:
+        return 0
+
 
 class Indirect(Atom):
     """The integer that an IR node computes (an embedding's row), known to lie in ``range(size)``."""
@@ -79,6 +84,9 @@ class Indirect(Atom):
 
     def bounds(self) -> tuple[Index, Index] | None:
         return 0, add(self.size, -1)
+
+    def least(self) -> int | None:
+        return 0
 
 
 def var(name: str, size: Index) -> Index:

@@ -103,6 +103,7 @@ for fn in (lambda x, i: x[i] + 1, lambda x, i: x.index_put((i,), x[:5])):
 """
 TRAINING = """
 c = check(lambda x: (F.softmax(x, -1) + 1, x.sum(0)), torch.randn(4, 9), dynamic=True)
+check(lambda x: x + (7 - x.shape[0]) // 3 + (7 - x.shape[0]) % 3, torch.randn(9), dynamic=True)
 for n in (1, 3, 70):
     x = torch.randn(n + 2, n + 1)
     same(c(x), (F.softmax(x, -1) + 1, x.sum(0)))

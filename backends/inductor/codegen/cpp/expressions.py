@@ -77,8 +77,8 @@ def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node
     if isinstance(a, ix.Division):
         sign = "/" if isinstance(a, ix.FloorDiv) else "%"
         value, divisor = index_text(a.expr, names, indirect), index_text(a.divisor, names, indirect)
-        if any(s.lower < 0 for s in ix.symbols_of(a.expr)):
-            # Python's quotient, by a divisor that is positive.
+        if not ix.never_negative(a.expr):
+            # C rounds toward zero. This is Python's quotient, by a divisor that is positive.
             rest = f"((({value}) % ({divisor}) + ({divisor})) % ({divisor}))"
             return rest if sign == "%" else f"((({value}) - {rest}) / ({divisor}))"
         return f"(({value}) {sign} ({divisor}))"

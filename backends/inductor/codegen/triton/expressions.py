@@ -72,7 +72,7 @@ def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node
         return a.name
     if isinstance(a, ix.Division):
         value, divisor = index_text(a.expr, names, indirect), index_text(a.divisor, names, indirect)
-        if any(s.lower < 0 for s in ix.symbols_of(a.expr)):
+        if not ix.never_negative(a.expr):
             # Triton's quotient is that of C: this is Python's, by a divisor that is positive.
             rest = f"((({value}) % ({divisor}) + ({divisor})) % ({divisor}))"
             return f"((({value}) - {rest}) // ({divisor}))" if isinstance(a, ix.FloorDiv) else rest
