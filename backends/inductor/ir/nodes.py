@@ -134,11 +134,13 @@ class Builder:
         waiting = [low]
         while waiting:
             here = waiting.pop()
-            if here == high:
+            if here == high or isinstance(here, int) and isinstance(high, int) and here <= high:
                 return True
             if here not in seen:
                 seen.add(here)
                 waiting += self._after.get(here, ())
+                if isinstance(here, int):  # order among numbers is not noted
+                    waiting += [edge for edge in self._after if isinstance(edge, int) and edge > here]
         return False
 
     def in_order(self, edges: Iterable[ix.Index]) -> list[ix.Index] | None:

@@ -59,7 +59,7 @@ def _dtype_of(number: Number) -> torch.dtype:
     """The dtype of a tensor made of a Python number."""
     if isinstance(number, bool):
         return torch.bool
-    return torch.int64 if isinstance(number, int) else torch.get_default_dtype()
+    return torch.get_default_dtype() if isinstance(number, float) else torch.int64
 
 
 def _full(

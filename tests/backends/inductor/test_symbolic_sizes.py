@@ -103,6 +103,33 @@ def test_numbers_that_are_sizes(fn):
         assert run(compiled, x, y) == run(fn, x, y)
 
 
+def test_quotients_round_down():
+    """Below zero, too, where C's division rounds up."""
+    def fn(x, n):
+        return (x + -n // 3, x + -n % 3, x + (n - 9) // 4 * 100 + (n - 9) % 4, x - (7 - x.shape[0]) // 2, x + n // -3,
+                x + -100 // n, torch.full((2,), n), x[(n - 30) // 7 :] + 1)
+
+    compiled = dynamo_lite.compile(fn, dynamic=True)
+    for size, n in ((5, 4), (9, 7), (12, 16), (6, 9), (8, 12)):
+        x = torch.randn(size)
+        for got, want in zip(compiled(x, n), fn(x, n), strict=True):
+            assert torch.equal(got, want) and got.dtype == want.dtype
+    assert not [name for name in log.counters() if name.startswith("fallback")]
+
+
+def test_numbers_and_symbols_in_one_order():
+    """The borders of joined parts: between two that are numbers and one that is none."""
+    def fn(x):
+        return F.pad(x, (1, x.shape[0] % 3)), F.pad(x, (2, 1, 3, x.shape[1] - x.shape[1] // 2)), F.pad(x, (0, 5))
+
+    compiled = dynamo_lite.compile(fn)
+    for size in ((3, 4), (5, 4), (5, 7), (8, 2), (2, 6)):
+        x = torch.randn(size)
+        for got, want in zip(compiled(x), fn(x), strict=True):
+            assert torch.equal(got, want)
+    assert not [name for name in log.counters() if name.startswith("fallback")]
+
+
 def used_twice(x, k):
     y = x[:, k:] * 2
     return y * y.sum().item() + x[:, k:]
