@@ -20,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot.call_sizes import at_sizes, sizes_of
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.graph import (
     AtenGraph,
@@ -29,7 +30,7 @@ from dynamo_lite.backends.aot.graph import (
     OutputRecipe,
     ValueOutput,
 )
-from dynamo_lite.backends.aot.interface import Result
+from dynamo_lite.backends.aot.interface import Result, at_call, with_formulas
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.aot.training import Results
 from dynamo_lite.backends.inductor.compile import compile_graph, run_otherwise
@@ -127,30 +128,34 @@ class _Run:
         self._scopes = scopes
         self._dying = _dying(aten)
         detach = scopes.get("no_grad", False)
-        recipes = (Result(r, detach and isinstance(r, OutputAlias) and isinstance(r.base, InputOutput))
-                   for r in aten.outputs)
-        self._results = Results(tuple(recipes), self._values)
+        results = [Result(r, detach and isinstance(r, OutputAlias) and isinstance(r.base, InputOutput))
+                   for r in aten.outputs]
+        self._sizes = sizes_of([node.meta["val"] for node in aten.placeholders])
+        self._results = with_formulas(results, self._sizes)
+        self._arguments = {node: self._sizes.formulas((node.args, node.kwargs)) for node in aten.graph.nodes
+                           if node.op == "call_function"}
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         if self._scopes.get("boxed"):
             (box,) = inputs
             inputs = tuple(box)
             box.clear()
+        results = at_call(self._results, self._sizes.of(inputs)) if self._sizes else self._results
         with torch.inference_mode() if self._scopes.get("inference") else contextlib.nullcontext():
-            return self._results(*inputs)
+            return Results(results, self._values)(*inputs)
 
     def _values(self, *inputs: Any) -> tuple[Any, ...]:
         no_grad = torch.no_grad() if self._scopes.get("no_grad") else contextlib.nullcontext()
         no_autocast = torch._C._DisableAutocast() if self._scopes.get("no_autocast") else contextlib.nullcontext()
         with no_grad, no_autocast:
-            return self._interpret(dict(zip(self._aten.placeholders, inputs)))
+            return self._interpret(dict(zip(self._aten.placeholders, inputs)), self._sizes.of(inputs))
 
-    def _interpret(self, values: dict[Node, Any]) -> tuple[Any, ...]:
+    def _interpret(self, values: dict[Node, Any], sizes: tuple[int, ...]) -> tuple[Any, ...]:
         for node in self._aten.graph.nodes:
             if node.op == "get_attr":
                 values[node] = self._aten.constants[node.target]
             elif node.op == "call_function":
-                args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+                args, kwargs = map_arg(at_sizes(self._arguments[node], sizes), values.__getitem__)
                 values[node] = node.target(*args, **kwargs)
             for dead in self._dying.get(node, ()):
                 del values[dead]

@@ -136,6 +136,8 @@ def has_symbols(inputs: Sequence[Any]) -> bool:
 
 def has_formulas(value: Any) -> bool:
     """Whether a formula is among the fields of a record, or the items of a list, tuple or dict."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, SizeFormula):
+        return any(has_formulas(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, (tuple, list)):
         return any(map(has_formulas, value))
     if isinstance(value, dict):

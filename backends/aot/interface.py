@@ -6,11 +6,13 @@ whoever records gradients. Invariant: a record holds no graph and no tensor, so 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot.call_sizes import CallSizes, SizeFormula
-from dynamo_lite.backends.aot.graph import OutputRecipe
+from dynamo_lite.backends.aot.call_sizes import CallSizes, SizeFormula, at_sizes
+from dynamo_lite.backends.aot.graph import LiteralOutput, OutputAlias, OutputRecipe
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,3 +87,29 @@ class Saved:
     values: tuple[int | None, ...]
     readers: tuple[tuple[int, ...], ...]
     together: tuple[tuple[int, ...], ...]
+
+
+def with_formulas(results: Sequence[Result], sizes: CallSizes) -> tuple[Result, ...]:
+    """Results whose recipes have formulas in place of symbols."""
+    return _each_once(results, sizes.formulas) if sizes else tuple(results)
+
+
+def at_call(results: Sequence[Result], sizes: Sequence[int]) -> tuple[Result, ...]:
+    """Results whose recipes have formulas, for the sizes of one call."""
+    return _each_once(results, lambda value: at_sizes(value, sizes))
+
+
+def _each_once(results: Sequence[Result], number: Callable[[Any], Any]) -> tuple[Result, ...]:
+    """One recipe object stays one: it is one tensor, however often it is returned."""
+    made = {id(r.recipe): r.recipe for r in results}
+    made = {key: _with_numbers(recipe, number) for key, recipe in made.items()}
+    return tuple(Result(made[id(r.recipe)], r.detached) for r in results)
+
+
+def _with_numbers(recipe: OutputRecipe, number: Callable[[Any], Any]) -> OutputRecipe:
+    if isinstance(recipe, LiteralOutput):
+        return LiteralOutput(number(recipe.value))
+    if isinstance(recipe, OutputAlias):
+        return dataclasses.replace(recipe, size=number(recipe.size), stride=number(recipe.stride),
+                                   offset=number(recipe.offset), chain=number(recipe.chain))
+    return recipe

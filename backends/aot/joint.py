@@ -27,7 +27,7 @@ from dynamo_lite.backends.aot.call_sizes import CallSizes, sizes_of
 from dynamo_lite.backends.aot.functional import CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import at_entry
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe
-from dynamo_lite.backends.aot.interface import Interface, Result, Written
+from dynamo_lite.backends.aot.interface import Interface, Result, Written, with_formulas
 from dynamo_lite.backends.aot.output_aliasing import Values, recipe, refuse_shared_inputs, write_back
 from dynamo_lite.backends.aot.record import (
     Decompositions,
@@ -91,21 +91,10 @@ class JointGraph:
         random = any(map(passes.is_random, self.forward))
         none = LiteralOutput(None)
         unreached = tuple(i for i in self.requiring if self.gradient_recipes[i] == none)
-        results = [_without_symbols(result, self.sizes) for result in self.results] if self.sizes else self.results
+        results = with_formulas(self.results, self.sizes)
         return Interface(len(self.inputs), tuple((self.sizes.formulas(tuple(v.stride())), v.dtype) for v in values),
-                         tuple(self.differentiable), tuple(results), self.mutated, self.written, random, unreached,
+                         tuple(self.differentiable), results, self.mutated, self.written, random, unreached,
                          self.sizes)
-
-
-def _without_symbols(result: Result, sizes: CallSizes) -> Result:
-    """A result's recipe with formulas in place of symbols."""
-    made, given = result.recipe, sizes.formulas
-    if isinstance(made, LiteralOutput):
-        made = LiteralOutput(given(made.value))
-    elif isinstance(made, OutputAlias):
-        made = dataclasses.replace(made, size=given(made.size), stride=given(made.stride), offset=given(made.offset),
-                                   chain=given(made.chain))
-    return Result(made, result.detached)
 
 
 def record_joint(

@@ -16,9 +16,9 @@ from torch.fx import GraphModule
 from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
 from dynamo_lite.backends.aot.double_backward import DoubleBackward
-from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, OutputRecipe, ValueOutput
+from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.independence import IndependentResults, given_to_kernels, independent, unwritten
-from dynamo_lite.backends.aot.interface import Interface, Result, Saved, Written
+from dynamo_lite.backends.aot.interface import Interface, Result, Saved, Written, at_call
 
 Call = Callable[..., tuple[Any, ...]]
 NO_DOUBLE_BACKWARD = (
@@ -58,32 +58,14 @@ def training_function(
 
 
 def _results(interface: Interface, values: Call) -> Call:
-    recipes = [result.recipe for result in interface.results]
-    varying = any(isinstance(r, LiteralOutput) and has_formulas(r.value) or isinstance(r, OutputAlias) and has_formulas(
-        (r.size, r.stride, r.offset, r.chain)) for r in recipes)
-    if not varying:
+    if not has_formulas(interface.results):
         return Results(interface.results, values, interface.written)
 
     def run(*inputs: Any) -> tuple[Any, ...]:
-        sizes = interface.sizes.of(inputs)
-        found: dict[int, OutputRecipe] = {}
-        for recipe in recipes:
-            if id(recipe) not in found:
-                found[id(recipe)] = _at_sizes(recipe, sizes)
-        results = tuple(Result(found[id(r.recipe)], r.detached) for r in interface.results)
+        results = at_call(interface.results, interface.sizes.of(inputs))
         return Results(results, values, interface.written)(*inputs)
 
     return run
-
-
-def _at_sizes(recipe: OutputRecipe, sizes: Sequence[int]) -> OutputRecipe:
-    """A recipe for the sizes of one call."""
-    if isinstance(recipe, LiteralOutput):
-        return LiteralOutput(at_sizes(recipe.value, sizes))
-    if isinstance(recipe, OutputAlias):
-        return OutputAlias(recipe.base, *at_sizes((recipe.size, recipe.stride, recipe.offset, recipe.chain), sizes),
-                           recipe.detach)
-    return recipe
 
 
 class Results:

@@ -140,3 +140,31 @@ def test_generated_code_shows_the_graph():
     assert "batch_norm" in shown["aot_eager"]
     assert "batch_norm" not in shown["aot_eager_decomp_partition"]
     assert {"eager", *BACKENDS, "inductor_lite"} <= set(dynamo_lite.list_backends())
+
+
+def sized(x, n):
+    half = x.shape[0] // 2
+    y = x.view(-1)
+    return (y, y, x[:half] * 2, x.expand(n, -1, -1), x + x.shape[0], x * (-n // 3), torch.arange(x.shape[1]) + n, x.mT,
+            torch.cat([x, x[half:]]), x.numel(), x.sum() / x.numel())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_symbolic_sizes(backend, needs_grad):
+    """Numbers of the graph are those of the call."""
+    log.reset()
+    compiled = dynamo_lite.compile(sized, backend=backend, dynamic=True, fullgraph=True)
+    for size, n in (((3, 4), 5), ((5, 4), 3), ((5, 7), 2), ((8, 2), 9)):
+        x = torch.randn(size).requires_grad_(needs_grad)
+        got, want = compiled(x, n), sized(x, n)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b)
+            assert not isinstance(a, torch.Tensor) or a.stride() == b.stride()
+        assert got[0] is got[1] and got[0]._base is x
+        if needs_grad:
+            (gradient,) = torch.autograd.grad(sum(t.sum() for t in got if torch.is_tensor(t)), x)
+            (expected,) = torch.autograd.grad(sum(t.sum() for t in want if torch.is_tensor(t)), x)
+            torch.testing.assert_close(gradient, expected)
+    assert log.counters()["graphs"] == 2  # with n as a number, and as a symbol
+    assert not [name for name in log.counters() if name.startswith("fallback")]
