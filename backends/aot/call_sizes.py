@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.symbols.integers import Index, Sym
-from dynamo_lite.symbols.nodes import IntNode, expression_of
+from dynamo_lite.symbols.nodes import FloatNode, IntNode
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -47,6 +47,14 @@ class SizeFormula:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class FloatFormula:
+    """A float that depends on a call's sizes: a function of numbers and formulas."""
+
+    function: Callable[..., float]
+    args: tuple[Any, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CallSizes:
     """What is read of a call's inputs.
 
@@ -66,22 +74,29 @@ class CallSizes:
         return tuple([place.read(inputs) for place in self.places])
 
     def formulas(self, value: Any) -> Any:
-        """A value with formulas in place of symbolic integers, in lists, tuples and dicts too."""
+        """A value with formulas in place of symbolic numbers, in lists, tuples and dicts too."""
         if isinstance(value, torch.SymInt):
-            return self._formula(value)
+            return self._formula(value.node)
+        if isinstance(value, torch.SymFloat):
+            return self._float_formula(value.node)
         if isinstance(value, (tuple, list)):
             return (list if isinstance(value, list) else tuple)(map(self.formulas, value))
         if isinstance(value, dict):
             return {name: self.formulas(part) for name, part in value.items()}
         return value
 
-    def _formula(self, number: torch.SymInt) -> int | SizeFormula:
-        expr = expression_of(number)
+    def _float_formula(self, node: FloatNode) -> float | FloatFormula:
+        if node.function == "constant":
+            return node.hint
+        args = (self._float_formula(a) if isinstance(a, FloatNode) else self._formula(a) for a in node.args)
+        return FloatFormula(node.function, tuple(args))
+
+    def _formula(self, node: IntNode) -> int | SizeFormula:
+        expr = node.expr
         if isinstance(expr, int):
             return expr
-        env = number.node.env
         known = dict(self.symbols)
-        parts = {s.name: (of.name, step) for s, (of, step) in env.parts.items()}
+        parts = {s.name: (of.name, step) for s, (of, step) in node.env.parts.items()}
 
         def text(name: str) -> str:
             found = known.get(name)
@@ -136,13 +151,15 @@ def has_symbols(inputs: Sequence[Any]) -> bool:
 
 def has_formulas(value: Any) -> bool:
     """Whether a formula is among the fields of a record, or the items of a list, tuple or dict."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, SizeFormula):
+    if isinstance(value, (SizeFormula, FloatFormula)):
+        return True
+    if dataclasses.is_dataclass(value):
         return any(has_formulas(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, (tuple, list)):
         return any(map(has_formulas, value))
     if isinstance(value, dict):
         return any(map(has_formulas, value.values()))
-    return isinstance(value, SizeFormula)
+    return False
 
 
 def at_sizes(value: Any, sizes: Sequence[int]) -> Any:
@@ -153,6 +170,8 @@ def at_sizes(value: Any, sizes: Sequence[int]) -> Any:
     """
     if isinstance(value, SizeFormula):
         return _function(value.text)(sizes)
+    if isinstance(value, FloatFormula):
+        return value.function(*at_sizes(value.args, sizes))
     if isinstance(value, (tuple, list)):
         return type(value)([at_sizes(part, sizes) for part in value])
     if isinstance(value, dict):

@@ -146,7 +146,7 @@ def sized(x, n):
     half = x.shape[0] // 2
     y = x.view(-1)
     return (y, y, x[:half] * 2, x.expand(n, -1, -1), x + x.shape[0], x * (-n // 3), torch.arange(x.shape[1]) + n, x.mT,
-            torch.cat([x, x[half:]]), x.numel(), x.sum() / x.numel())
+            torch.cat([x, x[half:]]), x.numel(), x.sum() / x.numel(), x.var(0))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
