@@ -6,6 +6,7 @@ seen.
 - ``minimize``: a smaller program that differs in the same way.
 - ``maker``, ``expressions``, ``statements``: programs; ``language``, ``objects``, ``memory``, ``effects``: topics that
   go deep, of which a program has a few.
+- ``shapes``, ``numbers``: programs about sizes and numbers that change between calls.
 - ``environments``: programs that read their surroundings, and changes to these between calls.
 - ``run``: seeds, time, worker processes, a report: ``make fuzz``.
 

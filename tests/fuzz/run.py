@@ -19,12 +19,12 @@ from typing import IO, Any
 
 HANG = 120.0    # seconds for one program, its compiles included
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
-KINDS = ("programs", "environments", "shapes")
+KINDS = ("programs", "environments", "shapes", "numbers")
 
 
 def plan(kind: str, seed: int) -> tuple[str, Any]:
     """The program of a seed and how it is compiled; a seed decides both."""
-    from . import environments, harness, programs, shapes
+    from . import environments, harness, numbers, programs, shapes
 
     # One in four through the compiling backend, where a program takes ten times as long.
     backend = "inductor_lite" if seed % 4 == 3 else "eager"
@@ -36,6 +36,10 @@ def plan(kind: str, seed: int) -> tuple[str, Any]:
         options = dataclasses.replace(
             options, grad=False, dynamic=True if seed % 3 == 0 else None, calls=tuple(range(shapes.STEPS)))
         return shapes.program(seed), options
+    if kind == "numbers":
+        options = harness.Options(("inductor_lite", "aot_eager", "inductor_lite", "eager")[seed % 4], False, settings,
+                                  True if seed % 3 == 0 else None, tuple(range(numbers.STEPS)))
+        return numbers.program(seed), options
     if kind == "environments":
         return environments.program(seed), options
     return programs.program(seed, breaks=seed % 2 == 1, grad=grad), options

@@ -7,7 +7,7 @@ import torch
 from fuzz import harness, programs, run
 from fuzz.minimize import minimize
 
-COUNT = {"programs": 110, "environments": 120, "shapes": 16}
+COUNT = {"programs": 110, "environments": 120, "shapes": 16, "numbers": 16}
 STRIPES = 8
 
 
