@@ -63,6 +63,8 @@ FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo
 LAZY: set[tuple[str, str]] = {
     ("dynamo_lite.backends.inductor", "dynamo_lite.backends.inductor.lowering"),
     ("dynamo_lite.backends.inductor.artifact", "dynamo_lite.backends.inductor.codegen.triton.loading"),
+    ("dynamo_lite.backends.inductor.artifact", "dynamo_lite.backends.inductor.codegen.triton.launch"),
+    ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.codegen.triton.launch"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.codegen.triton.loading"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.pipeline"),
     ("dynamo_lite.backends.inductor.compile", "dynamo_lite.backends.inductor.training"),

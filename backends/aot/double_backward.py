@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
+from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import at_sizes
 from dynamo_lite.backends.aot.graph import OutputAlias, ValueOutput
 from dynamo_lite.backends.aot.interface import Interface, Saved
@@ -64,7 +65,7 @@ class DoubleBackward:
         self._results = interface.results
         self._written = {written.value: written.input for written in interface.written}
         self._grad = torch.is_grad_enabled()
-        self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        self._casting = ambient.casting()
 
     def keep_inputs(self, inputs: tuple[Any, ...]) -> KeptInputs:
         """What is kept of the inputs that are not saved, at entry of the graph."""
@@ -84,7 +85,7 @@ class DoubleBackward:
                 with torch.enable_grad():
                     found.append((_Alias.apply(value), value._version))
         if self._random:
-            found.append(torch.get_rng_state())
+            found.append(ambient.random_states())
         return found
 
     def gradients(
@@ -107,15 +108,14 @@ class DoubleBackward:
             # Aliases, since one input may have been computed of another: the gradients are partial ones.
             own = [v.view_as(v) if isinstance(v, torch.Tensor) and v.requires_grad else v for v in inputs]
             given = [own[i].clone() if i in self._mutated else own[i] for i in range(self._count)]
-        before = torch.get_rng_state()
+        before = ambient.random_states()
         if self._random:
-            torch.set_rng_state(kept[-1])
-        enabled, dtype = self._autocast
-        with torch.autocast("cpu", dtype, enabled=enabled), torch.set_grad_enabled(self._grad):
+            ambient.set_random_states(kept[-1])
+        with ambient.casting_as(self._casting), torch.set_grad_enabled(self._grad):
             results = self._run(*given)
-        drawn = not torch.equal(torch.get_rng_state(), before)
+        drawn = not ambient.same_random_states(ambient.random_states(), before)
         if drawn:
-            torch.set_rng_state(before)
+            ambient.set_random_states(before)
         if drawn and not self._random:
             return None
         places = [i for i, grad in enumerate(grads) if grad is not None]

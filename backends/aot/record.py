@@ -30,7 +30,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite.backends.aot import ops, passes
+from dynamo_lite.backends.aot import ambient, ops, passes
 from dynamo_lite.backends.aot.decompositions.foreach import one_by_one
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
@@ -173,16 +173,15 @@ def global_state_kept() -> Iterator[None]:
     shown to the program's hooks on what autograd saves.
     """
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
-    casting, casting_to = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+    casting = ambient.casting()
     with saved_tensor_hooks_suspended():
         try:
             yield
         finally:
             torch._C._set_grad_enabled(grad)
             torch.set_default_dtype(dtype)
-            torch.set_autocast_enabled("cpu", casting)
-            torch.set_autocast_dtype("cpu", casting_to)
-            if torch.is_autocast_enabled("cpu"):
+            ambient.set_casting(casting)
+            if ambient.casts():
                 torch.clear_autocast_cache()
 
 

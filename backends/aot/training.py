@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot import ambient, ops
 from dynamo_lite.backends.aot.call_sizes import at_sizes, has_formulas
 from dynamo_lite.backends.aot.double_backward import DoubleBackward
 from dynamo_lite.backends.aot.graph import InputOutput, LiteralOutput, OutputAlias, ValueOutput
@@ -286,7 +286,7 @@ def backward_checks(gm: GraphModule) -> list[Callable[[], None]]:
 
 
 def _call_backward(call: Call, values: list[Any]) -> tuple[Any, ...]:
-    if torch.is_autocast_enabled("cpu"):
+    if ambient.casts():
         # Its casts are in the graph already.
         with torch._C._DisableAutocast():
             return call(values)

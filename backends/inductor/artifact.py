@@ -29,6 +29,7 @@ from dynamo_lite.backends.aot.interface import Interface, Saved
 from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp.text import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper
+from dynamo_lite.backends.inductor.codegen.wrapper.launches import gpus_of, launcher_of, on_device
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
 
@@ -54,6 +55,7 @@ class Artifact:
         raises_before_writes: that it has written nothing yet when it raises.
         kernels, moved: how many kernels, and how many bytes they read and write in a call.
         library_calls: the operations that it calls.
+        gpus: indices of the devices on which its kernels run, if these are GPUs.
     """
 
     wrapper: WrapperSource
@@ -65,6 +67,7 @@ class Artifact:
     moved: int
     library_calls: tuple[str, ...]
     launches: bool = False
+    gpus: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def write(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Artifac
     return Artifact(
         wrapper, program.source + wrapper.entries, program.libraries, aten.mutated,
         _raises_before_writes(program), len(kernels), sum(_moved(counted, step) for step in kernels),
-        tuple(_operation(step.target) for step in calls), program.launches)
+        tuple(_operation(step.target) for step in calls), program.launches, gpus_of(program))
 
 
 def start(artifact: Artifact) -> Call:
@@ -148,7 +151,14 @@ def _launchers(artifact: Artifact) -> dict[str, Any]:
     """The functions that launch its kernels, where these are called from Python."""
     if not artifact.launches or not artifact.source:
         return {}
-    # Imported when there are such kernels: it imports Triton.
+    # Imported when there are such kernels: they import Triton.
+    if artifact.gpus:
+        from dynamo_lite.backends.inductor.codegen.triton.launch import load_for_gpu
+
+        found = dict(on_device())
+        for index in artifact.gpus:
+            found |= {launcher_of(name, index): value for name, value in load_for_gpu(artifact.source, index).items()}
+        return found
     from dynamo_lite.backends.inductor.codegen.triton.loading import load
 
     return {name: value for name, value in load(artifact.source).items() if name.startswith("launch_")}

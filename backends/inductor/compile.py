@@ -12,7 +12,7 @@ recorder can't serve runs in eager, and the log ``fallbacks`` says which and why
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends import metrics
+from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
@@ -55,11 +56,11 @@ def inductor_lite(
     otherwise = run_otherwise(gm, example_inputs, functools.partial(inductor_lite, options=options))
     if otherwise is not None:
         return otherwise
-    native = chosen["lowering"] == "native" and all(_on_cpu(value) for value in example_inputs)
+    codegen = _codegen(gm, example_inputs, chosen)
     training = needs_gradients(gm, example_inputs)
-    key = graph_cache.key_of(gm, example_inputs, {**chosen, "training": training}) if native else None
-    codegen = chosen["cpu_codegen"] if native else None
-    route = Route(FOR_KERNELS if native else REQUIRED, functools.partial(_build, codegen=codegen))
+    decided = {**chosen, "training": training, "codegen": codegen}
+    key = graph_cache.key_of(gm, example_inputs, decided) if codegen is not None else None
+    route = Route(FOR_KERNELS if codegen is not None else REQUIRED, functools.partial(_build, codegen=codegen))
     return compile_graph(gm, example_inputs, route, key)
 
 
@@ -116,7 +117,7 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
         log.artifact("aot_graphs").info("%s", aten.describe())
     scopes = {
         "no_grad": torch.is_grad_enabled() and any(_requires_grad(value) for value in example_inputs),
-        "no_autocast": torch.is_autocast_enabled("cpu"),
+        "no_autocast": ambient.casts(),
         "inference": aten.inference,
     }
     call, artifact = route.build(aten, scopes)
@@ -147,6 +148,36 @@ def _build(aten: AtenGraph, scopes: dict[str, bool], codegen: str | None) -> tup
     return start(write(aten, library_program(aten), scopes)), None
 
 
+def _codegen(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any]) -> str | None:
+    """For which target a graph is compiled, by the devices of its tensors; None: by library calls alone."""
+    devices = {value.device for value in (*example_inputs, *_made(gm)) if isinstance(value, torch.Tensor)}
+    if chosen["lowering"] != "native" or not {device.type for device in devices} <= {"cpu", "cuda"}:
+        return None
+    gpus = {device.index or 0 for device in devices if device.type == "cuda"}
+    if not gpus:
+        return str(chosen["cpu_codegen"])
+    # Imported when there is a GPU.
+    from dynamo_lite.backends.inductor.codegen.triton.launch import unavailable
+
+    reason = unavailable(gpus)
+    if reason is None:
+        return "cuda"
+    metrics.count_fallback("no Triton")
+    if log.first_time("fallbacks", reason):
+        log.artifact("fallbacks").warning("%s; graphs on GPUs run by library calls", reason)
+    return None
+
+
+def _made(gm: GraphModule) -> Iterator[Any]:
+    """What calls give that say on which device: only these begin on one that no input is on."""
+    for node in gm.graph.nodes:
+        if "device" in node.kwargs or node.target in _MOVES:
+            yield node.meta.get("example_value")
+
+
+_MOVES = frozenset({"to", "cuda", "cpu", torch.Tensor.to, torch.Tensor.cuda})
+
+
 def _with_codegen(chosen: dict[str, Any]) -> dict[str, Any]:
     """The options with a language of kernels that can run here."""
     if chosen["cpu_codegen"] == "triton":
@@ -167,10 +198,6 @@ def _report_library_run(what: str, kind: str, error: Exception) -> None:
     metrics.count_fallback(kind)
     if log.first_time("fallbacks", (kind, getattr(error, "reason", str(error)))):
         log.artifact("fallbacks").warning("%s, so it runs by library calls: %s: %s", what, type(error).__name__, error)
-
-
-def _on_cpu(value: Any) -> bool:
-    return not isinstance(value, torch.Tensor) or value.device.type == "cpu"
 
 
 def _requires_grad(value: Any) -> bool:

@@ -19,6 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from dynamo_lite import config
+from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor import _runtime, codecache
@@ -117,13 +118,14 @@ def _state(options: dict[str, Any]) -> str:
         raise NoKey("modes or transforms of torch's are on")
     backends = torch.backends
     flags = (
-        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"),
-        torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled(), torch.get_default_dtype(),
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(), ambient.casting(),
+        torch.is_autocast_cache_enabled(), torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.get_num_threads(), backends.mkldnn.enabled, torch.get_float32_matmul_precision(),
         backends.mkldnn.matmul.fp32_precision, backends.mkldnn.conv.fp32_precision,  # type: ignore[attr-defined]
         backends.cuda.flash_sdp_enabled(), backends.cuda.mem_efficient_sdp_enabled(), backends.cuda.math_sdp_enabled(),
-        backends.cuda.cudnn_sdp_enabled(), backends.opt_einsum.enabled, backends.opt_einsum.strategy,
+        backends.cuda.cudnn_sdp_enabled(), backends.cudnn.enabled,
+        backends.opt_einsum.enabled, backends.opt_einsum.strategy,
         torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
     )
     settings = {name: value for name, value in config.snapshot().items() if name not in _ELSEWHERE}

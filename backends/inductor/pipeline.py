@@ -27,7 +27,7 @@ def lower_and_schedule(
         target: what kernels are made for.
     """
     with log.phase("lowering"):
-        lowered = lower(graph, constants, target.library, target.computes)
+        lowered = lower(graph, constants, target.library, target.computes, target.device)
     if log.enabled("ir"):
         log.artifact("ir").info("%s", _loops_as_text(lowered))
     with log.phase("scheduling"):
@@ -40,7 +40,8 @@ def lower_and_schedule(
         sources = target.write(kernels)
     names = iter(sources.symbols)
     steps: list[prog.Step] = [
-        _call(lowered, step, next(names)) if isinstance(step, Kernel) else step for step in scheduled.steps
+        _call(lowered, step, next(names), target.reports) if isinstance(step, Kernel) else step
+        for step in scheduled.steps
     ]
     program = prog.Program(
         lowered.inputs,
@@ -61,12 +62,13 @@ def lower_and_schedule(
 
 
 def target_named(name: str) -> Target:
-    """The target of a language of kernels: "cpp", for the processor's vector instructions, or "triton"."""
-    if name == "triton":
+    """The target of a language of kernels: "cpp", for the processor's vector instructions, "triton", for the CPU
+    through Triton's interpreter, or "cuda", the same on a GPU."""
+    if name in ("triton", "cuda"):
         # Imported when asked for: no graph of C++ kernels needs its writers.
-        from dynamo_lite.backends.inductor.codegen.triton.target import TRITON
+        from dynamo_lite.backends.inductor.codegen.triton.target import CUDA, TRITON
 
-        return TRITON
+        return CUDA if name == "cuda" else TRITON
     return cpp_target(codecache.simd())
 
 
@@ -111,7 +113,7 @@ def _spec(lowered: LoweredGraph, buffer: Buffer) -> prog.BufferSpec:
     return prog.BufferSpec(buffer.name, tuple(buffer.size), tuple(buffer.stride), buffer.dtype, buffer.device)
 
 
-def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str) -> prog.KernelCall:
+def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str, reports: bool) -> prog.KernelCall:
     work = max((b.size for b in kernel.buffers.values()), key=_volume, default=())
     origin = ", ".join(dict.fromkeys(o.partition(" <- ")[0] for o in kernel.origin))
     return prog.KernelCall(
@@ -122,7 +124,7 @@ def _call(lowered: LoweredGraph, kernel: Kernel, symbol: str) -> prog.KernelCall
         work=_volume(work),
         origin=origin,
         inplace=kernel.inplace,
-        faults=kernel.faults(),
+        faults=reports and kernel.faults(),
         checks_first=any(stage.check for stage in kernel.stages),
         part=_part(kernel),
     )

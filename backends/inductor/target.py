@@ -40,6 +40,8 @@ class Target:
         write: the text of kernels.
         library: operators that have a lowering, which needs what the target has not: templates of products.
         computes: whether kernels can compute a node of the loop IR; None: they compute all.
+        device: the type of the device whose tensors kernels read and write; what others hold is the library's.
+        reports: whether kernels say which index was out of bounds; else they stop the device, as eager's do.
         launches: whether kernels are called by Python functions that their text defines, each by itself, and not by
             entries in C that call several.
     """
@@ -49,4 +51,6 @@ class Target:
     write: Callable[[Sequence[Kernel]], Sources]
     library: frozenset[Any] = frozenset()
     computes: Callable[[Node], bool] | None = None
+    device: str = "cpu"
+    reports: bool = True
     launches: bool = False

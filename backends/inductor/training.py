@@ -13,6 +13,7 @@ import torch
 from torch.fx import GraphModule
 
 from dynamo_lite import exc, log
+from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.call_sizes import fix, has_symbols
 from dynamo_lite.backends.aot.double_backward import double_backward_of
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
@@ -84,7 +85,7 @@ def compile_training(gm: GraphModule, example_inputs: list[Any], route: Route, k
             text = f"forward\n{forward.describe()}\nbackward\n{backward.describe()}"
             log.artifact("aot_graphs").info("%s", text)
         interface, names = joint.interface(), joint.forward_names()
-        call, artifact = route.build(forward, {"no_autocast": torch.is_autocast_enabled("cpu")})
+        call, artifact = route.build(forward, {"no_autocast": ambient.casts()})
         pair = None if artifact is None else Pair(interface, saved, names, artifact, None)
         if pair is not None:
             graph_cache.keep(key, pair)
@@ -123,7 +124,7 @@ class _Recording:
     def __init__(self, gm: GraphModule, example_inputs: list[Any], route: Route) -> None:
         self._gm, self._examples, self._decompositions = gm, example_inputs, route.decompositions
         self._grad = torch.is_grad_enabled()
-        self._autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
+        self._casting = ambient.casting()
 
     def _record(self, given: tuple[bool, ...] | None = None) -> JointGraph:
         return record_joint(self._gm, self._examples, self._decompositions, given)
@@ -144,9 +145,8 @@ class _Recording:
         """The backward graph for the gradients of some results; None if it would hold for sizes only that the graph's
         guards do not ask for.
         """
-        enabled, dtype = self._autocast
         # The engine runs this without the state that the forward pass was traced in.
-        with torch.set_grad_enabled(self._grad), torch.autocast("cpu", dtype, enabled=enabled):
+        with torch.set_grad_enabled(self._grad), ambient.casting_as(self._casting):
             try:
                 joint = self._record(given)
             except Frozen as e:

@@ -14,8 +14,9 @@ _SAME_NUMBERS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def bernoulli_(self: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
-    if self.dtype not in _SAME_NUMBERS or generator is not None or not self.is_contiguous():
-        # What is drawn depends on the layout.
+    if self.dtype not in _SAME_NUMBERS or generator is not None or not self.is_contiguous() or (
+            self.device.type != "cpu"):
+        # What is drawn depends on the layout, and on a GPU on the dtype.
         return NotImplemented
     drawn = torch.empty(self.shape, dtype=torch.bool, device=self.device)
     aten.bernoulli_.float(drawn, p)

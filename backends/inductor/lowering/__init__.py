@@ -69,11 +69,12 @@ __all__ = [
 
 def lower(
     graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None, library: Set[Any] = frozenset(),
-    computes: Callable[[Node], bool] | None = None,
+    computes: Callable[[Node], bool] | None = None, device: str = "cpu",
 ) -> LoweredGraph:
     """The aten graph (``aot.graph``) as loop nests, library calls and views.
 
     Args:
         library, computes: what the target leaves to the library, and can compute (``Target``).
+        device: the type of the device whose tensors loops read and write.
     """
-    return GraphLowering(graph, constants or {}, library, computes).run()
+    return GraphLowering(graph, constants or {}, library, computes, device).run()

@@ -23,8 +23,8 @@ def filled(g: GraphLowering, size: Sequence[ix.Index], value: Number, dtype: tor
     return TensorValue(tuple(size), dtype, g.ops.const(value, dtype))
 
 
-def _plain(device: Any, layout: Any) -> bool:
-    return (device is None or torch.device(device).type == "cpu") and layout in (None, torch.strided)
+def _plain(layout: Any) -> bool:
+    return layout in (None, torch.strided)
 
 
 # ---------------------------------------------------------------- one value throughout
@@ -65,7 +65,7 @@ def _dtype_of(number: Number) -> torch.dtype:
 def _full(
     g: GraphLowering, size: Sequence[ix.Index], value: Number, dtype: torch.dtype, layout: Any, device: Any
 ) -> Any:
-    return filled(g, size, value, dtype) if _plain(device, layout) and dtype in ANY else NotImplemented
+    return filled(g, size, value, dtype) if _plain(layout) and dtype in ANY else NotImplemented
 
 
 for _value, _targets in _ONE_VALUE:
@@ -102,7 +102,7 @@ def arange(
     device: Any = None,
     pin_memory: bool | None = None,
 ) -> Any:
-    if not _plain(device, layout):
+    if not _plain(layout):
         return NotImplemented
     (dtype,), length = g.result_dtypes(), index_of(g.results()[0].shape[0])
     if not isinstance(length, int) or not all(isinstance(x, (int, float)) for x in (start, end, step)):
@@ -182,7 +182,7 @@ def eye_of(
     device: Any = None,
     pin_memory: bool | None = None,
 ) -> Any:
-    if not _plain(device, layout):
+    if not _plain(layout):
         return NotImplemented
     (dtype,) = g.result_dtypes()
     row, column = (g.ops.index(dim_var(d, k)) for d, k in enumerate((n, m)))
@@ -240,7 +240,7 @@ def to_copy(
     non_blocking: bool = False,
     memory_format: Any = None,
 ) -> Any:
-    if not _plain(device, layout):
+    if not _plain(layout):
         return NotImplemented
     if not isinstance(self, TensorValue):  # a number in place of a tensor, as transforms of torch.func leave it
         return _full(g, (), self, dtype or _dtype_of(self), layout, device)

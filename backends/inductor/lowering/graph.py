@@ -56,9 +56,10 @@ class GraphLowering:
     ``origin``."""
 
     def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor], library: Set[Any] = frozenset(),
-                 computes: Callable[[Node], bool] | None = None):
+                 computes: Callable[[Node], bool] | None = None, device: str = "cpu"):
         self.graph = graph
         self.library, self.computes = library, computes
+        self.device = device
         self.constants = dict(constants)
         self.sizes = sizes_of(graph)
         self.ops = Builder()
@@ -68,6 +69,7 @@ class GraphLowering:
         self.env: dict[torch.fx.Node, Any] = {}
         self.origin: tuple[str, ...] = ()
         self._node: torch.fx.Node | None = None
+        self._place: torch.device | None = None
         self.metrics = {"lowered": 0, "library": 0}
         self._origins: dict[int, tuple[str, ...]] = {}
         self._inputs: list[str] = []
@@ -114,7 +116,8 @@ class GraphLowering:
         if is_refused(node, self.sizes) or are_for_the_library(node):
             return False
         values = pytree.tree_leaves([a.meta.get("val") for a in node.all_input_nodes] + [node.meta.get("val")])
-        return all(_supported(v) for v in values if isinstance(v, torch.Tensor))
+        tensors = [v for v in values if isinstance(v, torch.Tensor)]
+        return len({v.device for v in tensors}) < 2 and all(_supported(v, self.device) for v in tensors)
 
     def _placeholder(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
@@ -150,7 +153,9 @@ class GraphLowering:
             return self._library(node)  # for what it raises
         if self.has_lowering(node):
             args, kwargs = self._values((node.args, node.kwargs))
+            self._place = _device_of(node)
             result = LOWERINGS[node.target].fn(self, *args, **kwargs)
+            self._place = None
             if result is not NotImplemented and (self.computes is None or self._is_computed(result)):
                 self.metrics["lowered"] += 1
                 return self._adopt(node, result)
@@ -221,7 +226,8 @@ class GraphLowering:
         name = f"buf{len(self.buffers)}"
         while name in self.buffers:
             name += "_"
-        buffer = self.buffers[name] = Buffer(name, size, stride, dtype, device)
+        # Where an operator is lowered, all is on one device.
+        buffer = self.buffers[name] = Buffer(name, size, stride, dtype, self._place or device)
         return buffer
 
     def writes_input(self, x: TensorValue) -> bool:
@@ -457,7 +463,8 @@ class GraphLowering:
                 continue
             variables = tuple(sorted(node.vars, key=lambda v: v.name))
             size = tuple(v.size for v in variables)
-            buffer = self.new_buffer(size, ix.contiguous_strides(size), torch.int64, torch.device("cpu"))
+            (device,) = {self.buffers[name].device for name in _buffers_read(node)} or {torch.device("cpu")}
+            buffer = self.new_buffer(size, ix.contiguous_strides(size), torch.int64, device)
             index = buffer.load_index(tuple(map(ix.atom, variables)))
             self.emit(LoopNest(buffer, variables, node, index, origin=("index check",)))
 
@@ -532,9 +539,9 @@ def _places(node: Node) -> ix.Index:
     return ix.product(tuple(v.size for v in node.vars))
 
 
-def _supported(value: torch.Tensor) -> bool:
+def _supported(value: torch.Tensor, device: str) -> bool:
     return (
-        value.device.type == "cpu" and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
+        value.device.type == device and value.layout is torch.strided and value.dtype in ANY and not value.is_quantized
     )
 
 

@@ -53,7 +53,7 @@ def scalar_tail(g: GraphLowering, *operands: Operand, wide: bool = False) -> Tai
     """
     tensors = [x for x in operands if isinstance(x, TensorValue)]
     dtype = result_type(operands)
-    if not tensors or not dtype.is_floating_point:
+    if g.device != "cpu" or not tensors or not dtype.is_floating_point:
         return False
     step = _bytes_at_a_time(wide) // dtype.itemsize
     whole = broadcast_shapes(*[x.shape for x in tensors])

@@ -9,8 +9,6 @@ Invariant: nothing is written to an input before all indices are known to be goo
 
 from __future__ import annotations
 
-import torch
-
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
@@ -96,5 +94,5 @@ def _writes_apart(node: Node, v: ix.Var) -> bool:
 
 
 def _same_memory(a: Buffer, b: Buffer) -> bool:
-    same: bool = a.dtype is b.dtype and a.size == b.size and a.stride == b.stride and b.device == torch.device("cpu")
+    same: bool = a.dtype is b.dtype and a.size == b.size and a.stride == b.stride and a.device == b.device
     return same

@@ -51,15 +51,17 @@ class Body:
         axes: of the tile.
         names: the text of each loop variable; ``spread`` says on which axes it depends.
         pointers: the parameter of each buffer.
+        gpu: the kernel runs on a GPU, which stops at an index out of bounds as it does in eager.
     """
 
-    def __init__(self, pointers: dict[str, str], wide: bool) -> None:
+    def __init__(self, pointers: dict[str, str], wide: bool, gpu: bool = False) -> None:
         self.lines: list[str] = []
         self.indent = 1
         self.axes: list[Axis] = []
         self.names: dict[ix.Var, str] = {}
         self.spread: dict[ix.Var, Axes] = {}
         self.pointers = pointers
+        self.gpu = gpu
         self.integer = "tl.int64" if wide else "tl.int32"
         self.values: dict[Node, Value] = {}
         self.results: dict[str, Value] = {}
@@ -224,7 +226,9 @@ class Body:
         axes = x.axes if guard is None else x.axes | guard.axes
         mask = self.mask(axes, "" if guard is None else guard.text)
         seen = f"{wrong.text} & {mask}" if mask else wrong.text
-        if axes:
+        if self.gpu:
+            self.line(f'tl.device_assert(({seen}) == 0, "index out of bounds")')
+        elif axes:
             order = f"tl.zeros({self.shape(axes)}, tl.int64)"
             order += "".join(f" * {self.axes[k].size} + tl.arange(0, {self.axes[k].size}){self.along(k)}"
                              for k in sorted(axes))

@@ -28,14 +28,15 @@ _LETTERS = "zyx"
 class TritonKernel:
     """Writes one kernel. In its text ``NAME`` stands for the kernel's name."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, gpu: bool = False) -> None:
         self.kernel = kernel
+        self.gpu = gpu
         inputs = [b for b in kernel.buffers if b not in kernel.outputs]
         outputs = list(kernel.outputs)
         self.pointers = {b: f"in{k}" for k, b in enumerate(inputs)} | {b: f"out{k}" for k, b in enumerate(outputs)}
         self.symbols = kernel.symbols()
         self.parameters = [self.pointers[b] for b in kernel.buffers] + list(self.symbols)
-        if kernel.faults():
+        if kernel.faults() and not gpu:
             self.parameters.append("fault")
         self.wide = bool(self.symbols) or any(_extent(b.size, b.stride) >= _NARROW for b in kernel.buffers.values())
         self._functions: list[str] = []
@@ -54,12 +55,13 @@ class TritonKernel:
             self._pointwise(stages)
         else:
             self._reduction(stages)
-        head = f"def launch_{NAME}({', '.join(self.parameters)}):"
+        given = ["stream", *self.parameters] if self.gpu else self.parameters
+        head = f"def launch_{NAME}({', '.join(given)}):"
         return "\n\n".join(self._functions), "\n".join([head, *self._launches, ""]), "".join(self._signatures)
 
     # ------------------------------------------------------------ functions
     def _body(self) -> Body:
-        return Body(self.pointers, self.wide)
+        return Body(self.pointers, self.wide, self.gpu)
 
     def _finish(self, body: Body, blocks: dict[str, int], grid: list[str], volume: int,
                 around: str = "", threads: int | None = None) -> None:
@@ -85,8 +87,11 @@ class TritonKernel:
         elif "0" in grid:
             self._launches.append(f"{indent}pass")
             return
-        self._launches.append(
-            f"{indent}{name}[({programs},)]({', '.join(given)}, num_warps={threads}, enable_fp_fusion=False)")
+        if self.gpu:
+            self._launches.append(f"{indent}run_{name}({programs}, stream, {', '.join(self.parameters)})")
+        else:
+            self._launches.append(
+                f"{indent}{name}[({programs},)]({', '.join(given)}, num_warps={threads}, enable_fp_fusion=False)")
         kinds = {self.pointers[b]: POINTERS[buffer.dtype] for b, buffer in self.kernel.buffers.items()}
         kinds |= dict.fromkeys(self.symbols, "i64") | ({"fault": "*i64"} if "fault" in self.parameters else {})
         self._signatures.append(f"    {name!r}: ({kinds}, {blocks}, {threads}),\n".replace("'", '"'))
@@ -155,7 +160,7 @@ class TritonKernel:
             first, second = (self.pointers[b] for b in stage.unless_same)
             around = f"{first}.data_ptr() != {second}.data_ptr()"
         self._finish(body, blocks, grid, tile.volume, around)
-        if stage.check:
+        if stage.check and not self.gpu:
             self._launches += ["    if fault[2]:", "        return"]
 
     def _one_after_the_other(self, stage: Stage) -> None:

@@ -14,13 +14,17 @@ from dynamo_lite.backends.inductor.codegen.triton.kernel import NAME, TritonKern
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
 
-def write_source(kernels: Sequence[Kernel]) -> tuple[str, list[str]]:
-    """``(source, symbols)``: the file, and the name of the function that launches each kernel."""
+def write_source(kernels: Sequence[Kernel], gpu: bool = False) -> tuple[str, list[str]]:
+    """``(source, symbols)``: the file, and the name of the function that launches each kernel.
+
+    Args:
+        gpu: kernels are launched by functions ``run_...``, which ``launch`` makes; the interpreter calls them.
+    """
     names: dict[tuple[str, str, str], str] = {}
     comments: dict[str, dict[str, None]] = {}
     symbols = []
     for kernel in kernels:
-        name = names.setdefault(TritonKernel(kernel).write(), f"kernel{len(names)}")
+        name = names.setdefault(TritonKernel(kernel, gpu).write(), f"kernel{len(names)}")
         symbols.append(f"launch_{name}")
         comments.setdefault(name, {}).update(dict.fromkeys(kernel.origin))
     if not kernels:

@@ -19,9 +19,15 @@ _PRODUCTS = frozenset({
     aten.convolution.default})
 
 
+def _write_for_gpu(kernels: Sequence[Kernel]) -> Sources:
+    return Sources(*write_source(kernels, gpu=True))
+
+
 def _write(kernels: Sequence[Kernel]) -> Sources:
     return Sources(*write_source(kernels))
 
 
 TRITON = Target("triton", BLOCKS, _write, _PRODUCTS, computes, launches=True)
-"""Kernels in Triton."""
+"""Kernels in Triton for CPU tensors."""
+CUDA = Target("cuda", BLOCKS, _write_for_gpu, _PRODUCTS, computes, device="cuda", reports=False, launches=True)
+"""Kernels in Triton for CUDA tensors."""

@@ -43,7 +43,7 @@ from dynamo_lite.backends.inductor.codegen.wrapper.entries import (
     solved,
     static_layout,
 )
-from dynamo_lite.backends.inductor.codegen.wrapper.faults import new_fault, raise_fault
+from dynamo_lite.backends.inductor.codegen.wrapper.launches import launch_lines
 from dynamo_lite.backends.inductor.codegen.wrapper.lifetimes import MemoryPlan, owners, plan_memory
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
 from dynamo_lite.backends.inductor.codegen.wrapper.values import size_text, tuple_text, value_text
@@ -353,19 +353,9 @@ class _Writer:
         """A run of kernels that are Python functions, one call for each."""
         calls = [s for s in self._program.steps[start:end] if isinstance(s, KernelCall)]
         self._made_by_entry(calls, set())
-        for call in calls:
-            self._line(f"# {call.origin}" if call.origin else f"# {call.symbol}")
-            arguments = [*map(self._tensor, call.args), *map(size_text, call.sizes)]
-            if call.faults:
-                fault = "fault"
-                while self._is_taken(fault):
-                    fault += "_"
-                self._line(f"{fault} = {self._bind('new_fault', new_fault)}()")
-                arguments.append(fault)
-            self._line(f"{call.symbol}({', '.join(arguments)})")
-            if call.faults:
-                check = self._bind("raise_fault", raise_fault)
-                self._line(f"{check}({fault}, {self._bind('faults', self._program.faults)})")
+        given = [(call, [*map(self._tensor, call.args), *map(size_text, call.sizes)]) for call in calls]
+        for line in launch_lines(self._program, given, self._bind, self._fresh):
+            self._line(line)
         self._count_writes([name for call in calls for name in call.outputs if name in self._program.inputs])
         self._drop(start, end)
 

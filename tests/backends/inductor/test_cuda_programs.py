@@ -1,0 +1,137 @@
+"""Programs for CUDA tensors, on a machine without a GPU: results of their kernels in Triton's interpreter, what the
+wrapper does around them, and the launcher with a driver that only writes down what it is asked for.
+
+What runs on a GPU only is in ``test_cuda.py``.
+"""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from dynamo_lite.backends.inductor.codegen.triton.launch import Builds
+
+HERE = pathlib.Path(__file__).resolve().parent
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+
+HEAD = f"""
+import sys
+sys.path.insert(0, {str(HERE)!r})
+import torch, torch.nn as nn, torch.nn.functional as F
+from gpu_programs import *
+torch.manual_seed(0)
+"""
+
+
+def run(code: str, interpret: str = "1", **env: str) -> str:
+    environment = {**os.environ, "TRITON_INTERPRET": interpret, "DYNAMO_LITE_CACHE_GRAPHS": "0", **env}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(code)], capture_output=True,
+                          text=True, timeout=240, env=environment)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+@needs_triton
+def test_results():
+    """In one process: to start one takes longer than to run the kernels."""
+    run("""
+    x, i = torch.randn(33, 40), torch.tensor([0, 8, 3, 3, 1])
+    for place in (None, lambda name: "cuda:0"):
+        gpu = check(lambda x: torch.tanh(x) * 2 + x.exp().sum(-1, keepdim=True), x, backend=Gpu(place))
+        assert gpu.launches and gpu.artifacts[0].gpus == (0,) and not gpu.artifacts[0].library_calls
+    text = gpu.artifacts[0].wrapper.python
+    assert "device=device_cuda0" in text and "restore_device(device_before)" in text, text
+    gpu = check(lambda x, i: x[i] + x.new_ones(40) + torch.arange(40), x, i)
+    assert "tl.device_assert" in gpu.artifacts[0].source and "fault" not in gpu.artifacts[0].wrapper.python
+    def put(x, y):
+        x.add_(y)
+        return x * 2
+    check(put, x, x + 1)
+    m = nn.Sequential(nn.Linear(17, 21), nn.LayerNorm(21), nn.SiLU(), nn.Linear(21, 5))
+    y = torch.randint(0, 5, (7,))
+    gpu = check(lambda x: F.cross_entropy(m(x), y), torch.randn(7, 17, requires_grad=True), grad=True)
+    assert len(gpu.artifacts) == 2 and all(made.gpus == (0,) for made in gpu.artifacts)
+    """)
+
+
+@needs_triton
+def test_devices():
+    """Kernels run where their tensors are; what moves from one device to another is the library's."""
+    run("""
+    x, y = torch.randn(5, 8), torch.randn(5, 8)
+    gpu = check(lambda x, y: (x * 2 + 1, y * 3 - 1), x, y, backend=Gpu(
+        lambda name: "cuda:0" if "x" in name else "cuda:1"))
+    (made,) = gpu.artifacts
+    assert made.gpus == (0, 1) and {device for _, device in gpu.launches} == {0, 1}, (made.gpus, gpu.launches)
+    gpu = check(lambda x, y: (x * 2 + 1, y * 3 - 1), x, y, backend=Gpu(
+        lambda name: "cuda:0" if "x" in name else "cpu"))
+    (made,) = gpu.artifacts
+    assert made.gpus == (0,) and "aten.mul.Tensor" in made.library_calls, made.library_calls
+    """)
+
+
+class Pointer:
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+
+class Kernel:
+    """Stands for Triton's function."""
+
+    def __init__(self, src=""):
+        self.src = src
+        self.__name__ = "kernel0"
+
+
+def test_a_launch_is_one_call_with_addresses():
+    types = {"in0": "*fp32", "out0": "*fp32", "n": "i64"}
+    builds, calls, loads = Builds(Kernel(), types, {"XBLOCK": 128}, 4, 0), [], []
+
+    def loaded(build):
+        loads.append(build)
+        return (lambda *args: calls.append(args)), f"function{build}", f"metadata{build}"
+
+    builds.loaded = loaded
+    launch = builds.launcher()
+    for a, b, n, build in ((64, 128, 32, 0), (64, 132, 32, 1), (64, 128, 33, 2), (8, 128, 33, 3), (0, 0, 0, 0)):
+        launch(7, 55, Pointer(a), Pointer(b), n)
+        assert calls[-1] == (7, 1, 1, 55, f"function{build}", f"metadata{build}", None, None, None, a, b, n, 128)
+    assert loads == [0, 1, 2, 3]  # each is loaded once
+
+
+def test_a_launch_without_sizes_has_two_builds():
+    builds = Builds(Kernel(), {"out0": "*i64"}, {}, 1, 0)
+    builds.loaded = lambda build: (lambda *args: seen.append((build, args[-1])), None, None)
+    seen = []
+    launch = builds.launcher()
+    launch(1, 0, Pointer(16))
+    launch(1, 0, Pointer(24))
+    assert seen == [(0, 16), (1, 24)]
+
+
+@needs_triton
+def test_builds_compile(tmp_path):
+    """Each by Triton for a device that is not there, in the interpreter's absence."""
+    source = run("""
+    gpu = check(lambda x, i: x[i] + 1, torch.randn(64, 64), torch.tensor([1, 2, 3]))
+    print(gpu.artifacts[0].source)
+    """)
+    (tmp_path / "source.txt").write_text(source)
+    out = run(f"""
+    from dynamo_lite.backends.inductor.codegen.triton import launch
+    from triton.backends.compiler import GPUTarget
+    launch._target = lambda device: GPUTarget("cuda", 90, 32)
+    names = load(open({str(tmp_path / "source.txt")!r}).read())
+    ((name, described),) = names["SIGNATURES"].items()
+    builds = launch.Builds(names[name], *described, 0)
+    for build in (0, 1):
+        ptx = builds.compile(build).asm["ptx"]
+        print(build, "trap" in ptx or "assertfail" in ptx, "ld.global.v4" in ptx or ".v4.b32" in ptx)
+    """, interpret="0", TRITON_CACHE_DIR=str(tmp_path))
+    assert out.split() == ["0", "True", "True", "1", "True", "False"], out
