@@ -27,7 +27,7 @@ def lower_and_schedule(
         target: what kernels are made for.
     """
     with log.phase("lowering"):
-        lowered = lower(graph, constants, target.library, target.computes, target.device)
+        lowered = lower(graph, constants, target.abilities)
     if log.enabled("ir"):
         log.artifact("ir").info("%s", _loops_as_text(lowered))
     with log.phase("scheduling"):

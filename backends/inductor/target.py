@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
 from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+
+__all__ = ["Abilities", "Sources", "Target"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,9 +39,7 @@ class Target:
         name: for logs, as options of ``compile`` have it.
         arrangement: of loops.
         write: the text of kernels.
-        library: operators that have a lowering, which needs what the target has not: templates of products.
-        computes: whether kernels can compute a node of the loop IR; None: they compute all.
-        device: the type of the device whose tensors kernels read and write; what others hold is the library's.
+        abilities: what lowering asks.
         reports: whether kernels say which index was out of bounds; else they stop the device, as eager's do.
         launches: whether kernels are called by Python functions that their text defines, each by itself, and not by
             entries in C that call several.
@@ -49,8 +48,6 @@ class Target:
     name: str
     arrangement: Arrangement
     write: Callable[[Sequence[Kernel]], Sources]
-    library: frozenset[Any] = frozenset()
-    computes: Callable[[Node], bool] | None = None
-    device: str = "cpu"
+    abilities: Abilities = ALL
     reports: bool = True
     launches: bool = False

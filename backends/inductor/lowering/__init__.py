@@ -7,12 +7,10 @@ May import `lowering_registry`, `ir`, `program` and `aot`; knows nothing of kern
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 
-from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering import (
     activations,
     convolution,
@@ -35,11 +33,13 @@ from dynamo_lite.backends.inductor.lowering import (
     views,
     windows,
 )
+from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS, register_lowering
 
 __all__ = [
+    "Abilities",
     "LOWERINGS",
     "LoweredGraph",
     "activations",
@@ -68,13 +68,11 @@ __all__ = [
 
 
 def lower(
-    graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None, library: Set[Any] = frozenset(),
-    computes: Callable[[Node], bool] | None = None, device: str = "cpu",
+    graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor] | None = None, abilities: Abilities = ALL
 ) -> LoweredGraph:
     """The aten graph (``aot.graph``) as loop nests, library calls and views.
 
     Args:
-        library, computes: what the target leaves to the library, and can compute (``Target``).
-        device: the type of the device whose tensors loops read and write.
+        abilities: of the target.
     """
-    return GraphLowering(graph, constants or {}, library, computes, device).run()
+    return GraphLowering(graph, constants or {}, abilities).run()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 import torch
@@ -27,11 +27,13 @@ from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder, Node, walk
 from dynamo_lite.backends.inductor.ir.ops import ANY, OPS
 from dynamo_lite.backends.inductor.ir.symbolic import index_of
+from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
 from dynamo_lite.backends.inductor.lowering.layouts import is_dense, is_separate, same_layout, same_strides, strides_of
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
 from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.size_floats import are_for_the_library
 from dynamo_lite.backends.inductor.lowering.sizes import sizes_of
+from dynamo_lite.backends.inductor.lowering.splitting import pieces, reduced_in_pieces
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
@@ -55,11 +57,10 @@ class GraphLowering:
     """See the module's docstring. Lowerings get it as ``g`` and use ``ops``, ``realize``, ``memory_of`` and
     ``origin``."""
 
-    def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor], library: Set[Any] = frozenset(),
-                 computes: Callable[[Node], bool] | None = None, device: str = "cpu"):
+    def __init__(self, graph: torch.fx.Graph, constants: Mapping[str, torch.Tensor], abilities: Abilities = ALL):
         self.graph = graph
-        self.library, self.computes = library, computes
-        self.device = device
+        self.abilities = abilities
+        self.device = abilities.device
         self.constants = dict(constants)
         self.sizes = sizes_of(graph)
         self.ops = Builder()
@@ -111,7 +112,9 @@ class GraphLowering:
     def has_lowering(self, node: torch.fx.Node) -> bool:
         """Whether generated code can compute the node: it has a lowering, eager would compute it, and all tensors are
         of a kind that loops handle."""
-        if node.target not in LOWERINGS or node.target in self.library:
+        if node.target not in LOWERINGS or node.target in self.abilities.library:
+            return False
+        if self.abilities.leaves is not None and self.abilities.leaves(node):
             return False
         if is_refused(node, self.sizes) or are_for_the_library(node):
             return False
@@ -156,16 +159,18 @@ class GraphLowering:
             self._place = _device_of(node)
             result = LOWERINGS[node.target].fn(self, *args, **kwargs)
             self._place = None
-            if result is not NotImplemented and (self.computes is None or self._is_computed(result)):
+            if result is not NotImplemented and self._is_computed(result):
                 self.metrics["lowered"] += 1
                 return self._adopt(node, result)
         return self._library(node)
 
     def _is_computed(self, result: Any) -> bool:
         """Whether the target's kernels can compute what a lowering gives."""
-        assert self.computes is not None
+        computes = self.abilities.computes
+        if computes is None:
+            return True
         values = result if isinstance(result, (tuple, list)) else (result,)
-        return all(map(self.computes, walk(v.node for v in values if isinstance(v, TensorValue))))
+        return all(map(computes, walk(v.node for v in values if isinstance(v, TensorValue))))
 
     def _values(self, tree: Any) -> Any:
         """Arguments with nodes replaced by their values, symbolic integers by indices."""
@@ -264,6 +269,13 @@ class GraphLowering:
 
     def reduce(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
         """The reduction of ``x`` over ``dims``, in memory. ``kind`` is a key of ``ir.ops.REDUCTIONS``."""
+        cut = pieces(x.shape, kind, dims, self.abilities.programs)
+        if cut is not None:
+            return reduced_in_pieces(self, x, kind, dims, keepdim, *cut)
+        return self.reduce_at_once(x, kind, dims, keepdim)
+
+    def reduce_at_once(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
+        """The same in one nest."""
         shape = tuple(1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims)
         dtype = torch.int64 if kind.startswith("arg") else x.dtype
         variables = shape_vars(x.shape)

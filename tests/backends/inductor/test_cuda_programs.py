@@ -13,6 +13,7 @@ import textwrap
 import pytest
 
 from dynamo_lite.backends.inductor.codegen.triton.launch import Builds
+from dynamo_lite.backends.inductor.lowering.splitting import pieces
 
 HERE = pathlib.Path(__file__).resolve().parent
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
@@ -55,6 +56,50 @@ def test_results():
     gpu = check(lambda x: F.cross_entropy(m(x), y), torch.randn(7, 17, requires_grad=True), grad=True)
     assert len(gpu.artifacts) == 2 and all(made.gpus == (0,) for made in gpu.artifacts)
     """)
+
+
+@needs_triton
+def test_writes_by_index_in_any_order():
+    """Sums by atomic additions, one for each iteration; where an order is asked for, the library's."""
+    run("""
+    x, i = torch.randn(33, 40), torch.tensor([0, 8, 3, 3, 1])
+    gpu = check(lambda x, i: x.index_add(0, i, x[:5] * 2), x, i)
+    assert "tl.atomic_add" in gpu.artifacts[0].source and not gpu.artifacts[0].library_calls
+    check(lambda x, i: x.index_add(0, i * 0 + 3, torch.ones(5, 1).expand(5, 40)), x, i)
+    check(lambda x, i: x.scatter_add(0, i[:, None].expand(5, 5), x[:5]), x, i)
+    def put(x, i):
+        x[2:4] = 7
+        x[i[:1]] = 3
+        return x * 2
+    check(put, x, i)
+    e = nn.Embedding(10, 7)
+    gpu = check(lambda i: e(i).tanh(), i, grad=True)
+    assert "tl.atomic_add" in gpu.artifacts[-1].source
+    gpu = check(lambda x, i: x.scatter_reduce(0, i[:, None].expand(5, 5), x[:5], "amax"), x, i)
+    assert gpu.artifacts[0].library_calls
+    torch.use_deterministic_algorithms(True)
+    gpu = check(lambda x, i: x.index_add(0, i, x[:5] * 2), x, i)
+    assert gpu.artifacts[0].library_calls == ("aten.index_add.default",)
+    """)
+
+
+@needs_triton
+def test_few_rows_are_reduced_in_pieces():
+    run("""
+    gpu = check(lambda x: (x.sum(), x.amax(), x.mean(), (x > -9).all(), x.argmax()), torch.randn(100, 1000),
+                tolerance=1e-4)
+    assert len(gpu.launches) < 8, gpu.launches
+    check(lambda x: (x.sum(0), x.amin(0, keepdim=True), x.var(0)), torch.randn(1003, 33), tolerance=1e-4)
+    check(lambda x: (x.sum((0, 2, 3), keepdim=True), x.prod(1)), torch.randn(7, 3, 40, 40), tolerance=1e-4)
+    check(lambda x: (x.int().sum(), x.amax(), (x > 3).any()), torch.randn(9991), tolerance=1e-4)
+    """)
+    sizes = [((1 << 20,), (0,)), ((9_999_991,), (0,)), ((8192, 768), (0,)), ((32, 64, 56, 56), (0, 2, 3))]
+    for shape, dims in sizes:
+        cut, count = pieces(shape, "sum", dims, 264)
+        assert cut in dims and 2 <= count <= 528, (shape, cut, count)
+    for shape, dims in (((4096, 768), (1,)), ((8, 512), (1,)), ((8192, 8192), (0,))):
+        assert pieces(shape, "sum", dims, 264) is None, shape
+    assert pieces((1 << 20,), "argmax", (0,), 264) is None and pieces((1 << 20,), "sum", (0,), 0) is None
 
 
 @needs_triton

@@ -247,6 +247,26 @@ class Body:
         rest = f", mask={mask}" if mask else ""
         self.line(f"tl.store({self._place(s.buffer, self.index(s.index))}, {value}{rest})")
 
+    def add_or_set(self, buffer: str, node: Node, axes: Axes) -> None:
+        """Writes a value to a place, or adds it to what is there, whoever else does so at the time."""
+        index, mode = node.attr
+        value, place = self.value(node.args[0]), self.index(index)
+        mask = self.mask(axes)
+        rest = f", mask={mask}" if mask else ""
+        if mode == "set":
+            self.line(f"tl.store({self._place(buffer, place)}, {value.text}{rest})")
+            return
+        assert mode == "add", mode
+        shape = self.shape(axes)
+        text = value.text
+        if axes:
+            # Each iteration adds once, also where the place does not depend on it.
+            if self._index_axes(index) != axes:
+                place = f"{place} + tl.zeros({shape}, tl.int32)"
+            if value.axes != axes:
+                text = f"tl.broadcast_to({text}, {shape})"
+        self.line(f'tl.atomic_add({self._place(buffer, place)}, {text}{rest}, sem="relaxed")')
+
     def update(self, buffer: str, node: Node, axes: Axes) -> None:
         """Writes what is at a place that may come from memory, or joins a value with it."""
         index, mode = node.attr

@@ -48,7 +48,12 @@ class TritonKernel:
         stages = self.kernel.stages
         if any(stage.ordered or stage.check for stage in stages):
             for stage in stages:
-                self._one_after_the_other(stage) if stage.ordered else self._apart(stage)
+                if not stage.ordered:
+                    self._apart(stage)
+                elif self.gpu:
+                    self._in_any_order(stage)
+                else:
+                    self._one_after_the_other(stage)
         elif any(stage.scan for stage in stages):
             self._scan(stages[0])
         elif self.kernel.is_pure() and not self.kernel.inner:
@@ -183,6 +188,17 @@ class TritonKernel:
             # The next iteration may read what another thread of this block has written.
             body.line("tl.debug_barrier()")
         self._finish(body, blocks, grid, tile.volume, threads=None if tile.loops else 1)
+
+    def _in_any_order(self, stage: Stage) -> None:
+        """Writes side by side, as eager's are on a GPU: threads that meet add up by atomic operations."""
+        body = self._body()
+        tile = pointwise_tile(self.kernel, stage.inner)
+        grid, blocks = self._tile(body, tile, [v for v in stage.inner if v not in tile.loops])
+        (s,) = stage.statements
+        assert isinstance(s, Store)
+        body.prepare(s.value.args)
+        body.add_or_set(s.buffer, s.value, frozenset(range(len(body.axes))))
+        self._finish(body, blocks, grid, tile.volume)
 
     def _scan(self, stage: Stage) -> None:
         """A loop in order, every lane of the block carrying values of its own."""

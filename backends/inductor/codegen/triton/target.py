@@ -9,7 +9,7 @@ from dynamo_lite.backends.inductor.codegen.triton.expressions import computes
 from dynamo_lite.backends.inductor.codegen.triton.source import write_source
 from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.target import Sources, Target
+from dynamo_lite.backends.inductor.target import Abilities, Sources, Target
 
 aten = torch.ops.aten
 
@@ -17,6 +17,25 @@ aten = torch.ops.aten
 _PRODUCTS = frozenset({
     aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default,
     aten.convolution.default})
+
+# Writes that join a value with what is there by another operation than a sum.
+_JOINING = frozenset({aten.scatter_reduce.two, aten.scatter.reduce, aten.scatter.value_reduce})
+_ADDING = frozenset({
+    aten.scatter_add.default, aten.index_add.default, aten.index_put.default, aten._unsafe_index_put.default,
+    aten.embedding_dense_backward.default, aten.max_pool2d_with_indices_backward.default})
+_SETTING = frozenset({aten.scatter.src, aten.scatter.value, aten.index_copy.default})
+_ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
+PROGRAMS = 264
+"""Blocks that keep a GPU busy: two on each of the 132 multiprocessors of an H100 or H200."""
+
+
+def _leaves(node: torch.fx.Node) -> bool:
+    """Writes by index in which threads may meet: in no order if that is allowed, sums by atomic additions."""
+    if node.target not in _ADDING and node.target not in _SETTING:
+        return False
+    if torch.are_deterministic_algorithms_enabled():
+        return True
+    return node.target in _ADDING and node.meta["val"].dtype not in _ATOMIC
 
 
 def _write_for_gpu(kernels: Sequence[Kernel]) -> Sources:
@@ -27,7 +46,8 @@ def _write(kernels: Sequence[Kernel]) -> Sources:
     return Sources(*write_source(kernels))
 
 
-TRITON = Target("triton", BLOCKS, _write, _PRODUCTS, computes, launches=True)
+TRITON = Target("triton", BLOCKS, _write, Abilities(_PRODUCTS, computes=computes), launches=True)
 """Kernels in Triton for CPU tensors."""
-CUDA = Target("cuda", BLOCKS, _write_for_gpu, _PRODUCTS, computes, device="cuda", reports=False, launches=True)
+CUDA = Target("cuda", BLOCKS, _write_for_gpu, Abilities(_PRODUCTS | _JOINING, _leaves, computes, "cuda", PROGRAMS),
+              reports=False, launches=True)
 """Kernels in Triton for CUDA tensors."""

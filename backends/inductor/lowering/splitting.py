@@ -1,0 +1,87 @@
+"""Reductions in parts, for targets that run many blocks side by side: one of the dimensions that are reduced is cut
+into pieces, each piece is reduced by itself, then what came out.
+
+Invariant: nothing but the order in which elements are joined differs; positions (argmax) are not looked for in parts.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, reindexed, shape_vars
+
+if TYPE_CHECKING:
+    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
+
+# How many elements of a row are worth a block of their own, and how many lines of columns: below, launching the second
+# kernel costs more than the first one saves.
+_ROW = 2048
+_LINES = 64
+# Elements that a thread reads at once: pieces of other lengths would begin in between.
+_TOGETHER = 16
+# Columns that a block reduces side by side (`blocks.COLUMNS` of Triton's writer).
+_COLUMNS = 32
+
+
+def pieces(shape: Shape, kind: str, dims: Sequence[int], programs: int) -> tuple[int, int] | None:
+    """Which dimension to cut, into how many pieces; None if the reduction has ``programs`` blocks as it is, is small,
+    or has symbolic sizes."""
+    sizes = [n for n in shape if isinstance(n, int)]
+    if not programs or len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
+        return None
+    reduced = math.prod(sizes[d] for d in dims)
+    kept = math.prod(sizes) // reduced
+    real = [d for d, n in enumerate(sizes) if n > 1]
+    along = not real or real[-1] in dims
+    blocks, least = (kept, _ROW) if along else (-(-kept // _COLUMNS), _LINES)
+    wanted = min(programs // blocks, reduced // least)
+    if wanted < 2:
+        return None
+    outer = next((d for d in dims if sizes[d] >= wanted), max(dims, key=lambda d: sizes[d]))
+    n = sizes[outer]
+    wanted = 1 << (min(wanted, n) - 1).bit_length()
+    # Pieces of one size need no guard, so that what is fused with the reduction keeps its loops.
+    even = [k for k in range(max(wanted // 2, 2), min(wanted * 2, n) + 1) if n % k == 0]
+    return outer, min(even, key=lambda k: abs(k - wanted)) if even else min(wanted, n)
+
+
+def reduced_in_pieces(
+    g: GraphLowering, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool, cut: int, count: int
+) -> TensorValue:
+    """``g.reduce`` in two steps, ``cut`` and ``count`` being what ``pieces`` gave."""
+    n = x.shape[cut]
+    assert isinstance(n, int)
+    length = n // count if n % count == 0 else -(-n // count // _TOGETHER) * _TOGETHER
+    count = -(-n // length)
+    shape = (*x.shape[:cut], count, length, *x.shape[cut + 1:])
+    variables = shape_vars(shape)
+    place = ix.add(ix.mul(variables[cut], length), variables[cut + 1])
+    node = reindexed(g.ops, x, [*variables[:cut], place, *variables[cut + 2:]])
+    if count * length != n:
+        nothing = g.ops.const(_neutral(kind, x.dtype), x.dtype)
+        node = g.ops.op("where", g.ops.inside(place, 0, n), node, nothing)
+    inner = [d if d < cut else d + 1 for d in dims]
+    parts = g.reduce_at_once(TensorValue(shape, x.dtype, node, device=x.device), kind, inner, False)
+    at = sum(d not in dims for d in range(cut))
+    whole = g.reduce_at_once(parts, kind, (at,), False)
+    if not keepdim:
+        return whole
+    kept = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
+    indices = [v for d, v in enumerate(shape_vars(kept)) if d not in dims]
+    return TensorValue(kept, whole.dtype, reindexed(g.ops, whole, indices), device=x.device)
+
+
+def _neutral(kind: str, dtype: torch.dtype) -> bool | int | float:
+    """What changes no result of a reduction."""
+    if kind in ("any", "all"):
+        return kind == "all"
+    if kind in ("sum", "prod"):
+        return int(kind == "prod")
+    if dtype.is_floating_point:
+        return -math.inf if kind == "max" else math.inf
+    info = torch.iinfo(dtype)
+    return info.min if kind == "max" else info.max
