@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, reindexed, shape_vars
-
-if TYPE_CHECKING:
-    from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 
 # How many elements of a row are worth a block of their own, and how many lines of columns: below, launching the second
 # kernel costs more than the first one saves.
@@ -50,9 +47,14 @@ def pieces(shape: Shape, kind: str, dims: Sequence[int], programs: int) -> tuple
 
 
 def reduced_in_pieces(
-    g: GraphLowering, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool, cut: int, count: int
+    g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool, cut: int, count: int
 ) -> TensorValue:
-    """``g.reduce`` in two steps, ``cut`` and ``count`` being what ``pieces`` gave."""
+    """``g.reduce`` in two steps.
+
+    Args:
+        g: the ``GraphLowering``.
+        cut, count: what ``pieces`` gave.
+    """
     n = x.shape[cut]
     assert isinstance(n, int)
     length = n // count if n % count == 0 else -(-n // count // _TOGETHER) * _TOGETHER
@@ -67,7 +69,7 @@ def reduced_in_pieces(
     inner = [d if d < cut else d + 1 for d in dims]
     parts = g.reduce_at_once(TensorValue(shape, x.dtype, node, device=x.device), kind, inner, False)
     at = sum(d not in dims for d in range(cut))
-    whole = g.reduce_at_once(parts, kind, (at,), False)
+    whole: TensorValue = g.reduce_at_once(parts, kind, (at,), False)
     if not keepdim:
         return whole
     kept = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
