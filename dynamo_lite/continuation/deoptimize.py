@@ -207,9 +207,18 @@ Saved = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 def copies(inputs: Sequence[Any], places: Sequence[int]) -> Saved:
-    """Tensors with copies of their elements."""
+    """Tensors with copies of their elements; of an expanded one, that torch would not write to, each element once."""
     with torch.no_grad():
-        return [(inputs[place], inputs[place].clone()) for place in places]
+        tensors = [_each_element_once(inputs[place]) for place in places]
+        return [(tensor, tensor.clone()) for tensor in tensors]
+
+
+def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
+    strides = tensor.stride() if tensor.layout is torch.strided else ()
+    for dim, (size, stride) in enumerate(zip(tensor.shape, strides)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
 
 
 def put_back(saved: Saved) -> None:

@@ -540,3 +540,15 @@ def test_a_cache_keeps_what_it_gave_for_an_object(body: str) -> None:
             return self.c
     dynamo_lite.graph_break()
     """ + body)
+
+
+def test_an_expanded_tensor_is_put_back_when_a_graph_raises() -> None:
+    check("""
+    y = y.expand(3, 4)
+    dynamo_lite.graph_break()
+    try:
+        y[0].add_(1)
+        torch.linalg.cholesky(-torch.eye(2))
+    except RuntimeError:
+        return y
+    """)
