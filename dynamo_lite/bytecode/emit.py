@@ -216,10 +216,6 @@ class Emitter:
         """[list, iterable] -> [list]"""
         self._emit("LIST_EXTEND", 1)
 
-    def set_update(self) -> None:
-        """[set, iterable] -> [set]"""
-        self._emit("SET_UPDATE", 1)
-
     def unpack(self, n: int) -> None:
         """[sequence] -> [item n-1, ..., item 0]: the first item is on top"""
         self._emit("UNPACK_SEQUENCE", n)

@@ -24,7 +24,7 @@ def both_branches(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[...
 
 @stands_in_for(torch.cond)
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-    """``torch.cond``."""
+    """``torch.cond``: a branch, or a node with both branches."""
     if isinstance(pred, torch.Tensor):
         if pred.numel() != 1:
             raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
@@ -40,7 +40,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
 @stands_in_for(torch_while_loop)
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any) -> Any:
-    """``torch._higher_order_ops.while_loop``."""
+    """``torch._higher_order_ops.while_loop`` as a Python loop."""
     carried = carried_inputs
     turns = 0
     while cond_fn(*carried):
@@ -53,7 +53,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried
 
 @stands_in_for(torch_map)
 def map_(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
-    """``torch._higher_order_ops.map``."""
+    """``torch._higher_order_ops.map`` as a Python loop."""
     leaves, spec = pytree.tree_flatten(xs)
     made = [f(pytree.tree_unflatten(list(part), spec), *args) for part in zip(*leaves)]
     flat = [pytree.tree_leaves(one) for one in made]
@@ -65,7 +65,7 @@ def map_(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
 def scan(
     combine_fn: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False
 ) -> Any:
-    """``torch._higher_order_ops.scan``."""
+    """``torch._higher_order_ops.scan`` as a Python loop."""
     leaves, spec = pytree.tree_flatten(xs)
     moved = [torch.movedim(leaf, dim, 0) for leaf in leaves]
     carry, made = init, []

@@ -89,8 +89,8 @@ def test_a_request_is_not_changed_by_the_next_one():
     assert isinstance(request, TraceRequest)
 
 
-ROOMS = ["runtime", "backends", "fake", "bytecode", "guards", "continuation", "rules", "polyfills", "variables",
-         "output", "interpreter", "frame"]
+ROOMS = ["runtime", "symbols", "backends", "fake", "bytecode", "guards", "continuation", "rules", "polyfills",
+         "variables", "output", "interpreter", "frame"]
 
 
 class Route:

@@ -16,7 +16,6 @@ from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable
 from .sequence_iterators import started_iterator
 from .sequences import TupleVariable
-from .sets import SetVariable, set_of
 from .view_sets import is_disjoint, view_binary, view_compare
 
 if TYPE_CHECKING:
@@ -147,9 +146,6 @@ class DictViewVariable(VariableTracker):
         key, value = item.iterate(tx)
         found = self.owner.lookup(tx, key)
         return found is not None and tx.operators.same_or_equal(found, value)
-
-    def as_set(self, tx: Tracer) -> SetVariable:
-        return set_of(tx, self)
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         return view_binary(tx, self, op, other, reflected)

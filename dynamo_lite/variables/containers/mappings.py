@@ -514,11 +514,6 @@ def given_pairs(tx: Tracer, value: VariableTracker) -> Iterator[tuple[VariableTr
 # ---------------------------------------------------------------- wrapping
 
 
-def lazy_entries(tx: Tracer, value: dict[Any, Any], source: Source) -> Entries:
-    """The entries of a dict at `source`; its keys are guarded, its values not looked at."""
-    return dict_at(tx, value, source, dict).items
-
-
 def dict_at(
     tx: Tracer, value: dict[Any, Any], source: Source, cls: type, default_factory: VariableTracker | None = None
 ) -> DictVariable:

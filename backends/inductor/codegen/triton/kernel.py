@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.codegen.triton.reduce import Reduction
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.runtime.storage_extent import storage_extent
 
 NAME = "KERNEL"
 # Beyond so many elements, or with symbolic sizes, indices have 64 bits: the last block may reach beyond the end.
@@ -347,7 +348,8 @@ def _blocks(size: ix.Index, block: int) -> str:
 
 def _extent(size: Sequence[ix.Index], stride: Sequence[ix.Index]) -> int:
     """Elements from the first to the last of a buffer; as many as may be, where that is not known."""
-    if not all(isinstance(n, int) for n in (*size, *stride)):
+    known = [int(n) for n in (*size, *stride) if isinstance(n, int)]
+    if len(known) < len(size) + len(stride):
         return _NARROW
-    return 1 + sum((int(n) - 1) * abs(int(s)) for n, s in zip(size, stride))
+    return storage_extent(known[:len(size)], known[len(size):])
 
