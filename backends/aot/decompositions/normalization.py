@@ -92,6 +92,24 @@ def batch_norm_backward(
     return grad_input, dot * save_invstd if output_mask[1] else None, total if output_mask[2] else None
 
 
+def cudnn_batch_norm(
+    input: Tensor, weight: Tensor, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
+    training: bool, momentum: float, eps: float,
+) -> Any:
+    """cuDNN's operator writes to the running statistics in training, too, and its schema does not say so."""
+    results = aten.native_batch_norm.default(input, weight, bias, running_mean, running_var, training, momentum, eps)
+    return *results, input.new_empty(0, dtype=torch.uint8)
+
+
+def cudnn_batch_norm_backward(
+    input: Tensor, grad_output: Tensor, weight: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    save_mean: Tensor | None, save_var: Tensor | None, eps: float, reserved: Tensor,
+) -> Any:
+    """What is saved is the inverse of the deviation, in spite of its name."""
+    return aten.native_batch_norm_backward.default(
+        grad_output, input, weight, running_mean, running_var, save_mean, save_var, True, eps, [True, True, True])
+
+
 def _plain(input: Tensor, *others: Tensor | None) -> bool:
     """Whether all is of one floating-point dtype, and ``input`` contiguous with more than one value a channel."""
     if not input.is_contiguous() or input.dim() < 2 or input.numel() <= input.shape[1]:
@@ -100,7 +118,11 @@ def _plain(input: Tensor, *others: Tensor | None) -> bool:
     return same and input.dtype in (torch.float32, torch.float64)
 
 
-REQUIRED: dict[Any, Callable[..., Any]] = {aten.native_batch_norm.default: batch_norm_effects}
+REQUIRED: dict[Any, Callable[..., Any]] = {
+    aten.native_batch_norm.default: batch_norm_effects,
+    aten.cudnn_batch_norm.default: cudnn_batch_norm,
+    aten.cudnn_batch_norm_backward.default: cudnn_batch_norm_backward,
+}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
     aten.native_batch_norm.default: batch_norm_inference,
     aten._native_batch_norm_legit.default: batch_norm_training,

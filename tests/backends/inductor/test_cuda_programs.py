@@ -11,7 +11,9 @@ import sys
 import textwrap
 
 import pytest
+import torch
 
+from dynamo_lite.backends.aot.decompositions.normalization import cudnn_batch_norm, cudnn_batch_norm_backward
 from dynamo_lite.backends.inductor.codegen.triton.launch import Builds
 from dynamo_lite.backends.inductor.lowering.splitting import pieces
 
@@ -180,3 +182,19 @@ def test_builds_compile(tmp_path):
         print(build, "trap" in ptx or "assertfail" in ptx, "ld.global.v4" in ptx or ".v4.b32" in ptx)
     """, interpret="0", TRITON_CACHE_DIR=str(tmp_path))
     assert out.split() == ["0", "True", "True", "1", "True", "False"], out
+
+
+def test_batch_norm_of_cudnn_writes_its_statistics():
+    """As the graph has it: by the operator whose schema says so, with the same gradients."""
+    x, weight, bias = (torch.randn(s) for s in ((6, 3, 4), (3,), (3,)))
+    mean, var = torch.zeros(3), torch.ones(3)
+    mine, theirs = (mean.clone(), var.clone()), (mean.clone(), var.clone())
+    got = cudnn_batch_norm(x, weight, bias, *mine, True, 0.1, 1e-5)
+    want = torch.ops.aten.native_batch_norm(x, weight, bias, *theirs, True, 0.1, 1e-5)
+    torch.testing.assert_close((got[:3], mine), (want, theirs))
+    assert got[3].dtype is torch.uint8 and not torch.equal(mine[0], mean)
+    grads = cudnn_batch_norm_backward(x, x, weight, *mine, *got[1:3], 1e-5, got[3])
+    torch.testing.assert_close(grads, torch.ops.aten.native_batch_norm_backward(
+        x, x, weight, *theirs, *want[1:3], True, 1e-5, [True] * 3))
+    schema = torch.ops.aten.cudnn_batch_norm.default._schema
+    assert [a.name for a in schema.arguments][5:] == ["training", "exponential_average_factor", "epsilon"]
