@@ -274,6 +274,9 @@ static PyType_Spec entry_spec = {
 static PyTypeObject *entry_type;
 
 /* ---------------------------------------------------------------- module */
+/* `Pause` of codegen/cpp/threads.h: for how long loops of all libraries do without other threads. */
+static int64_t pause_of_loops[8];
+
 static PyObject *
 load_library(PyObject *module, PyObject *path_object)
 {
@@ -286,6 +289,10 @@ load_library(PyObject *module, PyObject *path_object)
     Py_DECREF(path);
     if (handle == NULL) {
         return PyErr_Format(PyExc_OSError, "%s", dlerror());
+    }
+    void **pause = dlsym(handle, "dynamo_lite_pause");
+    if (pause != NULL) {
+        *pause = pause_of_loops;
     }
     return PyLong_FromVoidPtr(handle);
 }

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.backends.inductor import codecache
+from dynamo_lite.backends.inductor import _runtime, codecache
 from dynamo_lite.backends.inductor.codegen.cpp import text
 
 _ENTRIES = """
@@ -13,20 +13,25 @@ _ENTRIES = """
 ENTRY void parts(i64 n, i64 unit, int threads, i64* found) {
     parallel(n, unit, threads, [=](i64 begin, i64 end, int t) { found[2 * t] = begin, found[2 * t + 1] = end; });
 }
-static Seen state;
-ENTRY int is_alone_now(i64 volume, i64 now) { return is_alone(state, volume, now); }
-ENTRY void alone_took(i64 took) { was_alone(state, took); }
-ENTRY void shared_took(i64 volume, int threads, i64 begin, i64 end) { was_shared(state, volume, threads, begin, end); }
-ENTRY void forget() { state = Seen(); }
+static Seen states[64];
+static Pause pause;
+ENTRY int is_alone_now(int loop, i64 volume, i64 now) { return is_alone(states[loop], pause, volume, now); }
+ENTRY void alone_took(int loop, i64 volume, i64 took) { was_alone(states[loop], volume, took); }
+ENTRY void shared_took(int loop, i64 volume, int threads, i64 begin, i64 end) {
+    was_shared(states[loop], pause, volume, threads, begin, end);
+}
+ENTRY void forget() { for (auto& state : states) state = Seen(); pause = Pause(); }
+ENTRY i64 paused_until() { return dynamo_lite_pause->until; }
+ENTRY void pause_until(i64 until) { dynamo_lite_pause->until = until; }
 """
 
 
 @pytest.fixture(scope="module")
 def library():
     made = ctypes.CDLL(str(codecache.shared_library(text.header() + _ENTRIES)))
-    for name in ("is_alone_now", "alone_took", "shared_took"):
-        getattr(made, name).argtypes = {"is_alone_now": [ctypes.c_int64] * 2, "alone_took": [ctypes.c_int64]}.get(
-            name, [ctypes.c_int64, ctypes.c_int, ctypes.c_int64, ctypes.c_int64])
+    loop, time = ctypes.c_int, ctypes.c_int64
+    made.is_alone_now.argtypes = made.alone_took.argtypes = [loop, time, time]
+    made.shared_took.argtypes = [loop, time, ctypes.c_int, time, time]
     made.parts.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
     return made
 
@@ -51,20 +56,21 @@ def test_parts_are_the_same_whatever_threads_there_are(library, n, unit, threads
 
 
 class Machine:
-    """A machine with two processors, one of which another process keeps between two times; the loop takes 10 us in two
-    threads, 16 in one, and 4 ms in two if one has to wait."""
+    """A machine with two processors, one of which another process keeps between two times. Each loop in turn takes 10 us in
+    two threads, 16 in one, and 4 ms in two if one has to wait."""
 
-    def __init__(self, library, busy, volume=1000):
-        self.library, self.busy, self.volume, self.now = library, busy, volume, 0
+    def __init__(self, library, busy, volume=1000, loops=1):
+        self.library, self.busy, self.volume, self.loops, self.now, self.turn = library, busy, volume, loops, 0, 0
         library.forget()
 
     def call(self):
-        if self.library.is_alone_now(self.volume, self.now):
+        loop, self.turn = self.turn % self.loops, self.turn + 1
+        if self.library.is_alone_now(loop, self.volume, self.now):
             took = 16_000
-            self.library.alone_took(took)
+            self.library.alone_took(loop, self.volume, took)
         else:
             took = 4_000_000 if self.busy[0] <= self.now < self.busy[1] else 10_000
-            self.library.shared_took(self.volume, 2, self.now, self.now + took)
+            self.library.shared_took(loop, self.volume, 2, self.now, self.now + took)
         self.now += took
         return took
 
@@ -75,8 +81,10 @@ class Machine:
         return found
 
 
-def test_threads_that_have_to_wait_are_waited_for_seldom(library):
-    machine = Machine(library, (1_000_000, 1_000_000_000))
+@pytest.mark.parametrize("loops", [1, 3, 50])
+def test_threads_that_have_to_wait_are_waited_for_seldom(library, loops):
+    """However many loops there are: none finds out for itself alone."""
+    machine = Machine(library, (1_000_000, 1_000_000_000), loops=loops)
     assert set(machine.calls(1_000_000)) == {10_000}
     during = machine.calls(1_000_000_000)
     waited = sum(t for t in during if t == 4_000_000)
@@ -86,18 +94,67 @@ def test_threads_that_have_to_wait_are_waited_for_seldom(library):
     assert set(machine.calls(1_200_000_000)) == {10_000}
 
 
-def test_one_slow_call_costs_its_own_time_again_at_most(library):
-    machine = Machine(library, (1_000_000, 1_000_001))
+@pytest.mark.parametrize("loops", [1, 50])
+def test_threads_that_wait_now_and_then(library, loops):
+    """Another process that works in turns of 30 ms, and sleeps as long between them."""
+    machine = Machine(library, (0, 0), loops=loops)
+    machine.calls(2_000_000)
+    found = []
+    for turn in range(20):
+        machine.busy = (machine.now, machine.now + 30_000_000)
+        found += machine.calls(machine.now + 60_000_000)
+    assert sum(t for t in found if t == 4_000_000) < sum(found) / 6
+
+
+@pytest.mark.parametrize("loops", [1, 50])
+def test_one_slow_call_costs_its_own_time_again_at_most(library, loops):
+    machine = Machine(library, (1_000_000, 1_000_001), loops=loops)
     found = machine.calls(20_000_000)
     assert found.count(4_000_000) == 1 and found.count(16_000) <= 4_000_000 // 16_000 + 1
     assert set(found[-100:]) == {10_000}
+
+
+def test_a_loop_that_is_better_off_alone_stops_no_other(library):
+    """In two threads it takes half as long again as in one."""
+    library.forget()
+    library.alone_took(0, 1000, 16_000)
+    now, alone = 0, 0
+    for _ in range(10_000):
+        if library.is_alone_now(0, 1000, now):
+            library.alone_took(0, 1000, 16_000)
+            now, alone = now + 16_000, alone + 1
+        else:
+            library.shared_took(0, 1000, 2, now, now + 24_000)
+            now += 24_000
+        assert not library.is_alone_now(1, 1000, now)
+    assert alone > 8_000
 
 
 def test_loops_of_another_size_begin_anew(library):
     machine = Machine(library, (1_000_000, 1_000_001))
     machine.calls(1_000_000)
     machine.call()
-    assert library.is_alone_now(1000, machine.now) and not library.is_alone_now(2000, machine.now)
+    # All loops do without other threads for a while; then this one alone may.
+    assert library.is_alone_now(0, 1000, machine.now) and library.is_alone_now(1, 2000, machine.now)
+    library.alone_took(0, 2000, 30_000)
+    assert not library.is_alone_now(0, 2000, machine.now + 100_000_000)
+
+
+def test_kernels_of_one_process_have_one_pause(library, data):
+    """The loader has a library's loops heed what those of others have seen."""
+    compiled = [dynamo_lite.compile(fn) for fn in (lambda x: x.exp().sum(1), lambda x: (x * 2 + 1).cos())]
+    x = data.random(7, 300_001)
+    want = [fn(x) for fn in compiled]
+    files = [str(codecache.shared_library(text.header() + _ENTRIES + end)) for end in ("\n", "\n\n")]
+    one, other = (ctypes.CDLL(name, handle=_runtime.load(name)) for name in files)
+    other.paused_until.restype = ctypes.c_int64
+    one.pause_until.argtypes = [ctypes.c_int64]
+    try:
+        one.pause_until(2**62)
+        assert other.paused_until() == 2**62
+        assert all(torch.equal(fn(x), y) for fn, y in zip(compiled, want))
+    finally:
+        one.pause_until(0)
 
 
 def test_results_do_not_depend_on_who_computes_the_parts(data):

@@ -29,12 +29,16 @@ struct Contraction {
     const float* result;  // where epilogue writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
     double packing;     // if not decided, of windows: what it costs to fill their planes, in rows
+    Seen* seen;         // what the threads of this place have taken, and those of all
+    Pause* pause;
 };
 typedef void Epilogue(const void* context, i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch);
 extern "C" void PRODUCTS(const Contraction* c, Epilogue* epilogue, const void* context);
 extern "C" void DEPTHWISE(const Contraction* c, Epilogue* epilogue, const void* context);
 typedef void Contract(const Contraction* c, Epilogue* epilogue, const void* context);
-template <Contract* library, class F> INLINE void contract(const Contraction& c, const F& epilogue) {
+template <Contract* library, class F> INLINE void contract(Contraction& c, const F& epilogue) {
+    static Seen seen;
+    c.seen = &seen, c.pause = dynamo_lite_pause;
     library(&c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
         (*(const F*)f)(batch, l0, l1, i0, i1, tile, pitch);
     }, &epilogue);

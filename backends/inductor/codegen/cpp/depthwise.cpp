@@ -224,5 +224,5 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Epilogue* epilogue, const void
             epilogue(context, batch, row, row + count, y0 * w.out_width + x0, y0 * w.out_width + x0 + size, tile, size);
             at += tiles > 1 ? 1 : count;
         }
-    });
+    }, *c.seen, *c.pause);
 }

@@ -25,41 +25,72 @@ INLINE i64 nanoseconds() {
 // not depend on it.
 struct Seen {
     i64 volume, shared, alone;  // the least that a call took, in several threads and in one; later calls outdate it by and by
-    i64 until, pauses;          // one thread until then; so many times in a row was it tried again in vain
+    i64 until, tries;           // one thread until then; so many times in a row was it tried again in vain
 };
+// The same for all loops of the process, of which each would try for itself: after a call that took more than twice what one thread takes, as
+// loops do that wait for a thread. Several threads have proved themselves when they ran for sixteen times as long as was lost.
+struct Pause {
+    i64 until, tries, lost, good;
+};
+static Pause own_pause;
+// The loader has all libraries of the process share one.
+extern "C" {
+__attribute__((visibility("protected"), used)) Pause* dynamo_lite_pause = &own_pause;
+}
 INLINE i64 seen(const i64& x) { return __atomic_load_n(&x, __ATOMIC_RELAXED); }
 INLINE void see(i64& x, i64 value) { __atomic_store_n(&x, value, __ATOMIC_RELAXED); }
 INLINE i64 lesser(i64 before, i64 took) { return before && before + before / 16 < took ? before + before / 16 : took; }
-static bool is_alone(const Seen& s, i64 volume, i64 now) { return now < seen(s.until) && seen(s.volume) == volume; }
-static void was_alone(Seen& s, i64 took) { see(s.alone, lesser(seen(s.alone), took)); }
-static void was_shared(Seen& s, i64 volume, int threads, i64 begin, i64 end) {
-    const i64 took = end - begin;
-    if (seen(s.volume) != volume) {
-        see(s.volume, volume), see(s.shared, took), see(s.alone, 0), see(s.until, 0), see(s.pauses, 0);
+static bool is_alone(const Seen& s, const Pause& p, i64 volume, i64 now) {
+    return now < seen(p.until) || now < seen(s.until) && seen(s.volume) == volume;
+}
+static void set_volume(Seen& s, i64 volume) {
+    if (seen(s.volume) != volume) see(s.volume, volume), see(s.shared, 0), see(s.alone, 0), see(s.until, 0), see(s.tries, 0);
+}
+static void was_alone(Seen& s, i64 volume, i64 took) {
+    set_volume(s, volume);
+    see(s.alone, lesser(seen(s.alone), took));
+}
+static i64 once_more(i64 tries) { return tries < 4 ? tries + 1 : 4; }
+static void was_shared(Seen& s, Pause& p, i64 volume, int threads, i64 begin, i64 end) {
+    set_volume(s, volume);
+    const i64 took = end - begin, shared = seen(s.shared), tries = seen(s.tries);
+    // Until one thread was tried: what it would take at most, and as much again for what else may be slow once.
+    const i64 alone = seen(s.alone) ? seen(s.alone) : 2 * threads * shared;
+    see(s.shared, lesser(shared, took));
+    if (!alone) return;
+    if (took <= alone) {
+        see(s.tries, 0);
+        if (!seen(p.lost)) return;
+        see(p.good, seen(p.good) + took);
+        if (seen(p.good) > 16 * seen(p.lost)) see(p.lost, 0), see(p.tries, 0);
         return;
     }
-    // Until one thread was tried: what it would take at most, and as much again for what else may be slow once.
-    const i64 alone = seen(s.alone) ? seen(s.alone) : 2 * threads * seen(s.shared), pauses = seen(s.pauses);
-    see(s.shared, lesser(seen(s.shared), took));
-    see(s.pauses, took <= alone ? 0 : pauses < 4 ? pauses + 1 : 4);
-    if (took > alone) see(s.until, end + ((took - alone) << pauses));
+    see(s.tries, once_more(tries));
+    see(s.until, end + ((took - alone) << tries));
+    if (took <= 2 * alone) return;
+    see(p.until, end + ((took - alone) << seen(p.tries)));
+    see(p.tries, once_more(seen(p.tries))), see(p.lost, took - alone), see(p.good, 0);
 }
 // f(begin, end, thread) over parts of range(n), one for each thread, whose bounds are multiples of `unit`. Each part is computed as if by
 // a thread of its own, however many there are.
-template <class F> static inline void parallel(i64 n, i64 unit, int threads, F f) {
+template <class F> static inline void parallel(i64 n, i64 unit, int threads, F f, Seen& seen, Pause& pause) {
     if (threads <= 1) {
         f((i64)0, n, 0);
         return;
     }
-    static Seen seen;
     const i64 units = (n + unit - 1) / unit, begin = nanoseconds();
     const auto part = [&](int t) NOINLINE { f(units * t / threads * unit, least(units * (t + 1) / threads * unit, n), t); };
-    if (is_alone(seen, n, begin)) {
+    if (is_alone(seen, pause, n, begin)) {
         for (int t = 0; t < threads; ++t) part(t);
-        was_alone(seen, nanoseconds() - begin);
+        was_alone(seen, n, nanoseconds() - begin);
         return;
     }
 #pragma omp parallel num_threads(threads)
     for (int t = omp_get_thread_num(), k = omp_get_num_threads(); t < threads; t += k) part(t);
-    was_shared(seen, n, threads, begin, nanoseconds());
+    was_shared(seen, pause, n, threads, begin, nanoseconds());
+}
+// Each place where this stands has seen what its own calls took.
+template <class F> static inline void parallel(i64 n, i64 unit, int threads, F f) {
+    static Seen seen;
+    parallel(n, unit, threads, f, seen, *dynamo_lite_pause);
 }
