@@ -1,4 +1,7 @@
-"""The backend that runs the captured graph as it is: to tell a fault of the capture from a fault of a compiler."""
+"""The backend that runs the captured graph as it is: to tell a fault of the capture from a fault of a compiler.
+
+Invariant: what runs is the graph's own code, unchanged.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable

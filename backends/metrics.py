@@ -1,6 +1,8 @@
 """Counts of what backends did since the last reset: for ``dynamo_lite.metrics()``, reports and tests.
 
 Built on the counters and phase times of ``log``.
+
+Invariant: only counts; nothing decides by them.
 """
 from __future__ import annotations
 

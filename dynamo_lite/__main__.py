@@ -1,4 +1,7 @@
-"""``python -m dynamo_lite rules [NAME]``: prints what becomes of a call, or the whole table of calls."""
+"""``python -m dynamo_lite rules [NAME]``: prints what becomes of a call, or the whole table of calls.
+
+Invariant: the table is only read; nothing is compiled.
+"""
 import argparse
 import sys
 

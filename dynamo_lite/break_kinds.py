@@ -1,7 +1,7 @@
 """What can stop a capture: one row per kind, with a stable identifier, what it is, and what the user can do.
 
-The identifiers are part of the public interface: users filter logs by them and `docs/graph_breaks.md` is written from
-this table. A row may be reworded; an identifier, once released, is neither renamed nor reused.
+The identifiers are part of the public interface: users filter logs by them, and `docs/graph_breaks.md` is written from
+this table. Invariant: a row may be reworded; an identifier, once released, is neither renamed nor reused.
 """
 import dataclasses
 

@@ -1,4 +1,7 @@
-"""Whether a graph has to take part in autograd."""
+"""Whether a graph has to take part in autograd.
+
+Invariant: a graph that would extend the autograd graph in eager is never taken for one that would not.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,6 +1,8 @@
 """The minimum cut of a directed graph with capacities (Dinic's algorithm).
 
 Written here because the graphs are small, and importing a graph library takes longer than all cuts of a model.
+
+Invariant: no other cut has less capacity.
 """
 from __future__ import annotations
 

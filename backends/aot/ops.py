@@ -1,6 +1,9 @@
 """Operations of the aten graph that aten itself lacks, as plain functions on real tensors.
 
-Lowerings may treat them specially: all are about layout, none computes. A program runs them as library calls otherwise.
+Copies and views by strides, random fills, and functional forms of operations that write to their arguments. A program
+runs them as library calls where lowerings make no loops of them.
+
+Invariant: calling one changes none of its arguments.
 """
 from __future__ import annotations
 

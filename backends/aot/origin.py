@@ -1,4 +1,7 @@
-"""Origin of a node: the line of the user's program that it comes from, for comments in generated code."""
+"""Origin of a node: the line of the user's program that it comes from, for comments in generated code.
+
+Invariant: only comments and logs depend on it.
+"""
 from __future__ import annotations
 
 import functools

@@ -4,6 +4,8 @@ A lowering is a function ``(g, *args, **kwargs)``: ``g`` is the ``GraphLowering`
 operator's arguments by its schema, tensors as ``TensorValue``. It returns a ``TensorValue`` (or a tuple of them), or
 ``NotImplemented`` for a case that it leaves to the library. Registration checks that the function's parameters are
 those of the operator's schema, so a lowering can't drift from the operator that it stands for.
+
+Invariant: an operator has one lowering, the one registered last.
 """
 
 from __future__ import annotations

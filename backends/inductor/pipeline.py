@@ -1,4 +1,7 @@
-"""From an aten graph to a program: the passes, in order."""
+"""From an aten graph to a program: the passes, in order.
+
+Invariant: a pass takes what the one before it gave and changes none of it; a target's part is asked of the target.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Picks the facts of the running Python: the one place that reads ``sys.version_info``."""
+"""Picks the facts of the running Python: the one place that reads ``sys.version_info``.
+
+Invariant: each version's module has the same names (``tests/bytecode/test_facts.py``).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What is particular to the bytecode of CPython 3.11, and to what its builtins do; other modules ask this one.
 
-The modules for other versions have the same names. What the `bytecode` package knows of a version is not said again.
+Invariant: the modules for other versions have the same names. What the `bytecode` package knows of a version is not
+said again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Locals that perhaps have no value, as arguments of resume functions."""
+"""Locals that perhaps have no value, as arguments of resume functions.
+
+Invariant: UNBOUND is never a value of the program: a resume function unbinds the local again before it goes on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fake tensors for tracing: metadata without storage, and without the import of what we compete with.
+"""The fake tensor mode of traces: metadata without storage, and without an import of ``torch._dynamo``.
 
 ``torch._subclasses.FakeTensorMode`` is the library that knows every operator's output metadata. In current torch its
 constructor, its (wrapped) dispatch entry and one line of its dispatcher import ``torch._dynamo`` for a handful of

@@ -1,4 +1,7 @@
-"""What a cache entry remembers beside its guard program and its code, and entries without code."""
+"""What a cache entry remembers beside its guard program and its code, and entries without code.
+
+Invariant: a record holds no graph and no tensor without data.
+"""
 from __future__ import annotations
 
 import types

@@ -1,8 +1,8 @@
 """The public entry points: compile, reset.
 
 ``compile`` makes a hook from its settings (equal settings share one, so that compiling the same function twice does not
-compile its frames twice) and wraps the function or module. Invariant: a compiled module shows its original's face; the
-original is never changed.
+compile its frames twice) and wraps the function or module. Invariant: a compiled module has the attributes and the
+state of its original, which is never changed.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Code that asks the interpreter how it keeps the program's objects: how large they are, how many, how long they live;
-or for its own frame.
+"""Introspection: code that asks the interpreter for sizes, counts, reference counts or lifetimes of objects, or for its
+own frame.
 
-What a capture makes of a frame keeps its results, not the interpreter's books: a dict may be built at once that was
-filled item by item, and what was compiled may hold an object for longer. So a frame that asks for these is left to the
+Compiled code gives the frame's results, not the interpreter's state on the way: a dict may be built at once that was
+filled item by item, and compiled code may hold an object for longer. So a frame that asks for these is left to the
 interpreter; where it asks how many there are in all, so is what it calls, since compiling that makes some. A frame with
 a break is several frames for the interpreter: one that gets hold of its frame object, or of the dict of its locals more
 than once, is left to it, too. Invariant: decided by the frame's own code and globals, before anything of it has run.

@@ -1,4 +1,7 @@
-"""Instructions that decide where to go on: jumps, loops, exceptions, ``with``, generators."""
+"""Instructions that decide where to go on: jumps, loops, exceptions, ``with``, generators.
+
+Invariant: behind each handler the stack, the locals and the blocks are what CPython's would be.
+"""
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,7 @@
-"""Instructions that move values: constants, locals, cells, globals, the stack itself."""
+"""Instructions that move values: constants, locals, cells, globals, the stack itself.
+
+Invariant: behind each handler the stack, the locals and the cells are what CPython's would be.
+"""
 from __future__ import annotations
 
 from types import CodeType

@@ -1,4 +1,7 @@
-"""Instructions that compute: operators, containers, unpacking, formatting, calls, functions, pattern matching."""
+"""Instructions that compute: operators, containers, unpacking, formatting, calls, functions, pattern matching.
+
+Invariant: behind each handler the stack is what CPython's would be; the work on values is the tracer's.
+"""
 from __future__ import annotations
 
 import itertools

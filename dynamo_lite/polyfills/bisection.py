@@ -1,4 +1,7 @@
-"""The functions of ``bisect`` in Python, traced in place of those in C."""
+"""The functions of ``bisect`` in Python, traced in place of those in C.
+
+Invariant: each compares the elements that the function in C compares, in the same order.
+"""
 from __future__ import annotations
 
 import bisect

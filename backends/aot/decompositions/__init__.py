@@ -1,7 +1,8 @@
 """Operations in terms of others: tables from an operator to a function of its arguments.
 
-A decomposition runs under the recorder, so it may call any operator, in-place ones included; it computes what eager
-computes, in eager's order of rounding, and returns ``NotImplemented`` for a case that it leaves to the library.
+A decomposition runs under the recorder, so it may call any operator, in-place ones included. It returns
+``NotImplemented`` for a case that it leaves to the library. Invariant: it computes what eager computes, and rounds
+where eager rounds.
 ``REQUIRED`` ones say what a schema leaves out and are always applied, as are those of lists of tensors (`foreach`);
 ``FOR_KERNELS`` adds those that pay if what comes out is fused into kernels, and would cost if it ran by library calls.
 

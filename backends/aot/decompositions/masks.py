@@ -1,4 +1,7 @@
-"""Random masks as booleans: a quarter of the memory of numbers that are 0 or 1, and saved for the gradient as such."""
+"""Random masks as booleans: a quarter of the memory of numbers that are 0 or 1, and saved for the gradient as such.
+
+Invariant: the numbers drawn, and the generator's state afterwards, are those of a mask of floats.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable

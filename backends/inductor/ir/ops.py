@@ -7,6 +7,8 @@ promotion and rounding are explicit ``cast`` nodes, put there by the lowerings.
 
 bfloat16 and float16 values are only moved, selected, compared and cast: arithmetic on them is written as casts around
 float32 operations, which is also where eager rounds.
+
+Invariant: the operation of a node is a row of this table, or one of the leaves that ``nodes`` lists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Activation functions and their gradients, with the formulas of eager's vectorized kernels."""
+"""Activation functions and their gradients, with the formulas of eager's vectorized kernels.
+
+Invariant: a result is rounded where eager's kernel rounds it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Formulas on IR nodes that lowerings of several families are made of, with eager's own order of operations.
 
 Each takes the builder and nodes of one dtype, and gives a node of that dtype (``is_nan`` a truth).
+
+Invariant: a formula adds no rounding that eager does not have.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 The result's element is chosen by where it is (``inside`` nodes), and each choice reads memory only where it holds. The
 result is always realized; the scheduler takes the loop apart at the borders, so that no test is left in the loops.
+
+Invariant: no iteration reads outside of the tensor that its element comes from.
 """
 
 from __future__ import annotations

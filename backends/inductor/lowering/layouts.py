@@ -1,6 +1,8 @@
 """Layouts of tensors: strides compared, and whether elements share memory or leave gaps.
 
 Symbolic sizes count as if their layout were dense: it is eager's, whose results are.
+
+Invariant: only reads; where a layout is not known, the answer is that of a dense one.
 """
 
 from __future__ import annotations

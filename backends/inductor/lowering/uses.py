@@ -1,4 +1,7 @@
-"""Uses of a node of the aten graph, views looked through: they decide whether its value is realized in memory."""
+"""Uses of a node of the aten graph, views looked through: they decide whether its value is realized in memory.
+
+Invariant: what is counted decides where a value is computed, never what it is.
+"""
 
 from __future__ import annotations
 

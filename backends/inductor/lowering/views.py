@@ -2,6 +2,8 @@
 
 Where memory is needed (a library call's argument, an output), ``GraphLowering`` finds out whether what came out is a
 plain strided view, and copies only if it is not.
+
+Invariant: no view makes a buffer.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The members' bodies are rewritten over the group's variables; a value that a mem
 a register where both run in the same stage, computed again where that is cheaper than memory, and through a row of
 scratch memory otherwise; a buffer that nobody outside the group reads is never stored. Then the loops are arranged
 (``loop_transforms``).
+
+Invariant: a buffer that something outside of the group reads holds what its nest says.
 """
 
 from __future__ import annotations

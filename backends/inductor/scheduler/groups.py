@@ -2,6 +2,8 @@
 
 A group is a list of members over one space of ``dims``, of which some are ``reduced``. A member is *full* (it runs over
 all dims) or *kept* (over those that are not reduced: what happens once per row).
+
+Invariant: each member's own variables are combinations of the group's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Loop order of a nest: by the strides of what it touches, largest first."""
+"""Loop order of a nest: by the strides of what it touches, largest first.
+
+Invariant: the order of loops changes no value.
+"""
 
 from __future__ import annotations
 

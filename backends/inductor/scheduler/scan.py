@@ -2,6 +2,8 @@
 
 The loop runs in order, in one thread; those around it are shared among threads, and the one along which memory is
 contiguous, if it is one of these, is the vector loop: then every lane carries values of its own.
+
+Invariant: elements are carried in the order of the scanned dimension.
 """
 
 from __future__ import annotations

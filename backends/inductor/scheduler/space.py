@@ -3,6 +3,8 @@
 A space is the ordered list of a nest's loop sizes. Two spaces of equal volume can share loops if both are coarser forms
 of one list: (512, 768) and (4, 128, 768) are, by (4, 128, 768). Both are then loops over that list, and each nest's own
 variables are combinations of its variables.
+
+Invariant: two nests are put in one space only if every iteration of both has its place in it.
 """
 
 from __future__ import annotations

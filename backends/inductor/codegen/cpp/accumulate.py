@@ -3,6 +3,8 @@
 An accumulator has one or four copies, so that additions needn't wait for each other; each copy is a scalar, or a vector
 whose lanes are joined at the end (a reduction along the vector loop) or are results of their own (a reduction along
 serial loops). Long sums are cascades of short ones, as in eager, so that rounding errors don't pile up.
+
+Invariant: a lane that is not alive changes no accumulator.
 """
 
 from __future__ import annotations

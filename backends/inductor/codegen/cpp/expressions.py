@@ -1,4 +1,7 @@
-"""C++ text for nodes and indices. The same text serves scalars and vectors: ``vec.h`` overloads every function."""
+"""C++ text for nodes and indices. The same text serves scalars and vectors: ``vec.h`` overloads every function.
+
+Invariant: a text computes what ``ir.ops`` says of its node, in every lane.
+"""
 
 from __future__ import annotations
 

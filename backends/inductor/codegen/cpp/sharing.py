@@ -3,6 +3,8 @@
 A convolution network has the same few kernels at many sizes, and compiling is what a first call spends most of its time
 on. Texts that are equal but for whole numbers become one function with the numbers that differ as arguments; each
 kernel's own name then calls it with its numbers. Numbers that are the same everywhere stay in the text.
+
+Invariant: a kernel computes the same whether it shares its function or not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A C++ file of kernels as text: what stands at its head, and its comments."""
+"""A C++ file of kernels as text: what stands at its head, and its comments.
+
+Invariant: comments decide nothing: sources that differ in them alone are one library.
+"""
 from __future__ import annotations
 
 import re

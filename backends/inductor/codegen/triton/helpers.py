@@ -2,6 +2,8 @@
 
 The text is part of each generated file, so that a file can be read, compiled and interpreted by itself. A kernel that
 uses none of a function costs nothing: Triton compiles what is called.
+
+Invariant: a file of kernels needs nothing but Triton.
 """
 from __future__ import annotations
 

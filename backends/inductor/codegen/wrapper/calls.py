@@ -2,6 +2,8 @@
 
 ``torch.mm`` and its like parse their arguments in half the time of ``torch.ops.aten.mm.default``, so operations whose
 Python binding takes the operator's arguments as they are, and can mean no other overload, are called through it.
+
+Invariant: a call's results and errors are those of the operator itself.
 """
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a C entry is told of tensors and sizes: layouts, offsets, and where symbols are found."""
+"""What a C entry is told of tensors and sizes: layouts, offsets, and where symbols are found.
+
+Invariant: a layout that an entry makes is wholly known, or a formula of the sizes that it is given.
+"""
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,7 @@
 """A program of library calls alone: the way a graph runs when there is no compiler, and the model of what lowering
 produces.
+
+Invariant: the steps are the graph's calls, one each, in order.
 """
 from __future__ import annotations
 
