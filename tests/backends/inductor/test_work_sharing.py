@@ -56,8 +56,8 @@ def test_parts_are_the_same_whatever_threads_there_are(library, n, unit, threads
 
 
 class Machine:
-    """A machine with two processors, one of which another process keeps between two times. Each loop in turn takes 10 us in
-    two threads, 16 in one, and 4 ms in two if one has to wait."""
+    """A machine with two processors, one of which another process keeps between two times. Each loop in turn takes
+    10 us in two threads, 16 in one, and 4 ms in two if one has to wait."""
 
     def __init__(self, library, busy, volume=1000, loops=1):
         self.library, self.busy, self.volume, self.loops, self.now, self.turn = library, busy, volume, loops, 0, 0
