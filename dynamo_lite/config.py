@@ -49,6 +49,9 @@ class Option:
             raise ValueError(f"{self.env} is a switch (1 or 0), not {text!r}")
         if self.type is tuple:
             return tuple(part.strip() for part in text.split(",") if part.strip())
+        if self.type is dict:
+            pairs = (part.partition("=") for part in text.split(",") if part.strip())
+            return {name.strip(): float(value) for name, _, value in pairs}
         if self.type is int:
             try:
                 return int(text)
@@ -65,11 +68,22 @@ class Option:
         if type(value) is not self.type:
             raise TypeError(
                 f"config.{self.name} is of type {self.type.__name__}, not {type(value).__name__} ({value!r})")
+        if self.type is dict:
+            return self._numbers(value)
         if self.choices and value not in self.choices:
             raise ValueError(f"config.{self.name} is one of {', '.join(self.choices)}, not {value!r}")
         if self.minimum is not None and value < self.minimum:
             raise ValueError(f"config.{self.name} is at least {self.minimum}, not {value!r}")
         return _absolute(self.name, value) if self.path and value else value
+
+    def _numbers(self, value: dict[str, float]) -> dict[str, float]:
+        """A copy of a table of numbers by name."""
+        for name, number in value.items():
+            if name not in self.choices:
+                raise ValueError(f"config.{self.name} has numbers by the names {', '.join(self.choices)}, not {name!r}")
+            if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < float("inf"):
+                raise ValueError(f"config.{self.name}[{name!r}] is a positive number, not {number!r}")
+        return dict(value)
 
 
 def _option(default: T, help: str, **rest: Any) -> T:
@@ -148,6 +162,11 @@ value_guard_operations: int = _option(
 cpp_compiler: str = _option(os.environ.get("CXX") or "g++", "the C++ compiler's command; CXX is honoured too")
 cpp_simd: str = _option(
     "auto", "vector instructions of generated C++ kernels", choices=("auto", "avx512", "avx2", "scalar"))
+target: dict[str, float] = _option(
+    {}, "what is known of the processor better than it is read or measured, by name, as l2=2097152,cores=2: sizes of "
+    "caches in bytes, costs (the log `targets` prints all)", choices=(
+        "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "far_read",
+        "foreign_read", "wake", "awake", "elements", "pages"))
 num_compile_workers: int = _option(0, "C++ files compiled side by side; 0: as many as there are processors", minimum=0)
 cpp_compiler_timeout: int = _option(
     300, "seconds that the C++ compiler may take for one file before it is stopped; 0: as many as it likes", minimum=0)

@@ -324,6 +324,8 @@ register_artifact("skipped_frames", "each frame that is left to plain Python, an
 register_artifact("fallbacks", "what a backend hands to plain torch calls, and why")
 register_artifact("ir", "the loop nests, library calls and writes of each graph, before any are fused")
 register_artifact("schedule", "which loops are fused, which are not and why")
+register_artifact("targets", "the description of the processor that decisions rest on, and what of it was measured",
+                  "what each product's share of threads was decided by")
 register_artifact("cache", "the cache folder: hits, misses, files that had to be rebuilt")
 
 _install_handler()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.backends.aot.decompositions import register_decomposition
+from dynamo_lite.backends.inductor import convolution_gradients as _convolution_gradients  # noqa: F401 - it registers
 from dynamo_lite.backends.inductor.compile import inductor_lite
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import hashlib
 import itertools
 import os
@@ -30,6 +29,9 @@ from typing import TypeVar
 
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends.inductor import folders, prebuilt, private_files, toolchain
+from dynamo_lite.backends.inductor.kept_files import content
+from dynamo_lite.backends.inductor.processor import cpu_features as cpu_features
+from dynamo_lite.backends.inductor.processor import simd as simd
 
 T = TypeVar("T")
 
@@ -49,37 +51,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-# ---------------------------------------------------------------- the processor and the compiler
-@functools.cache
-def cpu_features() -> frozenset[str]:
-    """What /proc/cpuinfo lists as the first processor's flags; empty where there is no such file."""
-    try:
-        with open("/proc/cpuinfo") as f:
-            for line in f:
-                if line.startswith(("flags", "Features")):
-                    return frozenset(line.split(":", 1)[1].split())
-    except OSError:
-        log.artifact("cache").debug("no /proc/cpuinfo: the processor's features are unknown")
-    return frozenset()
-
-
-def simd() -> str:
-    """The vector instructions to generate for: "avx512", "avx2" or "scalar"; what ``config.cpp_simd`` says, if it can
-    run.
-    """
-    features = cpu_features()
-    best = "scalar"
-    if {"avx2", "fma", "f16c"} <= features:
-        best = "avx2"
-        if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= features:
-            best = "avx512"
-    wanted = config.cpp_simd
-    order = ("scalar", "avx2", "avx512")
-    if wanted == "auto":
-        return best
-    return wanted if order.index(wanted) <= order.index(best) else best
-
-
+# ---------------------------------------------------------------- the compiler
 def build_flags(simd_kind: str | None = None) -> tuple[str, ...]:
     """The compiler's flags for a kernel file."""
     return prebuilt.flags_for(simd_kind or simd())
@@ -170,7 +142,7 @@ def _pool() -> ThreadPoolExecutor:
 
 def _is_kept(path: Path, again: bool = False) -> bool:
     """Whether there is a library, whole; ``again``: what is wrong with it has been said."""
-    if path in _useless or _content(path, again) is None:
+    if path in _useless or content(path, again) is None:
         return False
     log.count("cache_hits")
     log.artifact("cache").info("%s: found", path)
@@ -266,7 +238,7 @@ def load(path: Path, open_library: Callable[[str], T]) -> T:
     try:
         return open_library(str(path))
     except OSError as error:
-        body = _content(path)
+        body = content(path)
         if body is not None and hasattr(os, "memfd_create"):
             try:
                 return _from_memory(path.name, body, open_library)
@@ -306,54 +278,3 @@ def give_up(error: Unloadable) -> bool:
     _given_up.add(error.path)
     _useless.add(error.path)
     return True
-
-
-# ---------------------------------------------------------------- other files
-def _content(path: Path, quiet: bool = False) -> memoryview | None:
-    """What was kept in a file; None if it is not there, or, and the log says so, damaged or not this user's."""
-    try:
-        data = private_files.read(str(path))
-        return private_files.unseal(path.name, data, folders.secret())
-    except FileNotFoundError:
-        return None
-    except private_files.Damaged:
-        if not quiet:
-            log.artifact("cache").warning("%s is truncated or not from here; it is made again", path)
-    except private_files.OtherSecret:
-        if log.first_time("cache", ("secret", path.parent.parent)):
-            log.artifact("cache").warning(
-                "%s, and maybe others, was kept by another user, or with a secret that is gone (see "
-                "DYNAMO_LITE_CACHE_SECRET); what was is made again", path)
-    except (OSError, private_files.Untrusted) as error:
-        if log.first_time("cache", ("file", path)):
-            log.artifact("cache").warning("a kept file is not used: %s", error)
-    return None
-
-
-def read_entry(key: str, suffix: str) -> memoryview | None:
-    """What ``write_entry`` has kept under a key; None if there is nothing whole."""
-    for place in folders.readable():
-        body = _content(Path(place, key[:2], key + suffix))
-        if body is not None:
-            return body
-    return None
-
-
-def write_entry(key: str, suffix: str, body: bytes) -> None:
-    """Keeps some bytes under a key.
-
-    Raises:
-        exc.CacheError: no folder can be used.
-    """
-    if len(body) > private_files.LARGEST // 2:
-        raise exc.CacheError(f"it is too large ({len(body)} bytes)")
-    for place in folders.writable():
-        path = Path(place, key[:2], key + suffix)
-        try:
-            private_files.folder(str(path.parent), create=True)
-            private_files.write(str(path), body + private_files.seal(path.name, body, folders.secret()))
-        except (OSError, private_files.Untrusted) as error:
-            folders.passed_over(place, error)
-            continue
-        return
-    raise exc.CacheError("there is no folder that it can be written to; set DYNAMO_LITE_CACHE_DIR")

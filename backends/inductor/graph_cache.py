@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends.aot import call_sizes, graph, interface, ops
-from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor import _runtime, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Pair
 from dynamo_lite.backends.inductor.codegen.wrapper import EntrySpec, WrapperSource
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
@@ -79,7 +79,7 @@ def _read(key: str, name: str) -> Any:
     Raises:
         Malformed: it is nothing of the kind.
     """
-    body = codecache.read_entry(name, _SUFFIX)
+    body = kept_files.read_entry(name, _SUFFIX)
     if body is None:
         return None
     found = _format().loads(body)
@@ -108,9 +108,9 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
         with log.phase("graph_cache"):
             if isinstance(key, SymbolicKey):
                 decided = Decided(value, key.env.since(key.start))
-                codecache.write_entry(key.name(key.slot), _SUFFIX, _format().dumps(decided))
+                kept_files.write_entry(key.name(key.slot), _SUFFIX, _format().dumps(decided))
             else:
-                codecache.write_entry(key, _SUFFIX, _format().dumps(value))
+                kept_files.write_entry(key, _SUFFIX, _format().dumps(value))
     except NotKept as reason:
         log.artifact("cache").info("a graph is not kept: %s", reason)
     except (OSError, exc.CacheError) as error:

@@ -22,7 +22,7 @@ from dynamo_lite import config
 from dynamo_lite.backends.aot import ambient
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.aot.origin import user_line
-from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor import _runtime, processor
 from dynamo_lite.backends.inductor.ir.symbolic import environment_of, index_of
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
 from dynamo_lite.symbols.environment import Environment
@@ -94,10 +94,11 @@ def _surroundings() -> str:
     roots = os.path.dirname(os.path.abspath(str(config.__file__))), os.path.dirname(here)  # the front end, the backends
     files = [f"{path.removeprefix(root)} {status.st_size} {status.st_mtime_ns}"
              for root in roots for path, status in sorted(_files(root))]
-    features = " ".join(sorted(codecache.cpu_features()))
+    features = " ".join(sorted(processor.cpu_features()))
     return "\n".join([
         str(_FORMAT), torch.__version__, str(torch.version.git_version), sys.version,
-        platform.machine(), features, str(_runtime.can_allocate()), os.environ.get("ATEN_CPU_CAPABILITY", ""), *files])
+        platform.machine(), features, processor.this_processor().key(),
+        str(_runtime.can_allocate()), os.environ.get("ATEN_CPU_CAPABILITY", ""), *files])
 
 
 def _files(root: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -129,7 +130,7 @@ def _state(options: dict[str, Any]) -> str:
         torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
     )
     settings = {name: value for name, value in config.snapshot().items() if name not in _ELSEWHERE}
-    return repr((sorted(options.items()), flags, sorted(settings.items()), codecache.simd()))
+    return repr((sorted(options.items()), flags, sorted(settings.items()), processor.simd()))
 
 
 def _require_own(fn: Any, kind: str, target: Any) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import torch
 
 from dynamo_lite import log
-from dynamo_lite.backends.inductor import codecache
 from dynamo_lite.backends.inductor import program as prog
+from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.backends.inductor.codegen.cpp.target import cpp_target
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
@@ -72,7 +72,7 @@ def target_named(name: str) -> Target:
         from dynamo_lite.backends.inductor.codegen.triton.target import CUDA, TRITON
 
         return CUDA if name == "cuda" else TRITON
-    return cpp_target(codecache.simd())
+    return cpp_target(target_info.current())
 
 
 def _loops_as_text(lowered: LoweredGraph) -> str:

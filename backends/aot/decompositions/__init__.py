@@ -15,12 +15,11 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot.decompositions import classes, convolution, losses, masks, normalization
+from dynamo_lite.backends.aot.decompositions import classes, losses, masks, normalization
 
 REQUIRED: dict[Any, Callable[..., Any]] = {**normalization.REQUIRED, **classes.REQUIRED}
 FOR_KERNELS: dict[Any, Callable[..., Any]] = {
-    **REQUIRED, **normalization.FOR_KERNELS, **convolution.FOR_KERNELS, **masks.FOR_KERNELS,
-    **losses.FOR_KERNELS}
+    **REQUIRED, **normalization.FOR_KERNELS, **masks.FOR_KERNELS, **losses.FOR_KERNELS}
 
 
 def register_decomposition(target: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -23,9 +23,8 @@ MAX_LANES = 16
 CHUNK_DEPTH = 512
 # A tile has at most so many lines.
 MAX_LINES = 64
-# Of ``depthwise.cpp``: rows of results in registers, the widest kernel, about how many results at a time, the columns
-# from which on a row is cut.
-ROWS_AT_ONCE, MAX_KERNEL_WIDTH, STRIP, STRIP_COLUMNS = 7, 256, 2048, 1024
+# Of ``depthwise.cpp``: rows of results in registers, the widest kernel.
+ROWS_AT_ONCE, MAX_KERNEL_WIDTH = 7, 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,17 +71,21 @@ class Patches:
     dilation: tuple[int, int]
     each: int = 0
 
-    def strip(self) -> tuple[int, int, int, int]:
+    def tiles(self, strip: int) -> tuple[int, int, int, int]:
         """Of a depthwise convolution: rows and columns of results at a time, all columns or one row; of how many
-        channels, if these are whole; and the elements of the scratch planes that hold what they see."""
+        channels, if these are whole; and the elements of the scratch planes that hold what they see.
+
+        Args:
+            strip: about so many results at a time; a row of more than half as many is cut.
+        """
         (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
         rows, width = 1, self.out_width
-        if width > STRIP_COLUMNS:
-            width = STRIP_COLUMNS
+        if width > strip // 2:
+            width = strip // 2
         else:
-            rows = min(max(STRIP // sh // width // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE, self.out_height)
+            rows = min(max(strip // sh // width // ROWS_AT_ONCE, 1) * ROWS_AT_ONCE, self.out_height)
         whole = (rows, width) == (self.out_height, self.out_width)
-        several = min(max(STRIP // 2 // (rows * width), 1), MAX_LINES) if whole else 1
+        several = min(max(strip // 2 // (rows * width), 1), MAX_LINES) if whole else 1
         lines = (-(-rows // ROWS_AT_ONCE) * ROWS_AT_ONCE - 1) * sh + (kh - 1) * dh + 1
         padded = -(-(width + (kw - 1) * dw // sw) // MAX_LANES) * MAX_LANES
         return rows, width, several, several * (lines * sw * padded + 2 * MAX_LANES)

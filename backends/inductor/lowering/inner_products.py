@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.backends.inductor.ir.ops import FLOAT
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.products import scaled_sum
@@ -18,15 +19,12 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# What is larger does not stay in the cache, and the library fetches it better.
-MAX_ELEMENTS = 1 << 20
-
 
 def _product(g: GraphLowering, x: TensorValue, vector: TensorValue) -> Any:
     """The sums over the last dim of ``x`` times a vector."""
     if x.dtype not in FLOAT or vector.dtype is not x.dtype:
         return NotImplemented
-    if not isinstance(x.numel, int) or not 0 < x.numel <= MAX_ELEMENTS:
+    if not isinstance(x.numel, int) or not 0 < x.numel <= target_info.current().near_vector:
         return NotImplemented
     places = [0] if is_size(vector.shape[0], 1) else shape_vars(x.shape)[-1:]
     node = g.ops.op("mul", x.node, reindexed(g.ops, vector, places))

@@ -35,7 +35,8 @@ class Arrangement:
 
 
 VECTORS = Arrangement(transform_loops, transform_scan_loops, 0, 64 * 1024)
-"""One loop runs in vectors, threads share the outer ones: a processor's caches hold 64 KB of a row near a core."""
+"""One loop runs in vectors, threads share the outer ones: a processor's caches hold 64 KB of a row near a core,
+where ``TargetInfo.near_row`` does not say less."""
 BLOCKS = Arrangement(flatten_loops, flatten_loops, 4096, 0)
 """Blocks of iterations run side by side, and a block holds a row of 4,096 elements: 16 values in each of 256 threads,
 of the 255 that the registers of a thread can hold."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import torch
 
+from dynamo_lite import log
+from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
@@ -67,7 +69,8 @@ def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers:
     assert lane is not None
     kernel.outer = tuple(v for v in (batch, line) if v is not None)
     stores = [s for stage in kernel.stages for s in stage.statements if isinstance(s, Store)]
-    sharing = share_work(contraction, torch.get_num_threads())
+    sharing = share_work(contraction, torch.get_num_threads(), target_info.current())
+    log.artifact("targets").debug("%s: %s", "; ".join(first.nest.origin), sharing)
     name = f"workspace{len(buffers)}"
     buffer = buffers[name] = Buffer(name, (sharing.elements,), (1,), torch.float32)
     kernel.buffers[name] = buffer

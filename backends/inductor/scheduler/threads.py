@@ -4,12 +4,14 @@ the planes of im2col.
 Each thread packs its own panels, or fills its own planes. Were these shared, threads would wait for each other and read
 from each other's caches what is not written to memory yet, which takes as long as the products of some fifty rows.
 
-Costs are counted in rows of the left operand: the time of the products of one row and all columns.
+Costs are counted in rows of the left operand: the time of the products of one row and all columns. What an element of
+the right operand costs to pack, in products, is what all cost in rows. Costs and sizes of caches are ``TargetInfo``'s.
 
 Where a size is a symbol, the library decides by the same costs when it is called (``decide`` in ``contraction.cpp``),
 and workspaces are as large as they may have to be.
 
-Invariant: results do not depend on anything that is decided here.
+Invariant: results do not depend on anything that is decided here, and what is decided is a function of the sizes, the
+number of threads and the description of the processor.
 """
 
 from __future__ import annotations
@@ -19,28 +21,16 @@ import math
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import CHUNK_DEPTH, MAX_LANES, Contraction, Matrix, Patches, volume
+from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
 WORKSPACE_UNIT = 1 << 14
-# A left operand of more bytes does not stay in a core's own cache: to read it again and again costs so much.
-FAR_LEFT, FAR_COST = 2 << 20, 1.05
-# What it costs to pack a panel: of lines that are copied; otherwise; by im2col, each time that all windows are copied.
-PACKING_LINES, PACKING, IM2COL = 3, 8, 6
-# What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's cache if
-# they are shared out so. Otherwise that costs so much. With more pixels it counts for less than that each thread would
-# read all that comes in.
-FOREIGN_COST = 1.06
-MOST_PIXELS = 4096
 # Rows are shared out in such units.
 ROWS = 2
-# The widest panel, in columns, of ``contraction.cpp``.
+# The widest panel, in columns, of ``panels.h``.
 MAX_PANEL = 64
-# Up to so many columns beyond whole vectors are sums of their own (``contraction.cpp``).
+# Up to so many columns beyond whole vectors are sums of their own (``panels.h``).
 FEW = 4
-# Of the caches of one core: the bytes from one line to the next that takes the same place, and half as many as may.
-NEAR_CACHES = ((4 << 10, 64), (128 << 10, 4))
-# Im2colPlanes of about so many elements stay in a core's own cache beside what is read meanwhile.
-NEAR_PLANES = 160 << 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,26 +82,29 @@ class Im2colPlanes:
     cost: float
 
 
-def share_work(contraction: Contraction, threads: int) -> WorkSharing:
+def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> WorkSharing:
     """The fastest work sharing for so many threads."""
     right, sized = contraction.right, contraction.is_sized
     if isinstance(right, Patches) and right.each:
-        return WorkSharing(False, threads, right.strip()[-1])
+        return WorkSharing(False, threads, right.tiles(info.strip)[-1])
     if isinstance(right, Patches):
         # Of the sizes only the batch's may be a symbol.
         rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
-        planes = im2col_planes(right, rows)
+        planes = im2col_planes(right, rows, info)
         # The places of all taps come first.
         slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
-        by_rows = sized and _by_rows(contraction, threads, planes.cost)
+        by_rows = sized and _by_rows(contraction, threads, planes.cost, info)
         return WorkSharing(by_rows, threads, slot, 0, False, planes.strip, planes.copies, sized, planes.cost)
     if not sized:
         return WorkSharing(False, threads, _largest_slot(contraction), decided=False)
-    if _is_direct(contraction, right):
-        foreign = FOREIGN_COST if threads > 1 and _number(volume(contraction.columns)) <= MOST_PIXELS else 1.0
-        by_rows = _by_rows(contraction, threads, 0, foreign)
+    if _is_direct(contraction, right, info):
+        # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
+        # own cache if they are shared out so.
+        few = threads > 1 and _number(volume(contraction.columns)) <= info.near_pixels
+        by_rows = _by_rows(contraction, threads, 0, info, info.foreign_read if few else 1.0)
         return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True)
-    by_rows = _by_rows(contraction, threads, PACKING_LINES if right.line == 1 else PACKING)
+    packing = info.costs.pack_lines if right.line == 1 else info.costs.pack_columns
+    by_rows = _by_rows(contraction, threads, packing, info)
     rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
     piece = _piece(rows, depth)
     kept = rows if piece < depth else 0
@@ -141,14 +134,14 @@ def _largest_slot(contraction: Contraction) -> ix.Index:
     return ix.mul(ix.add(depth, 2 * MAX_LANES), MAX_PANEL)
 
 
-def _by_rows(contraction: Contraction, threads: int, packing: float, foreign: float = 1.0) -> bool:
+def _by_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo, foreign: float = 1.0) -> bool:
     """Whether it is faster to share out rows than panels, which costs ``foreign`` times as much."""
-    by_rows = _longest_share_of_rows(contraction, threads, packing)
-    by_panels = _longest_share_of_panels(contraction, threads)
+    by_rows = _longest_share_of_rows(contraction, threads, packing, info)
+    by_panels = _longest_share_of_panels(contraction, threads, info)
     return by_rows < by_panels * foreign
 
 
-def _is_direct(contraction: Contraction, right: Matrix) -> bool:
+def _is_direct(contraction: Contraction, right: Matrix, info: TargetInfo) -> bool:
     """Whether the right operand is read as fast where it is as from a packed panel."""
     columns, depth, lane = _number(volume(contraction.columns)), _number(contraction.depth), 4
     # Vectors must not reach beyond a line: of the last one, beyond the operand.
@@ -158,33 +151,34 @@ def _is_direct(contraction: Contraction, right: Matrix) -> bool:
     if right.line != 1 or (beyond and not alone) or depth * step >= 1 << 31:
         return False
     # Lines that begin at the same place of a page, or of a cache's way, take each other's room.
-    for period, ways in NEAR_CACHES:
+    for period, ways in info.near_lines:
         places = period // math.gcd(period, step * lane)
         if min(depth, CHUNK_DEPTH) > places * ways:
             return False
     return True
 
 
-def im2col_planes(right: Patches, rows: int) -> Im2colPlanes:
+def im2col_planes(right: Patches, rows: int, info: TargetInfo) -> Im2colPlanes:
     """The cheaper kind of planes for so many filters."""
-    kinds = [_planes_of_kind(right, rows, False)]
+    kinds = [_planes_of_kind(right, rows, False, info)]
     if right.out_height > 1:
-        kinds.append(_planes_of_kind(right, rows, True))
+        kinds.append(_planes_of_kind(right, rows, True, info))
     return min(kinds, key=lambda planes: planes.cost)
 
 
-def _planes_of_kind(right: Patches, rows: int, copies: bool) -> Im2colPlanes:
+def _planes_of_kind(right: Patches, rows: int, copies: bool, info: TargetInfo) -> Im2colPlanes:
+    near = info.near_planes
     (kh, kw), (sh, sw), (dh, dw) = right.kernel, right.stride, right.dilation
     beside, beyond = (kw - 1) * dw // sw, (kh - 1) * dh // sh
     kinds = right.channels * sh * (kw if copies else sw)
     width = right.out_width if copies else right.out_width + beside
     if right.out_height == 1:
-        columns = NEAR_PLANES // (kinds * (1 + beyond)) - beside
+        columns = near // (kinds * (1 + beyond)) - beside
         strip = min(max(columns // MAX_PANEL, 1) * MAX_PANEL, _rounded(right.out_width, MAX_PANEL))
         each = (1 + beyond) * (min(strip, right.out_width) + beside)
         strips, idle = -(-right.out_width // strip), 0.0
     else:
-        lines = max(NEAR_PLANES // (kinds * width) - beyond, 2 * beyond, 3)
+        lines = max(near // (kinds * width) - beyond, 2 * beyond, 3)
         places = right.out_height * width
         # A strip may begin and end within a line.
         columns = places if lines >= right.out_height else (lines - 2) * right.out_width + 2
@@ -192,10 +186,10 @@ def _planes_of_kind(right: Patches, rows: int, copies: bool) -> Im2colPlanes:
         each = (min((strip + right.out_width - 2) // right.out_width + 1, right.out_height) + beyond) * width
         strips, idle = -(-places // strip), width / right.out_width - 1
     filled = strips * kinds * each / (right.channels * kh * kw * right.out_height * right.out_width)
-    return Im2colPlanes(strip, copies, kinds * each, IM2COL * filled + idle * rows)
+    return Im2colPlanes(strip, copies, kinds * each, info.costs.im2col * filled + idle * rows)
 
 
-def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
+def _longest_share_of_panels(contraction: Contraction, threads: int, info: TargetInfo) -> float:
     """What part of the time the busiest thread takes, in relation to one thread alone, if panels are shared out."""
     columns = _number(volume(contraction.columns))
     across = -(-columns // MAX_PANEL)
@@ -203,7 +197,7 @@ def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
     last = -(-(columns - (across - 1) * MAX_PANEL) // MAX_LANES)
     widths = [MAX_PANEL // MAX_LANES] * (across - 1) + [last]
     # Each panel reads the left operand anew, from memory if that is where it is.
-    cost = FAR_COST if _left(contraction) > FAR_LEFT and panels > 1 else 1.0
+    cost = info.far_read if _left(contraction) > info.far_left and panels > 1 else 1.0
     if panels > 64 * threads:
         return cost / threads
     work = [widths[p % across] for p in range(panels)]
@@ -211,12 +205,12 @@ def _longest_share_of_panels(contraction: Contraction, threads: int) -> float:
     return cost * max(parts) / sum(work)
 
 
-def _longest_share_of_rows(contraction: Contraction, threads: int, packing: float) -> float:
+def _longest_share_of_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo) -> float:
     """The same if rows are shared out and each thread packs all panels."""
     unit = MAX_LANES if contraction.transposed else ROWS
     rows = _number(volume(contraction.rows))
     units = -(-rows // unit)
-    cost = FAR_COST if _left(contraction) > FAR_LEFT * threads else 1.0
+    cost = info.far_read if _left(contraction) > info.far_left * threads else 1.0
     return cost * (min(-(-units // threads) * unit, rows) + packing) / (rows + packing)
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite import config
-from dynamo_lite.backends.inductor import codecache
+from dynamo_lite.backends.inductor import codecache, target_info
 from dynamo_lite.backends.inductor.codegen.cpp import kernel as cpp_kernel
 from dynamo_lite.backends.inductor.codegen.cpp import source
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_source
@@ -190,7 +190,7 @@ def test_sizes_that_are_symbols_are_arguments():
     lowered = LoweredGraph(builder, ("x",), {}, buffers, list(nests), ("twice", "sums", "columns"), {}, {})
     kernels = [step for step in schedule(lowered).steps if isinstance(step, Kernel)]
     assert len(kernels) == 2 and all(k.symbols() == ("s0",) for k in kernels)
-    source, symbols = write_source(kernels, codecache.simd())
+    source, symbols = write_source(kernels, target_info.current())
     library = ctypes.CDLL(str(codecache.shared_library(source)))
     for n in (2, 5, 1000):
         memory = {

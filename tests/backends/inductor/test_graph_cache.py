@@ -380,7 +380,7 @@ def test_a_file_that_can_not_be_read_as_a_graph(tmp_path, caplog):
     dynamo_lite.compile(fn)(x, y)
     (path,) = entries(tmp_path)
     key = os.path.basename(path).removesuffix(".graph")
-    graph_cache.codecache.write_entry(key, ".graph", b"no pickle")
+    graph_cache.kept_files.write_entry(key, ".graph", b"no pickle")
     dynamo_lite.reset()
     torch.testing.assert_close(dynamo_lite.compile(fn)(x, y), fn(x, y))
     assert "can't be read, and is compiled again" in caplog.text and hits() == 0

@@ -2,16 +2,22 @@
 import dataclasses
 
 import pytest
+from processors import ALL, EPYC, XEON
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
-from dynamo_lite.backends.inductor.scheduler.threads import NEAR_PLANES, im2col_planes, share_work
+from dynamo_lite.backends.inductor.scheduler.threads import im2col_planes
+from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
 
 
 def contraction(rows, columns, depth, right=None, transposed=False):
     r, c = ix.Var("r", rows), ix.Var("c", columns)
     right = right or Matrix("right", 0, (), 1, columns)
     return Contraction((), (r,), (c,), depth, Matrix("left", 0, (), depth, 1), right, transposed)
+
+
+def share_work(contraction, threads, info=EPYC):
+    return share(contraction, threads, info)
 
 
 def patches(channels, size, kernel, stride=1):
@@ -51,15 +57,50 @@ def test_lines_that_take_each_others_place_are_packed():
 @pytest.mark.parametrize("channels, size, kernel, stride", [
     (64, (56, 56), 3, 1), (512, (7, 7), 3, 1), (3, (224, 224), 7, 2), (32, (1, 9000), 1, 1), (256, (14, 900), 3, 1)])
 def test_planes_of_a_strip_stay_in_the_cache(channels, size, kernel, stride):
-    planes = im2col_planes(patches(channels, size, kernel, stride), 64)
+    planes = im2col_planes(patches(channels, size, kernel, stride), 64, EPYC)
     assert planes.strip % 64 == 0 and planes.strip > 0
     # A line of results at least, however long that is, and what its windows see above and below.
     least = channels * (2 * kernel + 3) * (size[1] + kernel) * kernel
-    assert planes.elements <= max(NEAR_PLANES, least)
+    assert planes.elements <= max(EPYC.near_planes, least)
 
 
 def test_columns_have_copies_where_windows_between_lines_would_cost_more():
-    assert im2col_planes(patches(256, (14, 14), 3), 256).copies
-    assert not im2col_planes(patches(3, (224, 224), 3, 2), 16).copies
+    assert im2col_planes(patches(256, (14, 14), 3), 256, EPYC).copies
+    assert not im2col_planes(patches(3, (224, 224), 3, 2), 16, EPYC).copies
     line = dataclasses.replace(patches(64, (14, 14), 3), height=1, out_height=1, kernel=(1, 3), padding=(0, 1))
-    assert not im2col_planes(line, 64).copies, "there is nothing between the lines of one line"
+    assert not im2col_planes(line, 64, EPYC).copies, "there is nothing between the lines of one line"
+
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+@pytest.mark.parametrize("threads", [1, 2, 8, 64])
+def test_shares_are_even_on_any_processor(info, threads):
+    for rows, columns, depth in ((512, 49, 512), (6, 6400, 512), (768, 128, 768), (3072, 128, 768), (128, 3136, 64)):
+        sharing = share_work(contraction(rows, columns, depth), threads, info)
+        assert sharing.slots == threads
+        if threads == 1:
+            assert not sharing.by_rows
+        unit, total = (2, rows) if sharing.by_rows else (64, columns)
+        other = (64, columns) if sharing.by_rows else (2, rows)
+        busiest, elsewhere = (-(-(-(-n // u)) // threads) * u / n for u, n in ((unit, total), other))
+        # What is shared out splits evenly, or the other would not have been better by much.
+        assert busiest <= max(1.35 / threads, 1.2 * elsewhere), (rows, columns, depth, sharing)
+
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+def test_planes_stay_in_the_own_cache_of_any_processor(info):
+    for channels, side in ((64, 56), (128, 28), (256, 14), (512, 7)):
+        planes = im2col_planes(patches(channels, (side, side), 3), channels, info)
+        least = channels * (2 * 3 + 3) * (side + 3) * 3
+        assert planes.elements * 4 <= max(info.own_cache * 5 // 8, least * 4)
+
+
+def test_what_a_larger_cache_changes():
+    far = contraction(900, 128, 768)  # 2.8 MB of the left operand
+    assert EPYC.far_left < 900 * 768 * 4 < XEON.far_left
+    assert share_work(far, 2, EPYC).slots == share_work(far, 2, XEON).slots == 2
+    wide = patches(64, (56, 56), 3)
+    small, large = (im2col_planes(wide, 64, info) for info in (EPYC, XEON))
+    assert small.strip <= large.strip
+    # Lines 64 KB apart: of a cache of 8 ways half are taken by 4 lines, of one of 16 by 8.
+    apart = contraction(64, 1 << 15, 8)
+    assert not share_work(apart, 2, EPYC).direct or share_work(apart, 2, XEON).direct

@@ -28,7 +28,12 @@ struct Contraction {
     i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
     const float* result;  // where epilogue writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
-    double packing;     // if not decided, of windows: what it costs to fill their planes, in rows
+    // If not decided: of windows, what it costs to fill their planes, in rows; what else decides (scheduler/threads.py).
+    double packing;
+    struct Costs {
+        double pack_lines, pack_columns, far_read, foreign_read;
+        i64 far_left, near_pixels, near_lines[2][2];
+    } costs;
     Seen* seen;         // what the threads of this place have taken, and those of all
     Pause* pause;
 };

@@ -12,20 +12,19 @@ import torch
 
 from dynamo_lite.backends.inductor.codegen.cpp.body import Emitted
 from dynamo_lite.backends.inductor.codegen.cpp.expressions import index_text
-from dynamo_lite.backends.inductor.codegen.cpp.kernel import GRAIN, CppKernel
+from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import MAX_LINES, Contraction, Matrix, Patches, volume
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
+from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # As in contraction.h.
 MAX_BATCH_DIMS = 3
 # With less to compute for a line, arrays of what was computed cost more.
 MIN_FACTOR_COST = 8
-# Results of fewer bytes stay in a core's own cache.
-NEAR_RESULT = 512 << 10
 # Products are computed so many times faster than operations on elements that are in memory, by the libraries' names.
 PRODUCTS_A_GRAIN = {"products": 8, "depthwise": 1}
 
@@ -40,8 +39,8 @@ class ContractionKernel(CppKernel):
 
     _vectors: set[int]
 
-    def __init__(self, kernel: Kernel, symbol: str, simd: str):
-        super().__init__(kernel, symbol, simd)
+    def __init__(self, kernel: Kernel, symbol: str, info: TargetInfo):
+        super().__init__(kernel, symbol, info)
         assert kernel.tiles is not None
         self.tiles = kernel.tiles
         (sum_,) = kernel.stages[0].statements
@@ -63,7 +62,7 @@ class ContractionKernel(CppKernel):
             sizes = (right.channels, right.height, right.width, right.out_height, right.out_width)
             self.line(f"c.windows = {{{_list([*sizes, *(n for pair in pairs for n in pair), right.each])}}};")
             if right.each:
-                self.line(f"c.windows.set_tiles({_list(right.strip())});")
+                self.line(f"c.windows.set_tiles({_list(right.tiles(self.info.strip))});")
             else:
                 self.line(f"c.windows.strip = {sharing.strip}, c.windows.copies = {_bool(sharing.copies)};")
         self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
@@ -71,6 +70,7 @@ class ContractionKernel(CppKernel):
         self.line(f"c.kept = {sharing.kept}, c.decided = {_bool(sharing.decided)};")
         if not sharing.decided:
             self.line(f"c.packing = {sharing.packing!r};")
+            self._costs()
         products = " * ".join(f"({index_text(n, {})})" for n in (batches, rows, columns, c.depth))
         self.line(f"c.threads = threads_for((i64){products}, {self._products_a_grain()});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
@@ -80,8 +80,17 @@ class ContractionKernel(CppKernel):
         self._body()
         self.close("});")
 
+    def _costs(self) -> None:
+        """What the library decides by, as ``scheduler/threads.py`` would."""
+        info = self.info
+        (period, places), (cache_period, ways) = info.near_lines
+        numbers = (info.costs.pack_lines, info.costs.pack_columns, info.far_read, info.foreign_read)
+        text = ", ".join(map(repr, numbers))
+        self.line(f"c.costs = {{{text}, {info.far_left}, {info.near_pixels}, {{{{{period}, {places}}}, "
+                  f"{{{cache_period}, {ways}}}}}}};")
+
     def _products_a_grain(self) -> int:
-        return PRODUCTS_A_GRAIN[library_of(self.tiles.contraction)] * GRAIN
+        return PRODUCTS_A_GRAIN[library_of(self.tiles.contraction)] * self.info.grain
 
     def keeps_awake(self) -> bool:
         c = self.tiles.contraction
@@ -96,13 +105,14 @@ class ContractionKernel(CppKernel):
         strides = [0 if v is None else ix.coefficient(first.index, v) for v in (t.batch, t.line, t.lane)]
         c = t.contraction
         size = ix.product((volume(c.batch), volume(c.rows), volume(c.columns), first.value.dtype.itemsize))
-        if isinstance(size, int) and size < NEAR_RESULT or not first.buffer or strides[2] != 1 or None in strides[:2]:
+        near = self.info.near_result
+        if isinstance(size, int) and size < near or not first.buffer or strides[2] != 1 or None in strides[:2]:
             self.line("c.result = nullptr;")
             return
         start = substitute(first.index, {v: 0 for v in (t.batch, t.line, t.lane) if v is not None})
         place = f"(const float*){self._pointer(first.buffer)} + {index_text(start, {})}"
         if not isinstance(size, int):
-            place = f"{index_text(size, {})} < {NEAR_RESULT} ? nullptr : {place}"
+            place = f"{index_text(size, {})} < {near} ? nullptr : {place}"
         self.line(f"c.result = {place};")
         self.line(f"c.result_line = {_list(strides[1:2])}, c.result_batch = {_list(strides[:1])};")
 

@@ -25,10 +25,8 @@ from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.ir.ops import OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import is_transposed
+from dynamo_lite.backends.inductor.target_info import TargetInfo
 
-# Work that one thread should have at least, in element operations: below it, waking another costs more than it brings.
-# Less if other, larger kernels keep the threads awake; they then find in their own caches what they have written, too.
-GRAIN, GRAIN_AWAKE = 65536, 16384
 # Outer loops of at least so many iterations are what threads share; with fewer, the inner loop is.
 MIN_OUTER_PARALLEL = 8
 # Longer sums are cascades of sums of so many vectors, the length that eager's have.
@@ -41,19 +39,17 @@ MIN_LONG_COST = 160
 # A body that calls functions is not worth four copies.
 MAX_UNROLLED_COST = 16
 
-LANES = {"avx512": (16, 8), "avx2": (8, 4), "scalar": (4, 4)}
-
-
 class CppKernel(Body):
     """Writes one kernel. ``symbol`` is the function's name."""
 
-    def __init__(self, kernel: Kernel, symbol: str, simd: str):
+    def __init__(self, kernel: Kernel, symbol: str, info: TargetInfo):
         super().__init__(kernel)
         self.symbol = symbol
         self.functions = {n.op for n in self.nodes if n.op in FUNCTIONS or n.op in DERIVED}
         wide = any(n.dtype.itemsize == 8 for n in self.nodes if self._in_vector(n)) or self._has_positions()
-        self.L = LANES[simd][1 if wide else 0]
-        self.grain = GRAIN
+        self.info = info
+        self.L = max(info.lanes // 2, 4) if wide else info.lanes
+        self.grain = info.grain
         self._acc_names: dict[str, str] = {}
 
     def _has_positions(self) -> bool:
@@ -113,7 +109,7 @@ class CppKernel(Body):
 
     def keeps_awake(self) -> bool:
         """Whether it is certain to run in several threads."""
-        return self.work.isdigit() and int(self.work) >= 2 * GRAIN
+        return self.work.isdigit() and int(self.work) >= 2 * self.info.grain
 
     def _may_be_parallel(self) -> bool:
         return not self.work.isdigit() or int(self.work) >= 2 * self.grain

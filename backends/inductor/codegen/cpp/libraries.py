@@ -12,8 +12,9 @@ from pathlib import Path
 
 # By name, the files of which each is made, behind ``vec.h``, ``threads.h`` and ``contraction.h``.
 LIBRARIES = {
-    "products": ("tiles.h", "contraction.cpp"),
+    "products": ("tiles.h", "panels.h", "contraction.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp"),
+    "probe": ("tiles.h", "panels.h", "probe.cpp"),
 }
 
 
@@ -24,7 +25,7 @@ def text(name: str) -> str:
 
 
 @functools.cache
-def _symbol(name: str, simd: str) -> str:
+def library_symbol(name: str, simd: str) -> str:
     """A library's entry: its name says what it does exactly, as several builds may be loaded at once."""
     parts = ("vec.h", "threads.h", "contraction.h", *LIBRARIES[name])
     digest = hashlib.sha256("".join(map(text, parts)).encode())
@@ -33,7 +34,8 @@ def _symbol(name: str, simd: str) -> str:
 
 def library_header(simd: str) -> str:
     """What a kernel file that calls a library needs."""
-    return "".join(f"#define {name.upper()} {_symbol(name, simd)}\n" for name in LIBRARIES) + text("contraction.h")
+    names = "".join(f"#define {name.upper()} {library_symbol(name, simd)}\n" for name in LIBRARIES)
+    return names + text("contraction.h")
 
 
 def library_source(name: str, simd: str) -> str:

@@ -12,25 +12,26 @@ from collections.abc import Sequence
 from dynamo_lite.backends.inductor.codegen.comments import comment
 from dynamo_lite.backends.inductor.codegen.cpp.contraction import ContractionKernel, library_of
 from dynamo_lite.backends.inductor.codegen.cpp.functions import MOST_IN_LINE, declarations, uses
-from dynamo_lite.backends.inductor.codegen.cpp.kernel import GRAIN, GRAIN_AWAKE, CppKernel
+from dynamo_lite.backends.inductor.codegen.cpp.kernel import CppKernel
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_header, library_source
 from dynamo_lite.backends.inductor.codegen.cpp.sharing import share
 from dynamo_lite.backends.inductor.codegen.cpp.text import MARK, header
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 _SYMBOL = "KERNEL_NAME"
 
 
-def write_source(kernels: Sequence[Kernel], simd: str) -> tuple[str, list[str]]:
+def write_source(kernels: Sequence[Kernel], info: TargetInfo) -> tuple[str, list[str]]:
     """``(source, symbols)``: the file, and the function's name of each kernel."""
     names: dict[str, str] = {}
     comments: dict[str, dict[str, None]] = {}
     functions: set[str] = set()
     symbols = []
-    writers = [(CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, simd) for kernel in kernels]
+    writers = [(CppKernel if kernel.tiles is None else ContractionKernel)(kernel, _SYMBOL, info) for kernel in kernels]
     awake = sum(writer.keeps_awake() for writer in writers)
     for kernel, writer in zip(kernels, writers):
-        writer.grain = GRAIN_AWAKE if awake > writer.keeps_awake() else GRAIN
+        writer.grain = info.grain_awake if awake > writer.keeps_awake() else info.grain
         text = writer.write()
         functions |= writer.functions
         name = names.setdefault(text, f"kernel{len(names)}")
@@ -40,8 +41,8 @@ def write_source(kernels: Sequence[Kernel], simd: str) -> tuple[str, list[str]]:
         return "", []
     parts = [header()]
     if any(kernel.tiles is not None for kernel in kernels):
-        parts.append(library_header(simd))
-    parts.append(declarations(functions, simd, uses(names, functions) <= MOST_IN_LINE))
+        parts.append(library_header(info.simd))
+    parts.append(declarations(functions, info.simd, uses(names, functions) <= MOST_IN_LINE))
     for text, name in zip(share(list(names)), names.values()):
         parts.append("\n" + comment(list(comments[name]), MARK) + text.replace(_SYMBOL, name))
     return "".join(parts), symbols

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
-from dynamo_lite.backends.aot.decompositions import convolution
+from dynamo_lite.backends.inductor import convolution_gradients as convolution
 
 GEOMETRIES = {
     "plain": dict(padding=1),

@@ -7,29 +7,29 @@ gradient and the unfolded input writes it as it is wanted.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from dynamo_lite.backends.aot.decompositions import register_decomposition
+from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.symbols.nodes import hint_of
 
 aten = torch.ops.aten
 
-_FLOPS_LIBRARY = 100.0
-"""Operations a nanosecond and core of a convolution's inner loops."""
-_FLOPS_PRODUCT = 85.0
+_LIBRARY, _PRODUCT = 0.86, 0.73
+"""What part of the rate at which one core computes products a convolution's inner loops reach, and a matrix product
+with what surrounds it: 100 and 85 of 116 GFLOP/s."""
 _UNFOLD = 1.0
-"""Nanoseconds an element to unfold an input."""
+"""Nanoseconds an element to unfold an input: four cycles, a load, a store and what an index costs."""
 _REARRANGE = 1.0
-"""Nanoseconds an element to rearrange a weight's gradient that fits a core's cache."""
+"""The same to rearrange a weight's gradient that fits a core's cache."""
 _REARRANGE_FAR = 8.0
-"""And what comes to that where it does not: every store goes to another page."""
-_FAR = 600_000
-"""The size of a gradient, in elements, from which on it does not."""
+"""And what comes to that where it does not: every store goes to another page, and waits for the third cache."""
 
 
+@register_decomposition(aten.convolution_backward.default)
 def convolution_backward(
     grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: list[int] | None, stride: list[int],
     padding: list[int], dilation: list[int], transposed: bool, output_padding: list[int], groups: int,
@@ -70,17 +70,16 @@ def unfolded(x: Tensor, kernel: list[int], stride: list[int], padding: list[int]
 def _product_is_faster(grad_output: Tensor, weight: Tensor) -> bool:
     """By a model of what the library does, fitted to measured times; with symbolic sizes, for those of the traced call.
     """
+    info = target_info.current()
     places = hint_of(grad_output.numel()) // hint_of(grad_output.shape[1])
     size = hint_of(weight.numel())
     flops = 2.0 * places * size
-    rearranging = size * (_REARRANGE + _REARRANGE_FAR * min(1.0, size / _FAR))
+    rearranging = size * (_REARRANGE + _REARRANGE_FAR * min(1.0, size / info.far_stores))
     unfolding = _UNFOLD * places * math.prod(map(hint_of, weight.shape[1:]))
-    return flops / _FLOPS_PRODUCT + unfolding < 0.8 * (flops / _FLOPS_LIBRARY + rearranging)
+    rate = 2 * info.costs.product_rate
+    return flops / (_PRODUCT * rate) + unfolding < 0.8 * (flops / (_LIBRARY * rate) + rearranging)
 
 
 def _plain(*tensors: Tensor) -> bool:
     """Whether these are dense float tensors of images, in the layout that a matrix product is read from."""
     return all(t.dtype is torch.float32 and t.is_contiguous() and t.dim() in (3, 4, 5) and t.numel() for t in tensors)
-
-
-FOR_KERNELS: dict[Any, Callable[..., Any]] = {aten.convolution_backward.default: convolution_backward}

@@ -1,0 +1,267 @@
+// What the loops of contraction.cpp are made of: a tile's products, packed panels, the planes of im2col. probe.cpp measures them.
+//
+// Columns of the right operand are packed in panels, [k][column], so that the innermost loop reads them in order; the left
+// operand stays where it is, one element at a time spread over a vector. A tile of ROWS x panel results is held in registers
+// while k runs. This is the scheme of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008) with the
+// left operand unpacked: its rows are read as streams, once. No result depends on how many threads there are.
+#if defined(__AVX512F__)
+constexpr int CV = 4, ROWS = 6;
+#elif defined(__AVX2__)
+constexpr int CV = 2, ROWS = 6;
+#else
+constexpr int CV = 2, ROWS = 4;
+#endif
+constexpr int panel = CL * CV;
+constexpr i64 block = 48;          // rows of a block: a multiple of ROWS and of CL
+constexpr i64 chunk_depth = 512;  // so much of a panel stays in the second cache (as in ir/contraction.py)
+constexpr i64 chain = 256;         // so many products are added up one after the other: longer sums are sums of sums
+constexpr int few = 4;             // so many columns beyond whole vectors are sums of their own
+constexpr i64 fetched = 16;        // elements of a line of the first cache
+constexpr int ahead = 8;           // lines to fetch ahead while packing: each is on a page of its own
+
+// Where the lines of a packed panel are.
+struct PackedPlaces {
+    i32 at[chunk_depth];
+    constexpr PackedPlaces() : at{} {
+        for (int k = 0; k < chunk_depth; ++k) at[k] = k * panel;
+    }
+};
+static constexpr PackedPlaces packed_places;
+
+// V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
+// what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile; `beside`: how far what
+// is read next of `right`, or 0.
+template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add) {
+    typedef vec<float, CL / 2> hvec;
+    constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
+    const float* at[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) at[r] = left + (r < rows ? r : rows - 1) * line;
+    for (i64 from = 0; from < depth; from += chain) {
+        const i64 to = least(from + chain, depth);
+        fvec sum[R][some];
+        hvec half[R];
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            half[r] = hvec{};
+#pragma GCC unroll 4
+            for (int v = 0; v < WHOLE; ++v) sum[r][v] = fvec{};
+        }
+        for (i64 k = from, i = from * step; k < to;) {
+#pragma GCC unroll 8
+            for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
+            for (const i64 stop = least(k + fetched, to); k < stop; ++k, i += step) {
+                const float* const line = right + places[k];
+                fvec x[some];
+                hvec y{};
+#pragma GCC unroll 4
+                for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
+                if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
+                if (beside)
+#pragma GCC unroll 4
+                    for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
+#pragma GCC unroll 8
+                for (int r = 0; r < R; ++r) {
+                    const fvec w = bc<CL>(at[r][i]);
+#pragma GCC unroll 4
+                    for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
+                    if constexpr (HALF) half[r] = fma_(bc<CL / 2>(at[r][i]), y, half[r]);
+                }
+            }
+        }
+        const bool more = add || from > 0;
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            if (r >= rows) break;
+            float* const p = tile + r * panel;
+#pragma GCC unroll 4
+            for (int v = 0; v < WHOLE; ++v) store<CL>(p + v * CL, more ? load<CL>(p + v * CL, full()) + sum[r][v] : sum[r][v], full());
+            if constexpr (HALF) store<CL / 2>(p + WHOLE * CL, more ? load<CL / 2>(p + WHOLE * CL, full()) + half[r] : half[r], full());
+        }
+    }
+}
+// Of each pair of lanes whose numbers differ by D: its sum in `a` at the first, its sum in `b` at the second.
+template <int D> INLINE fvec merge(fvec a, fvec b) {
+    vec<i32, CL> own, other;
+#pragma GCC unroll 16
+    for (int i = 0; i < CL; ++i) own[i] = i & D ? CL + i : i, other[i] = own[i] ^ D;
+    return __builtin_shuffle(a, b, own) + __builtin_shuffle(a, b, other);
+}
+// N columns, which would leave most of a vector idle: sums along the left operand's rows, which have to be contiguous.
+template <int N> NOINLINE void column_products(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add) {
+    static_assert(ROWS <= 8 && (CL >= 8 || ROWS <= CL));
+    fvec sum[N][8];
+    const float* at[ROWS];
+#pragma GCC unroll 8
+    for (int r = 0; r < 8; ++r)
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) sum[n][r] = fvec{};
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; ++r) at[r] = left + (r < rows ? r : rows - 1) * line;
+    for_lanes<CL>(0, depth, [&](i64 k, auto m) INLINE_LAMBDA {
+        fvec x[N];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) x[n] = load<CL>(columns[n] + k, m);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; ++r) {
+            const fvec w = load<CL>(at[r] + k, m);
+#pragma GCC unroll 4
+            for (int n = 0; n < N; ++n) sum[n][r] = fma_(w, x[n], sum[n][r]);
+        }
+    });
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+        // Lane r: row r.
+        fvec* const s = sum[n];
+#pragma GCC unroll 4
+        for (int r = 0; r < 8; r += 2) s[r] = merge<1>(s[r], s[r + 1]);
+        s[0] = merge<2>(s[0], s[2]);
+        if constexpr (CL > 4) s[0] = merge<4>(s[0], merge<2>(s[4], s[6]));
+        if constexpr (CL > 8) s[0] = merge<8>(s[0], s[0]);
+        for (int r = 0; r < rows; ++r) tile[r * panel + n] = add ? tile[r * panel + n] + s[0][r] : s[0][r];
+    }
+}
+typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add);
+static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
+typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add);
+static Tile* tile_for(int rows, int columns) {
+    if (columns > panel - CL / 2) {
+        if (rows <= 2) return tile_product<2, CV>;
+        return rows <= 4 ? tile_product<4, CV> : tile_product<ROWS, CV>;
+    }
+    const int halves = (columns + CL / 2 - 1) / (CL / 2);
+    switch (halves) {
+        case 1: return tile_product<ROWS, 1, true>;
+        case 2: return tile_product<ROWS, 1>;
+        case 3: return tile_product<ROWS, 2, true>;
+    }
+    if constexpr (CV == 4)
+        switch (halves) {
+            case 4: return tile_product<ROWS, 2>;
+            case 5: return tile_product<ROWS, 3, true>;
+            case 6: return tile_product<ROWS, 3>;
+            case 7: return tile_product<ROWS, 4, true>;
+        }
+    return tile_product<ROWS, CV>;
+}
+
+// ------------------------------------------------------------------ packing
+// Neighbouring columns are neighbours in memory.
+static void pack_lines(const float* p, i64 step, i64 depth, int columns, float* to) {
+    for (i64 k = 0; k < depth; ++k, p += step, to += panel) {
+        if (k + ahead < depth)
+            for (int c = 0; c < columns; c += 16) __builtin_prefetch(p + ahead * step + c);
+        for_lanes<CL>(0, columns, [&](i64 c, auto m) INLINE_LAMBDA { store<CL>(to + c, load<CL>(p + c, m), full()); });
+    }
+}
+// Neighbouring elements of a column are.
+static void pack_columns(const float* p, i64 line, i64 depth, int columns, float* to) {
+    fvec tile[CL];
+    for_lanes<CL>(0, columns, [&](i64 c, auto alive_columns) INLINE_LAMBDA {
+        for_lanes<CL>(0, depth, [&](i64 k, auto alive_depth) INLINE_LAMBDA {
+            load_tile<CL>(tile, p + c * line + k, line, alive_depth, alive_columns);
+            for (int j = 0; j < alive(alive_depth, CL); ++j) store<CL>(to + (k + j) * panel + c, tile[j], full());
+        });
+    });
+}
+// Nothing is.
+static void pack_elements(const float* p, i64 line, i64 step, i64 depth, int columns, float* to) {
+    for (i64 k = 0; k < depth; ++k, to += panel)
+        for (int c = 0; c < panel; ++c) to[c] = c < columns ? p[c * line + k * step] : 0.0f;
+}
+// The tile with rows and columns exchanged; `from` has lines of `panel`, `to` of `block`.
+static void transpose_tile(const float* from, int rows, int columns, float* to) {
+    fvec tile[CL];
+    for (int r = 0; r < rows; r += CL)
+        for (int c = 0; c < columns; c += CL) {
+            load_tile<CL>(tile, from + r * panel + c, panel, full(), full());
+#pragma GCC unroll 16
+            for (int j = 0; j < CL; ++j) store<CL>(to + (c + j) * block + r, tile[j], full());
+        }
+}
+
+// ------------------------------------------------------------------ windows
+// im2col of a strip of one channel of an image: it is padded and split into planes, one for each class of rows modulo the stride and for each
+// class of columns, or for each of the kernel's columns (copies). So what one tap reads for neighbouring windows lies side by side; with copies
+// for windows of two lines, too.
+struct Planes {
+    i64 across, down;   // so many, for columns and for rows
+    i64 height, width;  // of one
+    i64 each, channel;  // elements: of one, of all
+    i64 shown;          // so many lines of windows see one
+};
+static Planes planes_of(const Windows& w) {
+    // Of an image of one line a strip is part of it; of another it is some lines, the first and the last of which may be cut.
+    const bool line = w.out_height == 1;
+    const i64 lines = line ? 1 : least((w.strip + w.out_width - 2) / w.out_width + 1, w.out_height);
+    const i64 height = lines + (w.kernel_h - 1) * w.dilation_h / w.stride_h, columns = line ? least(w.strip, w.out_width) : w.out_width;
+    const i64 width = columns + (w.copies ? 0 : (w.kernel_w - 1) * w.dilation_w / w.stride_w), across = w.copies ? w.kernel_w : w.stride_w;
+    return {across, w.stride_h, height, width, height * width, height * width * across * w.stride_h, lines};
+}
+// Whether a kernel's taps see that class of rows or columns.
+static bool seen(i64 which, i64 taps, i64 stride, i64 dilation) {
+    for (i64 k = 0; k < least(taps, stride); ++k)
+        if (k * dilation % stride == which) return true;
+    return false;
+}
+// Lines [y0, y0 + lines) of the planes of one channel, from column x0 on; behind the last plane there is slack for whole vectors.
+static void im2col(const Windows& w, const Planes& planes, const float* image, i64 y0, i64 lines, i64 x0, float* to) {
+    for (i64 down = 0; down < planes.down; ++down)
+        for (i64 across = 0; across < planes.across; ++across, to += planes.each) {
+            if (!seen(down, w.kernel_h, w.stride_h, w.dilation_h) || !w.copies && !seen(across, w.kernel_w, w.stride_w, w.dilation_w)) continue;
+            // Where column 0 is in the image.
+            const i64 left = x0 * w.stride_w + across * (w.copies ? w.dilation_w : 1) - w.pad_w;
+            const SplitLines split(-left, w.width - left, w.stride_w, planes.width);
+            float* line = to;
+            for (i64 y = y0; y < y0 + lines; ++y, line += planes.width) {
+                const i64 in_y = y * w.stride_h + down - w.pad_h;
+                if (in_y < 0 || in_y >= w.height) split.clear(planes.width, line);
+                else split.copy<false>(image + in_y * w.width + left, line);
+            }
+        }
+}
+// Where a tap is in one direction, from one tap to the next.
+struct Place {
+    i64 plane, at;
+};
+struct Steps {
+    i64 count, planes, places;  // how many planes there are; to the next tap
+    Steps(i64 dilation, i64 stride) : count(stride), planes(dilation % stride), places(dilation / stride) {}
+    Place next(Place p) const {
+        const bool over = p.plane + planes >= count;
+        return {p.plane + planes - (over ? count : 0), p.at + places + over};
+    }
+};
+// Where the taps see the first window, for each channel.
+static void list_taps(const Windows& w, const Planes& planes, i32* to) {
+    const Steps down(w.dilation_h, w.stride_h), across(w.copies ? 1 : w.dilation_w, planes.across);
+    for (i64 channel = 0; channel < w.channels; ++channel) {
+        Place y{0, 0};
+        for (i64 kh = 0; kh < w.kernel_h; ++kh, y = down.next(y)) {
+            Place x{0, 0};
+            for (i64 kw = 0; kw < w.kernel_w; ++kw, x = across.next(x))
+                *to++ = (i32)(channel * planes.channel + (y.plane * planes.across + x.plane) * planes.each + y.at * planes.width + x.at);
+        }
+    }
+}
+// Lines of an image of which `width` of every `pitch` elements count.
+struct Lines {
+    i64 pitch, width;
+    i64 before(i64 place) const { return place / pitch * width + least(place % pitch, width); }
+    // Moves what counts of the places from `place` on together, in each row of a tile.
+    void close_up(i64 place, int columns, int rows, float* tile) const {
+        if (pitch == width) return;
+        i64 to = 0;
+        for (i64 from = 0; from < columns;) {
+            const i64 x = (place + from) % pitch, some = least(width - x, columns - from);
+            if (some > 0 && to < from)
+                for (int r = 0; r < rows; ++r)
+                    for_lanes<CL>(0, some, [&](i64 k, auto m) INLINE_LAMBDA {
+                        float* const line = tile + r * panel + k;
+                        store<CL>(line + to, load<CL>(line + from, m), m);
+                    });
+            to += some > 0 ? some : 0;
+            from += least(pitch - x, columns - from);
+        }
+    }
+};

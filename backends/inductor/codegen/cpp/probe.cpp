@@ -1,0 +1,44 @@
+// What pieces of work cost on this processor: the measurements of inductor/machine_costs.py, milliseconds together. Each is the least of several
+// short samples, which no other process has interrupted.
+//
+// `room`: so many floats, at least 1 << 19. `out`: nanoseconds of a product (one of the tile's), of an element that is packed from lines, packed
+// from columns, copied by im2col.
+template <class F> static double least_time(int samples, const F& work) {
+    work();
+    i64 best = (i64)1 << 62;
+    for (int k = 0; k < samples; ++k) {
+        const i64 begin = nanoseconds();
+        work();
+        const i64 took = nanoseconds() - begin;
+        if (took < best) best = took;
+    }
+    return (double)best;
+}
+static void multiply(const float* left, i64 rows, const float* packed, float* tile) {
+    for (i64 r = 0; r + ROWS <= rows; r += ROWS)
+        tile_product<ROWS, CV>(left + r * chunk_depth, chunk_depth, 1, ROWS * chunk_depth, ROWS, packed, packed_places.at, 0, chunk_depth, tile, false);
+}
+LIBRARY PROBE(float* room, i64 elements, double* out) {
+    alignas(64) float tile[block * panel];
+    for (i64 i = 0; i < elements; ++i) room[i] = 1.0f;
+    float* const packed = room;                          // chunk_depth lines of a panel
+    float* const source = room + chunk_depth * 64;       // what is packed from: about a core's own cache
+    const i64 many = elements - chunk_depth * 64;
+    const i64 rows = 8 * ROWS;
+    const double product = least_time(8, [&] { multiply(source, rows, packed, tile); }) / (rows * chunk_depth * panel);
+    out[0] = product;
+    // Panel after panel of lines of 28 x 28 pixels, and of 768 values a line.
+    const i64 line = 784, panels_ = 6, deep = 768, lines = 256;
+    const double by_lines = least_time(6, [&] { for (i64 p = 0; p < panels_; ++p) pack_lines(source + p * panel, line, many / line < chunk_depth ? many / line - 1 : chunk_depth, panel, packed); });
+    out[1] = by_lines / (panels_ * (many / line < chunk_depth ? many / line - 1 : chunk_depth) * panel);
+    const double by_columns = least_time(6, [&] { for (i64 p = 0; p + panel <= lines; p += panel) pack_columns(source + p * deep, deep, chunk_depth, panel, packed); });
+    out[2] = by_columns / (lines / panel * panel * chunk_depth);
+    // Channels of 28 x 28 pixels, as a kernel of 3 x 3 sees them.
+    Windows w{};
+    w.channels = 16, w.height = w.width = w.out_height = w.out_width = 28, w.kernel_h = w.kernel_w = 3;
+    w.stride_h = w.stride_w = w.pad_h = w.pad_w = w.dilation_h = w.dilation_w = 1, w.strip = 832, w.copies = true;
+    const Planes planes = planes_of(w);
+    float* const to = source + w.channels * 28 * 28;
+    const double windows = least_time(6, [&] { for (i64 c = 0; c < w.channels; ++c) im2col(w, planes, source + c * 28 * 28, 0, planes.height, 0, to + c * planes.channel); });
+    out[3] = windows / (w.channels * planes.channel);
+}

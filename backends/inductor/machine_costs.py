@@ -1,0 +1,110 @@
+"""What pieces of work cost on this machine's processor, measured once by a library that is built when the package is
+installed (``codegen/cpp/probe.cpp``), and kept in the cache folder under the processor's name.
+
+Measured values are rounded to whole products (the rate to two digits), so that they seldom differ from one measurement
+to another; a decision that they change is a close one.
+
+Invariant: whatever goes wrong while measuring or keeping, there are costs: the typical ones, which the log tells.
+"""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import hashlib
+import json
+import math
+import time
+
+from dynamo_lite import exc, log
+from dynamo_lite.backends.inductor import kept_files, prebuilt
+from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source, library_symbol
+from dynamo_lite.backends.inductor.processor import Processor
+
+_SUFFIX = ".costs"
+_ROOM = 1 << 19  # floats: a panel, and what is packed, as much as a core's own cache holds
+_SECONDS = 0.008  # some ten rounds
+_LEAST, _MOST = 1.0, 64.0  # of a cost that can be true
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Costs:
+    """The defaults are typical for processors with vectors of 64 bytes.
+
+    Attributes:
+        product_rate: products a nanosecond, of one core: half its GFLOP/s.
+        pack_lines, pack_columns: what an element costs, in products, that is packed from lines, from columns.
+        im2col: that is copied to a plane.
+    """
+
+    product_rate: float = 58.0
+    pack_lines: float = 4.0
+    pack_columns: float = 4.0
+    im2col: float = 6.0
+
+
+TYPICAL = Costs()
+
+
+def costs_of(own: Processor, simd: str) -> Costs:
+    """The kept costs of a processor, or else those that are measured now.
+
+    Args:
+        own: the one that this process runs on.
+        simd: the vector instructions that kernels use.
+    """
+    if simd == "scalar":
+        return TYPICAL  # products are calls of functions: nothing that is packed costs anything beside them
+    source = library_source("probe", simd)
+    key = hashlib.sha256("\n".join((own.key(), simd, source)).encode()).hexdigest()
+    kept = _kept(key)
+    if kept is not None:
+        return kept
+    measured = _measured(source, simd)
+    if measured is None:
+        return TYPICAL
+    try:
+        kept_files.write_entry(key, _SUFFIX, json.dumps(dataclasses.asdict(measured)).encode())
+    except exc.CacheError as error:
+        log.artifact("targets").info("measured costs can't be kept: %s", error)
+    return measured
+
+
+def _kept(key: str) -> Costs | None:
+    body = kept_files.read_entry(key, _SUFFIX)
+    if body is None:
+        return None
+    try:
+        return Costs(**{name: float(value) for name, value in json.loads(bytes(body)).items()})
+    except (ValueError, TypeError, AttributeError) as error:
+        log.artifact("targets").info("kept costs are of another form: %s", error)
+        return None
+
+
+def _measured(source: str, simd: str) -> Costs | None:
+    path = prebuilt.find(source, prebuilt.flags_for(simd))
+    if path is None:
+        log.artifact("targets").info("nothing is measured, as no probe was built with the package: typical costs count")
+        return None
+    try:
+        probe = getattr(ctypes.CDLL(str(path)), library_symbol("probe", simd))
+        room, out = (ctypes.c_float * (_ROOM + 16))(), (ctypes.c_double * 4)()
+    except (OSError, AttributeError, MemoryError) as error:
+        log.artifact("targets").info("nothing is measured, typical costs count: %s", error)
+        return None
+    # At the beginning of a line of the caches, as workspaces are.
+    at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)
+    least, begun = [math.inf] * 4, time.perf_counter()
+    # What else runs on this core, or on the other half of it, makes some rounds slower, none faster.
+    while time.perf_counter() - begun < _SECONDS:
+        probe(at, ctypes.c_int64(_ROOM), out)
+        least = [min(pair) for pair in zip(least, out)]
+    return rounded(*least)
+
+
+def rounded(product: float, *pieces: float) -> Costs | None:
+    """Costs by what the probe has measured, in nanoseconds; None if that can't be true."""
+    if not all(math.isfinite(value) and value > 0 for value in (product, *pieces)):
+        log.artifact("targets").info("nothing is known from %s", (product, *pieces))
+        return None
+    whole = (min(max(float(round(piece / product)), _LEAST), _MOST) for piece in pieces)
+    return Costs(float(f"{1 / product:.2g}"), *whole)
