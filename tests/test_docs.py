@@ -10,6 +10,8 @@ import sys
 import pytest
 from test_layering import LAYERS
 
+from dynamo_lite.debug.rules import show
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -43,6 +45,13 @@ def test_programs_run_as_pasted(page, tmp_path):
 
 def test_every_python_block_of_the_readme_is_run():
     assert (ROOT / "README.md").read_text().count("```python") == 1
+
+
+def test_what_the_table_of_calls_says_is_shown_as_it_is():
+    text = (ROOT / "docs" / "debugging.md").read_text()
+    shown = re.search(r"^\$ python -m dynamo_lite rules (\S+)\n(.*?)^```", text, flags=re.M | re.S)
+    # Other rows of the file come and go.
+    assert re.sub(r"\d+", "N", shown[2].strip()) == re.sub(r"\d+", "N", show(shown[1]))
 
 
 # ---------------------------------------------------------------- paths
