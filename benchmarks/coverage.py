@@ -169,7 +169,7 @@ def history(group: list[Row]) -> list[str]:
                   f"{commits([r for r in again if not r.get('drawn')])}: these rows stand in the table in place of "
                   f"the first."]
         if by_lot:
-            lines += ["", f"Of those that were well, {len(by_lot)} were drawn by lot (`--drawn`, seed 0) and tried "
+            lines += ["", f"Of those that were right, {len(by_lot)} were drawn at random (`--drawn`, seed 0) and tried "
                       f"again at commit {commits(by_lot)}, to see that nothing has become worse."]
         lines += ["", f"Worse than before: {', '.join(worse) or 'none'}."]
     return lines

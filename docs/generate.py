@@ -30,7 +30,9 @@ def graph_breaks() -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:] + "."
+    """A sentence of a row's words; names of the program's (``str()``, ``requires_grad``) stay as they are written."""
+    is_name = any(mark in text.split()[0] for mark in "()._")
+    return (text if is_name else text[0].upper() + text[1:]) + "."
 
 
 def artifacts() -> str:

@@ -131,7 +131,7 @@ _kind("import_statement", "an import of a module that is not loaded yet",
       "an import runs the module's code",
       "import at the top of the file")
 _kind("dynamic_code", "code made while running",
-      "exec, eval, compile and changes to locals() or frames can't be followed",
+      "what exec, eval and compile run, and changes to locals() or frames, can't be followed",
       "write the code out, or run it outside the compiled function")
 _kind("python_exception_in_trace", "an exception that the function raises itself",
       "the function raises whenever it is called like this; plain Python raises it with the right effects before it",
@@ -148,7 +148,7 @@ _kind("sparse_or_quantized", "a sparse, quantized or nested tensor",
       "it has no plain strided memory, which graphs are made of",
       "convert it with to_dense() or dequantize() first")
 _kind("functorch", "a functorch transform",
-      "vmap, grad, jvp and the like run their function under levels of their own",
+      "transforms (vmap, grad, jvp, ...) run their function under interpreter levels of functorch's",
       "compile the function inside, or call the transform outside the compiled function")
 _kind("autograd_in_graph", "autograd inside the function",
       "backward(), autograd.grad and hooks on tensors run code of the autograd engine; a custom autograd function or a "

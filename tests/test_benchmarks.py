@@ -118,7 +118,7 @@ def test_rows_that_were_tried_again():
     assert lot == coverage.drawn(list(reversed(rows)), 5) and len(set(lot)) == 5 and not {"b", "c"} & set(lot)
     now[0] = {**now[0], "commit": "z", "drawn": True, "before": rows[0]}
     text = "\n".join(coverage.history(now))
-    assert "1 were drawn by lot" in text and "again at commit z (1 types)" in text and "commit y (2 types)" in text
+    assert "1 were drawn at random" in text and "again at commit z (1 types)" in text and "commit y (2 types)" in text
 
 
 def test_a_small_model_of_a_type():

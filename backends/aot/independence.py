@@ -2,8 +2,8 @@
 those that have not had theirs.
 
 In eager a backward pass without ``retain_graph`` frees what the nodes that it has run through had saved, and no more:
-two losses that share no such node, of two heads or of a GAN's two networks, may each be gone back from. Here all of
-them are one node to autograd, which lets go of everything after the first.
+two losses that share no such node, of two heads or of a GAN's two networks, may each have a backward pass. Here all of
+them are one node to autograd, which frees everything after the first.
 
 Invariant: what is kept is what eager keeps: saved values that only gradients read which could still come in. Results
 whose gradients read one saved value in one operation stand for nodes that both run through; after one of them the other

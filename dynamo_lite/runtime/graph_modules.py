@@ -1,7 +1,7 @@
 """Graph modules of captured graphs.
 
-torch.fx keeps the source of each module that it generates for tracebacks to show, for good. Invariant: a source goes
-with the code that was made of it.
+torch.fx keeps the source of each module that it generates, for tracebacks to show, as long as the process runs.
+Invariant: a source is dropped with the code that was made of it.
 """
 from __future__ import annotations
 
