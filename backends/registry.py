@@ -11,9 +11,22 @@ from __future__ import annotations
 import dataclasses
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from dynamo_lite import exc
+
+
+class KeptFiles(NamedTuple):
+    """Where a backend keeps files for the next process, as its attribute ``kept_files``.
+
+    Attributes:
+        read: what was kept under a key with a suffix, or None.
+        write: keeps bytes; raises OSError or exc.CacheError where there is no place for them.
+    """
+
+    read: Callable[[str, str], bytes | memoryview | None]
+    write: Callable[[str, str, bytes], None]
+
 
 Backend = Callable[..., Callable[..., Any]]
 B = TypeVar("B", bound=Backend)

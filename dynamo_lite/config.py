@@ -177,6 +177,9 @@ cache_secret: str = _option(
     "", "file of the secret that kept files are signed with, made with mode 0600; empty: `secret` in the user's cache "
     "folder, whatever cache_dir is", path=True)
 cache_graphs: bool = _option(True, "keep compiled graphs in cache_dir, so that another process compiles none of them")
+cache_sizes: bool = _option(
+    True, "keep in cache_dir which sizes and numbers of a function have changed between calls, so that another process "
+    "begins with symbols there")
 
 
 _watchers: dict[str, Callable[[], None]] = {}

@@ -14,6 +14,7 @@ os.environ["DYNAMO_LITE_CACHE_SECRET"] = os.path.join(os.environ["DYNAMO_LITE_TE
 os.environ["DYNAMO_LITE_RAISE_INTERNAL_ERRORS"] = "1"
 # What one test has compiled is not to spare another the compile that it is about.
 os.environ.setdefault("DYNAMO_LITE_CACHE_GRAPHS", "0")
+os.environ.setdefault("DYNAMO_LITE_CACHE_SIZES", "0")
 for _name in ("DYNAMO_LITE_LOGS", "TORCH_LOGS"):
     os.environ.pop(_name, None)
 

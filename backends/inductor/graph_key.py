@@ -34,7 +34,8 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescrip
 _WRITTEN_OUT = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout,
                 torch.memory_format, type(Ellipsis))
 # Settings of where and how, not of what.
-_ELSEWHERE = frozenset({"cache_dir", "cache_secret", "num_compile_workers", "cpp_compiler", "cpp_compiler_timeout"})
+_ELSEWHERE = frozenset({"cache_dir", "cache_secret", "num_compile_workers", "cpp_compiler", "cpp_compiler_timeout",
+                        "cache_sizes"})
 
 
 class NoKey(Exception):

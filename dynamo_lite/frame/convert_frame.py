@@ -18,7 +18,7 @@ from ..guards.failures import explain_failure
 from ..rules.torch_marks import setting
 from ..runtime import collector, in_flight
 from ..runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
-from . import trace
+from . import kept_sizes, trace
 from .decide import decide, note_skipped
 from .emit import direct_call, emit_code, plan_code
 from .entry import make_entry
@@ -69,11 +69,26 @@ def _entry(settings: Settings, frame: Frame) -> Any:
     """The entry of a frame that is to be compiled; RUN_ORIGINAL after a fault of the evaluator's."""
     with log.frame(frame_id(frame.code)), log.phase("trace"), saved_tensor_hooks_suspended():
         note_compile(frame)
-        made: Any = first_request(settings, frame)
-        while isinstance(made, TraceRequest):
-            with in_flight.modes_kept():  # after a fault, too
-                made = _attempt(settings, made)
+        request = first_request(settings, frame)
+        try:
+            made = _attempts(settings, request)
+        except exc.Unsupported:
+            if frame.known or not request.dynamic:
+                raise
+            # What an earlier process has learned is no reason to refuse this call.
+            made = _attempts(settings, request._replace(dynamic=frozenset()))
+        if frame.known and isinstance(made, GuardedCode):
+            kept_sizes.keep(settings, frame, request, made)
         return made
+
+
+def _attempts(settings: Settings, request: TraceRequest) -> Any:
+    """Traces of a frame until one of them is compiled."""
+    made: Any = request
+    while isinstance(made, TraceRequest):
+        with in_flight.modes_kept():  # after a fault, too
+            made = _attempt(settings, made)
+    return made
 
 
 def _attempt(settings: Settings, request: TraceRequest) -> Any:

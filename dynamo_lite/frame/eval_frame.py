@@ -209,7 +209,8 @@ def _hook_for(
         return known
     name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
     graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
-    settings = Settings(graphs, fullgraph, CodeMap(), dynamic=dynamic)
+    kept_files = getattr(function, "kept_files", None)
+    settings = Settings(graphs, fullgraph, CodeMap(), dynamic=dynamic, kept_files=kept_files)
     hook = make_hook(settings)
     hook.settings = settings
     if isinstance(backend, str):

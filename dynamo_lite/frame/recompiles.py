@@ -18,7 +18,7 @@ from ..guards.failures import GuardFailure, explain_failure, value_of_step
 from ..guards.source import LocalSource, SizeSource, StrideSource, TypeAttrSource
 from ..rules.torch_marks import setting
 from ..variables.tensors.symbolic_sizes import APART, SizesLearned
-from . import changed_values, stance
+from . import changed_values, kept_sizes, stance
 from .descriptions import in_users_words, where
 from .request import Frame, Settings, TraceRequest
 
@@ -33,6 +33,8 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
     if known:
         changes = list(_changes(frame))
         dynamic, learned = dynamic_paths(frame, changes), _learned_sizes(frame, changes)
+    else:
+        dynamic = kept_sizes.recall(settings, frame)
     if frame.resumed is not None and frame.resumed.numbers:
         names = enumerate(frame.parameters)
         measured = frozenset(LocalSource(name, i).key for i, name in names if name in frame.resumed.numbers)
@@ -148,9 +150,10 @@ def _dense(value: torch.Tensor, guarded: tuple[int, ...] | None) -> int | None:
 
 
 def _by_text(guards: Iterable[Guard]) -> dict[str, list[Guard]]:
+    """The guards by the texts of their steps: that of a relation is the condition alone (``guards/program.py``)."""
     found: dict[str, list[Guard]] = {}
     for guard in guards:
-        found.setdefault(guard.text, []).append(guard)
+        found.setdefault(guard.expected[0].words if guard.kind == "relation" else guard.text, []).append(guard)
     return found
 
 

@@ -16,6 +16,7 @@ import torch
 
 from .. import exc
 from .._eval_frame import FrameHook, GuardedCode, entries
+from ..backends.registry import KeptFiles
 from ..bytecode.code_map import CodeMap
 from ..bytecode.instructions import decode
 from ..continuation.origins import is_resume_code
@@ -32,6 +33,7 @@ class Settings:
         compile_graph: the backend, already bound to its options.
         fullgraph: whether a break is an error.
         dynamic: whether sizes are symbols: None: those that have changed between calls.
+        kept_files: where the backend keeps files, if it does.
         roots: the functions that were asked to be compiled; others are helpers, see ``decide``. None: all were.
         on_graph: told of every graph, for reports.
         on_break: told of every break.
@@ -48,6 +50,7 @@ class Settings:
     on_entry: Callable[[Any], None] | None = None
     break_at: Callable[[types.CodeType, int], bool] | None = None
     dynamic: bool | None = None
+    kept_files: KeptFiles | None = None
 
 
 class Frame:

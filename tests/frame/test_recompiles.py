@@ -441,3 +441,12 @@ def test_a_window_is_learned_with_its_strides_and_its_counter():
             assert torch.equal(torch.as_tensor(found), torch.as_tensor(expected))
         graphs.append(log.counters()["graphs"])
     assert graphs[-1] <= 7, graphs
+
+
+def test_sizes_that_were_equal_and_are_not_any_more_share_no_symbol_later():
+    """Of three that were equal, two still are: the next compile does not ask that of any of them."""
+    def fn(x, y, z):
+        return x.sum() * 2, y.sum() + 1, z.sum() - 1
+
+    calls = [tuple(torch.ones(n) for n in sizes) for sizes in ((3, 3, 3), (4, 4, 4), (5, 5, 6), (5, 6, 6), (7, 8, 9))]
+    assert same(fn, *calls) == 3
