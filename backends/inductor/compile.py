@@ -27,7 +27,7 @@ from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.inductor import codecache, graph_cache
+from dynamo_lite.backends.inductor import graph_cache, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
@@ -66,7 +66,7 @@ def inductor_lite(
 
 
 inductor_lite.check_options = lambda options: _checked(options)  # type: ignore[attr-defined]
-inductor_lite.kept_files = KeptFiles(codecache.read_entry, codecache.write_entry)  # type: ignore[attr-defined]
+inductor_lite.kept_files = KeptFiles(kept_files.read_entry, kept_files.write_entry)  # type: ignore[attr-defined]
 
 
 def run_otherwise(
