@@ -76,6 +76,7 @@ nan[3, 5] = nan[4, 0] = nan[4, 9] = float("nan")
 for t in (x, nan):
     check(lambda x: (x.amax(1), x.amin(0), x.argmax(1), x.argmin(0), x.max(), x.sum()), t)
 check(lambda x: (x.prod(1), x.prod(), x.var(0), x.std(1), x.mean(), x.var(1, correction=0)), x)
+check(lambda x: (x.sum(), x.sum(1), x.prod(1), (x > 0).all(1), x.mean(), x.sum(0)), torch.randn(3, 0))
 check(lambda x: (x.cumsum(0), x.cumsum(1), x.cummax(1)[1], x.cumprod(0)), x)
 check(lambda x: (torch.log_softmax(x, -1), x.argmax(-1), F.layer_norm(x, (5000,))), torch.randn(3, 5000))
 check(lambda x: (x.sum(0), x.softmax(0)), torch.randn(5000, 3))

@@ -281,7 +281,7 @@ class TritonKernel:
         body.line(f"r = {begin}tl.arange(0, RBLOCK){body.along(at)}")
         volume = ix.product(v.size for v in inner)
         body.axes[at].mask = ""
-        if not isinstance(volume, int) or volume % rows.elements:
+        if not isinstance(volume, int) or volume % rows.elements or not volume:
             body.line(f"r_mask = r < {index_text(volume, {}, str)}")
             body.axes[at].mask = "r_mask"
         rest = "r"
