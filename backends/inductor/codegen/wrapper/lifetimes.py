@@ -52,6 +52,10 @@ def plan_memory(program: Program, given: Set[str] = frozenset()) -> MemoryPlan:
     written = {name: index for index, step in enumerate(program.steps) for name in step_writes(step)}
     # What nobody reads (a kernel's workspace) ends with the step that makes it.
     group_end = {own: max(last_read.get(n, written.get(n, -1)) for n in names) for own, names in groups.items()}
+    ending: dict[int, list[str]] = {}
+    for own, end in group_end.items():
+        if own not in pinned:
+            ending.setdefault(end, []).append(own)
     from_kernels = {name for step in program.kernel_calls() for name in step.outputs}
     run_of = runs(program, owner, group_end, group_end.keys() - pinned)
     local = _local(program, group_end, owner, run_of) - pinned
@@ -79,8 +83,7 @@ def plan_memory(program: Program, given: Set[str] = frozenset()) -> MemoryPlan:
                     reuse[name] = donor
                     taken.add(donor)
         drops = []
-        ended = [own for own, end in group_end.items() if end == index and own not in pinned]
-        for own in ended:
+        for own in ending.get(index, ()):
             drops.extend(groups[own])
             if own in from_kernels and own not in taken and own not in local:
                 free.setdefault(_layout_key(program, own), []).append(own)
