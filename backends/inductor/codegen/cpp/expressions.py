@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from dynamo_lite.backends.inductor.codegen import indices
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import OPS
@@ -61,32 +62,7 @@ _PROMOTES = {torch.int8, torch.uint8, torch.int16}
 
 def index_text(x: ix.Index, names: Mapping[ix.Var, str], indirect: Callable[[Node], str] | None = None) -> str:
     """An index as C++ over ``i64`` variables."""
-    if isinstance(x, int):
-        return str(x)
-    parts = []
-    for monomial, k in x.terms.items():
-        factors = [_atom_text(a, names, indirect) for a in monomial]
-        parts.append(" * ".join(factors if k == 1 else [*factors, str(k)]))
-    if x.const:
-        parts.append(str(x.const))
-    return " + ".join(parts).replace("+ -", "- ")
-
-
-def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node], str] | None) -> str:
-    if isinstance(a, ix.Var):
-        return names[a]
-    if isinstance(a, ix.Sym):
-        return a.name
-    if isinstance(a, ix.Division):
-        sign = "/" if isinstance(a, ix.FloorDiv) else "%"
-        value, divisor = index_text(a.expr, names, indirect), index_text(a.divisor, names, indirect)
-        if not ix.never_negative(a.expr):
-            # C rounds toward zero. This is Python's quotient, by a divisor that is positive.
-            rest = f"((({value}) % ({divisor}) + ({divisor})) % ({divisor}))"
-            return rest if sign == "%" else f"((({value}) - {rest}) / ({divisor}))"
-        return f"(({value}) {sign} ({divisor}))"
-    assert isinstance(a, ix.Indirect) and indirect is not None
-    return indirect(a.node)
+    return indices.index_text(x, names, "/", indirect)
 
 
 def const_text(value: bool | int | float, dtype: torch.dtype) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from dynamo_lite.backends.inductor.codegen import indices
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.ir.ops import OPS
@@ -54,31 +55,7 @@ def computes(node: Node) -> bool:
 
 def index_text(x: ix.Index, names: Mapping[ix.Var, str], indirect: Callable[[Node], str]) -> str:
     """An index as Triton over integers."""
-    if isinstance(x, int):
-        return str(x)
-    parts = []
-    for monomial, k in x.terms.items():
-        factors = [_atom_text(a, names, indirect) for a in monomial]
-        parts.append(" * ".join(factors if k == 1 else [*factors, str(k)]))
-    if x.const:
-        parts.append(str(x.const))
-    return " + ".join(parts).replace("+ -", "- ")
-
-
-def _atom_text(a: ix.Atom, names: Mapping[ix.Var, str], indirect: Callable[[Node], str]) -> str:
-    if isinstance(a, ix.Var):
-        return names[a]
-    if isinstance(a, ix.Sym):
-        return a.name
-    if isinstance(a, ix.Division):
-        value, divisor = index_text(a.expr, names, indirect), index_text(a.divisor, names, indirect)
-        if not ix.never_negative(a.expr):
-            # Triton's quotient is that of C: this is Python's, by a divisor that is positive.
-            rest = f"((({value}) % ({divisor}) + ({divisor})) % ({divisor}))"
-            return f"((({value}) - {rest}) // ({divisor}))" if isinstance(a, ix.FloorDiv) else rest
-        return f"(({value}) {'//' if isinstance(a, ix.FloorDiv) else '%'} ({divisor}))"
-    assert isinstance(a, ix.Indirect)
-    return indirect(a.node)
+    return indices.index_text(x, names, "//", indirect)
 
 
 def const_text(value: bool | int | float, dtype: torch.dtype) -> str:
