@@ -9,6 +9,7 @@ of the time is over leaves the rest out, and the table says so. Every result is 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -28,6 +29,18 @@ from convnets import ResNeXt50
 SYSTEMS = ("eager", "dynamo_lite", "torch.compile")
 SECONDS = 150  # of each system
 Program = tuple[Callable[..., Any], tuple[torch.Tensor, ...]]
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(x, weight.shape, weight)
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x, weight.shape, weight, weight)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x, -1)
 
 
 class Block(nn.Module):
@@ -104,13 +117,14 @@ def kernels(device: str, tiny: bool) -> dict[str, Callable[[], tuple[Program, in
         loss = (lambda x, t: torch.autograd.grad(F.cross_entropy(x, t), x)) if backward else F.cross_entropy
         return (loss, (x, target)), (3 if backward else 1) * x.nbytes
 
+    part = functools.partial
     for dtype in (torch.float32, torch.bfloat16):
-        made[f"chain {str(dtype)[6:]}"] = lambda dtype=dtype: chained(dtype)
-    for c in (1024, 8192, 65_536, 262_144):
-        made[f"softmax {c}"] = lambda c=c: rows(lambda x: torch.softmax(x, -1), c, False)
-        if c <= 8192:
-            made[f"rms_norm {c}"] = lambda c=c: rows(lambda x, w: F.rms_norm(x, (c,), w), c, True)
-            made[f"layer_norm {c}"] = lambda c=c: rows(lambda x, w: F.layer_norm(x, (c,), w, w), c, True)
+        made[f"chain {str(dtype)[6:]}"] = part(chained, dtype)
+    for columns in (1024, 8192, 65_536, 262_144):
+        made[f"softmax {columns}"] = part(rows, softmax, columns, False)
+        if columns <= 8192:
+            made[f"rms_norm {columns}"] = part(rows, rms_norm, columns, True)
+            made[f"layer_norm {columns}"] = part(rows, layer_norm, columns, True)
     made["cross_entropy"] = lambda: losses(False)
     made["cross_entropy backward"] = lambda: losses(True)
     made["sum"] = lambda: ((lambda x: x.sum(), (values(size),)), 4 * size)
