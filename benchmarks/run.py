@@ -1,6 +1,7 @@
 """Workloads x {eager, torch.compile, dynamo_lite}: a table, a JSON file and a plot.
 
     python benchmarks/run.py [--quick] [--only NAME ...] [--systems NAME ...] [--rounds N] [--seconds S] [--no-readme]
+    python benchmarks/run.py --limits [--only NAME ...]
 
 Every measurement is a process of its own. In each round the systems take turns on a workload, and the turn rotates, so
 that a slow minute of the machine hits all alike. The first round starts with empty caches (cold first call); the later
@@ -111,9 +112,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="processes per workload and system; the first has an empty cache")
     parser.add_argument("--seconds", type=float, help="how long calls are timed in each process")
     parser.add_argument("--timeout", type=float, default=600, help="seconds that one process may take")
+    parser.add_argument("--limits", action="store_true", help="the share of the machine's limits that the kernels over "
+                        "5%% of the time reach, and nothing else")
     parser.add_argument("--no-readme", action="store_true", help="leave README.md as it is")
     options = parser.parse_args()
     names = options.only or [w.name for w in WORKLOADS.values() if (w.quick if options.quick else w.default)]
+    if options.limits:
+        print(f"{machine()['cpu']}, {os.cpu_count()} processors")
+        for name in names:
+            subprocess.run([sys.executable, str(HERE / "limits.py"), name], check=False)
+        return
     results = run(names, options.systems, options.rounds or (2 if options.quick else 3),
                   options.seconds or (0.5 if options.quick else 2.0), options.timeout)
     whole = not (options.quick or options.only or options.systems != list(DEFAULT))
