@@ -27,11 +27,11 @@ _OTHERS = frozenset({
     _aten.amax.default, _aten.cumsum.default, _aten.gather.default, _aten.index_select.default,
     _aten.clone.default, _aten._to_copy.default,
 })
-_EXCLUDED_TAGS = frozenset({
+EXCLUDED_TAGS = frozenset({
     torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded,
     torch.Tag.inplace_view,
 })
-_PLAIN = frozenset({
+PLAIN = frozenset({
     int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
 })
 
@@ -47,7 +47,7 @@ def is_remembered(func: Any) -> bool:
     """Whether an operation is one whose results are remembered."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten":
         return False
-    if func._schema.is_mutable or _EXCLUDED_TAGS & set(func.tags):
+    if func._schema.is_mutable or EXCLUDED_TAGS & set(func.tags):
         return False
     if any(a.alias_info is not None for a in (*func._schema.arguments, *func._schema.returns)):
         return False
@@ -63,7 +63,7 @@ def is_remembered_view(func: Any) -> bool:
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or not func.is_view:
         return False
     arguments, returns = func._schema.arguments, func._schema.returns
-    if func._schema.is_mutable or _EXCLUDED_TAGS & set(func.tags) or len(returns) != 1 or not arguments:
+    if func._schema.is_mutable or EXCLUDED_TAGS & set(func.tags) or len(returns) != 1 or not arguments:
         return False
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return False
@@ -99,7 +99,7 @@ def tell(mode: Any, values: Any, parts: list[Any], derived: bool = False) -> boo
             if derived and value.requires_grad or mode.known.of(value) is not None:
                 return False
             parts += (tuple(value.shape), value.stride(), value.dtype, value.fake_device)
-        elif cls in _PLAIN:
+        elif cls in PLAIN:
             parts += (cls, value)
         elif cls is list or cls is tuple or cls is torch.Size:
             parts += (list, len(value))
@@ -142,7 +142,7 @@ def results_of(result: Any, args: Any) -> Results | None:
     if type(results) is not tuple or not all(type(r) is FakeTensor for r in results):
         return None
     places = {r.untyped_storage()._cdata for r in results}
-    if len(places) < len(results) or any(_lies_in(places, a) for a in args):
+    if len(places) < len(results) or any(lies_in(places, a) for a in args):
         return None
     for r in results:
         extent = storage_extent(r.shape, r.stride())
@@ -194,9 +194,9 @@ def remember_view(key: Any, result: Any, base: FakeTensor) -> None:
     _views[key] = made, int(result.storage_offset())
 
 
-def _lies_in(places: set[int], value: Any) -> bool:
+def lies_in(places: set[int], value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return any(_lies_in(places, item) for item in value)
+        return any(lies_in(places, item) for item in value)
     return isinstance(value, FakeTensor) and value.untyped_storage()._cdata in places
 
 

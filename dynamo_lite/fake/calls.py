@@ -38,11 +38,16 @@ def key_of(mode: TraceFakeMode, op: str, target: Any, args: Any, kwargs: dict[st
     if mode.known and not any(type(argument) is FakeTensor for argument in args):
         return None  # what is made of numbers alone has known elements
     state = current_global_state()
-    parts = [op, target, state, *(getter() for getter in _CHOICES), *torch._C._get_sdp_priority_order()]
+    parts = [op, target, state, *choices()]
     derived = torch.is_grad_enabled()
     if not cache.tell(mode, args, parts, derived) or not cache.tell(mode, kwargs.values(), parts, derived):
         return None
     return *parts, *kwargs
+
+
+def choices() -> tuple[Any, ...]:
+    """Which kernels torch is to choose."""
+    return (*(getter() for getter in _CHOICES), *torch._C._get_sdp_priority_order())
 
 
 def _is_torchs(op: str, target: Any) -> bool:

@@ -221,6 +221,8 @@ class TraceFakeMode(FakeTensorMode):
                 torch._C._pop_torch_dispatch_stack(None)
 
     def _dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func is _DEVICE and type(args[0]) is FakeTensor and not args[0].fake_mode.in_kernel_invocation:
+            return args[0].fake_device  # asked by rules in Python for each operand
         traits = _traits_of(func)
         if traits.draws_random:
             self.random_seen = True
@@ -418,6 +420,8 @@ _CONTIGUOUS_LIKE = {
 # Operators whose metadata rule is Python in torch, and others with the same rule in C++. The first Python rule that
 # runs makes torch import torch.distributed.tensor, 0.15 s that most small functions can be spared.
 _SAME_METADATA = {torch.ops.aten.relu.default: torch.ops.aten.neg.default}
+
+_DEVICE = torch.ops.prim.device.default
 
 # Operators that copy a tensor without elements as it is, whatever shape their metadata rule gives it.
 _COPIES_NOTHING = frozenset({torch.ops.aten.pixel_unshuffle.default})

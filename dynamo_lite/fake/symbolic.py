@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from dynamo_lite import log
 from dynamo_lite.fake import strides as stride_rules
+from dynamo_lite.fake import symbolic_cache
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, Frozen
@@ -53,11 +54,18 @@ def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: An
     Raises:
         Exception: what eager raises for the sizes of the traced call.
     """
+    key = symbolic_cache.key_of(mode, func, args, kwargs)
+    made = symbolic_cache.remembered(mode, key, args) if key is not None else None
+    if made is not None:
+        return made
     expected = _without_symbols(static, func, args, kwargs)
     env = mode.env
     fixed, outer, env.operator = len(env.fixed), env.operator, env.operator or str(func)
     try:
-        return _with_symbols(mode, expected, run, func, args, kwargs)
+        result = _with_symbols(mode, expected, run, func, args, kwargs)
+        if key is not None:
+            symbolic_cache.remember(mode, key, func, args, result)
+        return result
     finally:
         env.operator = outer
         if len(env.fixed) > fixed and not outer and not isinstance(expected, Exception):

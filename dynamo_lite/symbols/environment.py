@@ -48,10 +48,14 @@ class Environment:
         self.operator = ""
         self.fixed: list[str] = []
         self.hints: dict[Sym, int] = {}
+        # What operators have given; see `fake.symbolic_cache`.
+        self.results: dict[Any, Any] = {}
         # Symbols made here: what each is the quotient of.
         self.parts: dict[Sym, tuple[Sym, int]] = {}
         self._limits: dict[Sym, tuple[int, int]] = {}
         self._same: dict[Atom, Index] = {}
+        # What :meth:`simplified` gave since `_same` changed last.
+        self._simplified: dict[Expr, Index] = {}
         self._known: set[Relation] = set()
 
     def new(self, name: str, value: int, lowest: int, highest: int = HIGHEST) -> Expr:
@@ -67,7 +71,12 @@ class Environment:
 
     def simplified(self, x: Index) -> Index:
         """The same with what has been decided."""
-        return ints.replace(x, self._same.get) if self._same else x
+        if not self._same or isinstance(x, int):
+            return x
+        found = self._simplified.get(x)
+        if found is None:
+            found = self._simplified[x] = ints.replace(x, self._same.get)
+        return found
 
     def whole(self, x: Index) -> Index:
         """The same over symbols that came in from outside alone: quotients that were named are divisions again."""
@@ -306,6 +315,7 @@ class Environment:
         """From now on, `value` stands for an atom."""
         new: dict[Atom, Index] = {a: value}
         self._same = {other: ints.replace(x, new.get) for other, x in self._same.items()} | new
+        self._simplified.clear()
 
     def _age(self, a: Atom) -> int:
         return list(self.hints).index(a) if isinstance(a, Sym) else -1
