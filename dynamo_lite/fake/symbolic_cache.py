@@ -7,7 +7,7 @@ of the trace from then on.
 
 Invariant: an entry's key holds all that the operator's result can depend on: expressions for sizes, strides, offsets
 and the extent of memory viewed, dtypes, devices, this thread's state, and which kernels torch is to choose. Remembered
-are new plain tensors, and plain views of the first argument.
+are new plain tensors, and plain views of the first argument, of its dtype.
 """
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def remember(mode: Any, key: Any, func: Any, args: Any, result: Any) -> None:
     places = {r.untyped_storage()._cdata for r in results}
     offset: Any = None
     if cache.is_remembered_view(func):
-        if not single or result is args[0] or places != {args[0].untyped_storage()._cdata}:
+        if not single or result is args[0] or result.dtype is not args[0].dtype:
+            return
+        if places != {args[0].untyped_storage()._cdata}:
             return
         offset = expression_of(result.storage_offset())
     elif len(places) < len(results) or any(cache.lies_in(places, a) for a in args):
