@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..symbols import integers as ints
 from ..symbols.environment import Environment
 from ..symbols.integers import Division, FloorDiv, Index, Mod, Sym
-from ..symbols.relations import Relation
+from ..symbols.relations import Relation, is_short
 from .guard import GuardSet, because
 from .source import Source
 
@@ -42,6 +42,8 @@ def guard_decisions(guards: GuardSet, env: Environment, sources: Mapping[Sym, So
         env: what it knows of its symbols.
         sources: where each symbol lives that came in from outside.
     """
+    for decision in [d for d in env.decisions if not is_short(env.whole(d.condition.expr))]:
+        env.fix_symbols(decision.condition.expr, decision.why)
     reasons: dict[Any, dict[str, None]] = {}
     for decision in env.decisions:
         condition = decision.condition
@@ -54,7 +56,7 @@ def guard_decisions(guards: GuardSet, env: Environment, sources: Mapping[Sym, So
         guards.add(source, "int_range", *env.limits(symbol), " and ".join(filter(None, reasons.get(symbol, ()))))
     for decision in env.decisions:
         condition = decision.condition
-        if not _is_in_limits(env, condition):
+        if not _is_in_limits(env, condition) and is_short(env.whole(condition.expr)):
             guard_condition(guards, condition.op, env.whole(condition.expr), sources, decision.why)
 
 

@@ -136,16 +136,18 @@ class TraceSymbols:
         return self._made(tx, operator.add, total, x.const) if x.const else total
 
     def _of_atom(self, tx: Tracer, a: Atom) -> fx.Node:
-        known = self._numbers.get((id(tx.output.graph), ints.atom(a)))
+        key = (id(tx.output.graph), ints.atom(a))
+        known = self._numbers.get(key)
         if known is not None and not known.node._erased:
             return known.node
         if isinstance(a, Division):
-            return self._made(tx, a.of, self._node(tx, a.expr), self._node(tx, a.divisor))
-        assert isinstance(a, Sym)
-        node = self._roots[a](tx)
-        fake = symbolic_int(self.env, ints.atom(a))
-        key = (id(tx.output.graph), ints.atom(a))
-        self._numbers[key] = ScalarVariable(node, int, fake, frozenset({self.sources[a].key}))
+            # Kept as well: what is divided again and again, and added to what it was, has twice the parts each time.
+            node = self._made(tx, a.of, self._node(tx, a.expr), self._node(tx, a.divisor))
+            origins = frozenset(self.sources[s].key for s in ints.symbols_of(key[1]))
+        else:
+            assert isinstance(a, Sym)
+            node, origins = self._roots[a](tx), frozenset({self.sources[a].key})
+        self._numbers[key] = ScalarVariable(node, int, symbolic_int(self.env, key[1]), origins)
         return node
 
     def _made(self, tx: Tracer, function: Any, left: Any, right: Any) -> fx.Node:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from . import integers as ints
 from .integers import Atom, Expr, FloorDiv, Index, Mod, Sym
 from .records import Malformed, condition_as_data, condition_of
-from .relations import Compound, Condition, Relation, compare, negated, relation
+from .relations import Compound, Condition, Relation, compare, is_short, negated, relation
 
 HIGHEST = (1 << 62) - 1
 Interval = tuple[float, float]
@@ -271,6 +271,18 @@ class Environment:
             self.fixed.append(why or self._of_operator())
             self.decide(condition, self.fixed[-1])
         return value
+
+    def bounded(self, x: Index) -> Index:
+        """The same, or its value in this call where a guard could not compute it."""
+        if isinstance(x, int) or self.frozen or is_short(x, 4):
+            return x
+        self.fix_symbols(x, "an expression too long for guards")
+        return self.value(x)
+
+    def fix_symbols(self, x: Index, why: str) -> None:
+        """The values of its symbols in this call, from now on in every call that the trace is for."""
+        for symbol in sorted(ints.symbols_of(self.whole(x)), key=lambda s: s.name):
+            self.fix(ints.atom(symbol), why)
 
     def _of_operator(self) -> str:
         place = self.place()

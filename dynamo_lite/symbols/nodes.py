@@ -147,7 +147,7 @@ class IntNode(Node):
 
     # -- arithmetic
     def _made(self, expr: Index) -> Node:
-        return IntNode(self.env, expr)
+        return IntNode(self.env, self.env.bounded(expr))
 
     def add(self, other: Node) -> Node:
         if not isinstance(other, IntNode):

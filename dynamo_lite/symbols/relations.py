@@ -9,7 +9,40 @@ import math
 from typing import NamedTuple, Union
 
 from . import integers as ints
-from .integers import Expr, Index, Sym
+from .integers import Division, Expr, Index, Sym
+
+# What a guard computes of a condition, written out: numbers, symbols and operations, and how many values are on its
+# stack at once (csrc/guards/sizes.c). 512 take about a microsecond, as much as all guards of a small model.
+MOST_CODES, MOST_ON_STACK = 512, 32
+
+
+def is_short(x: Index, share: int = 1) -> bool:
+    """Whether a guard can compute it, or one of so many parts of a condition. Written out, ``n // (n + 1) + n`` doubles
+    each time that a loop assigns it to ``n``."""
+    return _codes(x, 0, MOST_CODES // share, MOST_ON_STACK // share) <= MOST_CODES // share
+
+
+def _codes(x: Index, below: int, most: int, stack: int) -> int:
+    """How many codes compute it on a stack with `below` values; more than `most` where it does not fit."""
+    if isinstance(x, int) or below >= stack:
+        return 1 if below < stack else most + 1
+    codes = 2 if x.const else 0
+    for summand, (monomial, k) in enumerate(x.terms.items()):
+        held = below + (summand > 0)
+        factors = 1 if k != 1 else 0
+        codes += factors + (summand > 0)
+        for a in monomial:
+            at = held + (factors > 0)
+            if isinstance(a, Division):
+                codes += 1 + _codes(a.expr, at, most, stack) + (
+                    _codes(a.divisor, at + 1, most, stack) if codes <= most else 0)
+            else:
+                codes += 1 if at < stack else most + 1
+            codes += factors > 0
+            factors += 1
+            if codes > most:
+                return codes
+    return codes if not x.const or below + 1 < stack else most + 1
 
 
 class Relation(NamedTuple):

@@ -552,3 +552,12 @@ def test_an_expanded_tensor_is_put_back_when_a_graph_raises() -> None:
     except RuntimeError:
         return y
     """)
+
+
+def test_an_int_whose_expression_doubles_at_each_turn() -> None:
+    body = """
+    for _ in range(40):
+        n = x.shape[-1] // (n + 1) + n
+    return x * n
+    """
+    check(body, dynamic=True)

@@ -26,7 +26,7 @@ from ...symbols import integers as ints
 from ...symbols.environment import HIGHEST
 from ...symbols.integers import Division, Expr, Index, Sym
 from ...symbols.nodes import IntNode, symbolic_int
-from ...symbols.relations import Condition, compare
+from ...symbols.relations import Condition, compare, is_short
 from ..base import VariableTracker, unsupported
 from ..constant import BINARY, ConstantVariable
 from .formulas import formula_of, source_of_index
@@ -117,7 +117,9 @@ class SymbolicIntVariable(ConstantVariable):
             if op in _BY_PYTHON:
                 computed = computed_ahead(tx, BINARY[op], [_as_number(tx, x) for x in operands], int)
             return computed if computed is not None else super().binary(tx, op, other, reflected)
-        return int_variable(result, self._output)
+        if not is_short(result, 4) and self._output.fits_all:
+            unsupported("changing_value", f"{self._output.symbols.describe(self.expr)} matters in a long expression")
+        return int_variable(self._output.symbols.env.bounded(result), self._output)
 
     def _arithmetic(self, op: str, left: Index, right: Index) -> Index | None:
         """``left op right``; None where it is no polynomial."""
