@@ -31,6 +31,12 @@ EXCLUDED_TAGS = frozenset({
     torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded,
     torch.Tag.inplace_view,
 })
+# What convolutions and attention ask where they choose how a result lies in memory. The program may change it.
+_CHOICES = [getter for name in (
+    "_get_math_sdp_enabled", "_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_cudnn_sdp_enabled",
+    "_get_overrideable_sdp_enabled", "_get_mkldnn_enabled", "_get_cudnn_enabled", "_get_cudnn_benchmark",
+    "_get_cudnn_deterministic", "_get_cudnn_allow_tf32",
+) if (getter := getattr(torch._C, name, None)) is not None]
 PLAIN = frozenset({
     int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format,
 })
@@ -40,6 +46,11 @@ Made = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
 # Whether a call gives one tensor and no tuple, and what it gives.
 Results = tuple[bool, tuple[Made, ...]]
 _entries: dict[Any, Results] = {}
+
+
+def choices() -> tuple[Any, ...]:
+    """Which kernels torch is to choose."""
+    return (*(getter() for getter in _CHOICES), *torch._C._get_sdp_priority_order())
 
 
 @functools.cache

@@ -22,12 +22,6 @@ from dynamo_lite.fake import cache
 if TYPE_CHECKING:
     from dynamo_lite.fake.mode import TraceFakeMode
 
-# What convolutions and attention ask where they choose how a result lies in memory. The program may change it.
-_CHOICES = [getter for name in (
-    "_get_math_sdp_enabled", "_get_flash_sdp_enabled", "_get_mem_efficient_sdp_enabled", "_get_cudnn_sdp_enabled",
-    "_get_overrideable_sdp_enabled", "_get_mkldnn_enabled", "_get_cudnn_enabled", "_get_cudnn_benchmark",
-    "_get_cudnn_deterministic", "_get_cudnn_allow_tf32",
-) if (getter := getattr(torch._C, name, None)) is not None]
 _MODULES = frozenset({"torch", "_operator"})
 
 
@@ -38,16 +32,11 @@ def key_of(mode: TraceFakeMode, op: str, target: Any, args: Any, kwargs: dict[st
     if mode.known and not any(type(argument) is FakeTensor for argument in args):
         return None  # what is made of numbers alone has known elements
     state = current_global_state()
-    parts = [op, target, state, *choices()]
+    parts = [op, target, state, *cache.choices()]
     derived = torch.is_grad_enabled()
     if not cache.tell(mode, args, parts, derived) or not cache.tell(mode, kwargs.values(), parts, derived):
         return None
     return *parts, *kwargs
-
-
-def choices() -> tuple[Any, ...]:
-    """Which kernels torch is to choose."""
-    return (*(getter() for getter in _CHOICES), *torch._C._get_sdp_priority_order())
 
 
 def _is_torchs(op: str, target: Any) -> bool:

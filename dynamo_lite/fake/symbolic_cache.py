@@ -18,7 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager, no_dispatch
 
 from dynamo_lite._guards import current_global_state
-from dynamo_lite.fake import cache, calls
+from dynamo_lite.fake import cache
 from dynamo_lite.symbols.nodes import IntNode, expression_of, symbolic_int
 
 
@@ -40,7 +40,7 @@ def key_of(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What tells this call from others of the trace; None if it is not one that is remembered."""
     if not is_remembered(func) or torch.is_inference_mode_enabled():
         return None
-    parts: list[Any] = [func, current_global_state(), *calls.choices()]
+    parts: list[Any] = [func, current_global_state(), *cache.choices()]
     if not _tell(mode, args, parts):
         return None
     for name, value in kwargs.items():
