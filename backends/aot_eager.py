@@ -11,6 +11,7 @@ Invariant: each takes in what those above it do, and adds one step; nothing here
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -140,22 +141,24 @@ class _Run:
             (box,) = inputs
             inputs = tuple(box)
             box.clear()
-        results = at_call(self._results, self._sizes.of(inputs)) if self._sizes else self._results
+        sizes = self._sizes.of(inputs)
+        results = at_call(self._results, sizes) if sizes else self._results
         with torch.inference_mode() if self._scopes.get("inference") else contextlib.nullcontext():
-            return Results(results, self._values)(*inputs)
+            return Results(results, functools.partial(self._values, sizes))(*inputs)
 
-    def _values(self, *inputs: Any) -> tuple[Any, ...]:
+    def _values(self, sizes: tuple[int, ...], *inputs: Any) -> tuple[Any, ...]:
         no_grad = torch.no_grad() if self._scopes.get("no_grad") else contextlib.nullcontext()
         no_autocast = torch._C._DisableAutocast() if self._scopes.get("no_autocast") else contextlib.nullcontext()
         with no_grad, no_autocast:
-            return self._interpret(dict(zip(self._aten.placeholders, inputs)), self._sizes.of(inputs))
+            return self._interpret(dict(zip(self._aten.placeholders, inputs)), sizes)
 
     def _interpret(self, values: dict[Node, Any], sizes: tuple[int, ...]) -> tuple[Any, ...]:
         for node in self._aten.graph.nodes:
             if node.op == "get_attr":
                 values[node] = self._aten.constants[node.target]
             elif node.op == "call_function":
-                args, kwargs = map_arg(at_sizes(self._arguments[node], sizes), values.__getitem__)
+                given = self._arguments[node]
+                args, kwargs = map_arg(at_sizes(given, sizes) if sizes else given, values.__getitem__)
                 values[node] = node.target(*args, **kwargs)
             for dead in self._dying.get(node, ()):
                 del values[dead]

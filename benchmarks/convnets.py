@@ -1,5 +1,5 @@
-"""Convolution networks in plain torch, as the papers give them: ResNeXt-50 32x4d (Xie et al., 2017) and
-MobileNetV3-large (Howard et al., 2019), which transformers does not have."""
+"""Convolution networks in plain torch, as the papers give them: ResNet-50 (He et al., 2016, the strides in the 3x3
+convolutions), ResNeXt-50 32x4d (Xie et al., 2017) and MobileNetV3-large (Howard et al., 2019)."""
 from collections.abc import Callable
 
 import torch
@@ -15,10 +15,9 @@ def _conv(channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
 
 
 class _Bottleneck(nn.Module):
-    def __init__(self, channels: int, width: int, stride: int) -> None:
+    def __init__(self, channels: int, width: int, out: int, stride: int, groups: int) -> None:
         super().__init__()
-        out = 2 * width
-        self.body = nn.Sequential(_conv(channels, width, 1), _conv(width, width, 3, stride, 32),
+        self.body = nn.Sequential(_conv(channels, width, 1), _conv(width, width, 3, stride, groups),
                                   _conv(width, out, 1, activation=None))
         changes = channels != out or stride != 1
         self.shortcut = _conv(channels, out, 1, stride, activation=None) if changes else nn.Identity()
@@ -27,20 +26,27 @@ class _Bottleneck(nn.Module):
         return F.relu(self.body(x) + self.shortcut(x))
 
 
-class ResNeXt50(nn.Module):
+class ResNet50(nn.Module):
+    groups, width = 1, 64
+
     def __init__(self) -> None:
         super().__init__()
         blocks: list[nn.Module] = [_conv(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
         channels = 64
-        for stage, (count, width) in enumerate(zip((3, 4, 6, 3), (128, 256, 512, 1024))):
+        for stage, count in enumerate((3, 4, 6, 3)):
             for k in range(count):
-                blocks.append(_Bottleneck(channels, width, 2 if stage and k == 0 else 1))
-                channels = 2 * width
+                out, stride = 256 << stage, 2 if stage and k == 0 else 1
+                blocks.append(_Bottleneck(channels, self.width << stage, out, stride, self.groups))
+                channels = out
         self.features = nn.Sequential(*blocks)
         self.classifier = nn.Linear(channels, 1000)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.classifier(self.features(x).mean((2, 3)))
+
+
+class ResNeXt50(ResNet50):
+    groups, width = 32, 128
 
 
 class _SqueezeExcite(nn.Module):

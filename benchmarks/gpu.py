@@ -24,7 +24,7 @@ from typing import Any
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from convnets import ResNeXt50
+from convnets import ResNet50
 
 SYSTEMS = ("eager", "dynamo_lite", "torch.compile")
 SECONDS = 150  # of each system
@@ -151,13 +151,13 @@ def models(device: str, tiny: bool) -> dict[str, Callable[[], tuple[Program, boo
 
     def images(trains: bool) -> tuple[Program, bool]:
         x = torch.randn(*((2, 3, 64, 64) if tiny else (32, 3, 224, 224)), device=device)
-        return (ResNeXt50().to(device).train(trains), (x,)), trains
+        return (ResNet50().to(device).train(trains), (x,)), trains
 
     return {
         "llama block, prefill 2048": lambda: llama(16 if tiny else 2048), "llama block, one token": lambda: llama(1),
-        "gpt2": lambda: words(True, False), "bert": lambda: words(False, False), "resnext50": lambda: images(False),
+        "gpt2": lambda: words(True, False), "bert": lambda: words(False, False), "resnet50": lambda: images(False),
         "gpt2 training": lambda: words(True, True), "bert training": lambda: words(False, True),
-        "resnext50 training": lambda: images(True),
+        "resnet50 training": lambda: images(True),
     }
 
 

@@ -51,7 +51,10 @@ class Option:
             return tuple(part.strip() for part in text.split(",") if part.strip())
         if self.type is dict:
             pairs = (part.partition("=") for part in text.split(",") if part.strip())
-            return {name.strip(): float(value) for name, _, value in pairs}
+            try:
+                return {name.strip(): float(value) for name, _, value in pairs}
+            except ValueError:
+                raise ValueError(f"{self.env} is numbers by name, as a=1,b=2.5, not {text!r}") from None
         if self.type is int:
             try:
                 return int(text)

@@ -69,6 +69,14 @@ def test_environment(tmp_path):
     assert "DYNAMO_LITE_CPP_SIMD is ignored" in p.stderr
 
 
+@pytest.mark.parametrize("text, said", [
+    ("l2=abc", "numbers by name"), ("l2", "numbers by name"), ("l9=3", "'l9'"), ("l2=-1", "a positive number")])
+def test_numbers_by_name_in_the_environment(text, said):
+    p = subprocess.run([sys.executable, "-c", "from dynamo_lite import config; print(config.target)"],
+                       capture_output=True, text=True, env=dict(os.environ, DYNAMO_LITE_TARGET=text))
+    assert p.stdout.strip() == "{}" and said in p.stderr and "DYNAMO_LITE_TARGET is ignored" in p.stderr
+
+
 @pytest.mark.parametrize("name, meant", [
     ("DYNAMO_LITE_LOG", "DYNAMO_LITE_LOGS"), ("DYNAMO_LITE_CACHE_DIRS", "DYNAMO_LITE_CACHE_DIR"),
     ("DYNAMO_LITE_RECOMPILES_LIMIT", "DYNAMO_LITE_RECOMPILE_LIMIT"), ("DYNAMO_LITE_OF_OURS", None),

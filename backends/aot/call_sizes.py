@@ -115,7 +115,7 @@ def sizes_of(inputs: Sequence[Any]) -> CallSizes:
     for place in _places(inputs):
         number = place.read(inputs)
         if isinstance(number, torch.SymInt) and isinstance(number.node, IntNode):
-            found = _solved(number.node.expr, f"n[{len(places)}]")
+            found = solved(number.node.expr, f"n[{len(places)}]")
             if found is not None and found[0] not in symbols:
                 symbols[found[0]] = found[1]
                 places.append(place)
@@ -132,7 +132,7 @@ def _places(inputs: Sequence[Any]) -> Iterator[SizePlace]:
                 yield from (SizePlace(at, kind, dim) for dim in range(value.dim()))
 
 
-def _solved(x: Index, place: str) -> tuple[str, str] | None:
+def solved(x: Index, place: str) -> tuple[str, str] | None:
     """A symbol that a number has alone, and its formula where the number is found at a place."""
     if isinstance(x, int) or len(x.terms) != 1:
         return None

@@ -9,6 +9,7 @@ Needs ``TRITON_INTERPRET=1``; for processes of tests' own.
 import dataclasses
 
 import torch
+from same_results import same
 
 import dynamo_lite
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
@@ -124,14 +125,3 @@ def check(fn, *args, tolerance=1e-5, backend=None, grad=False):
 
 def _flat(value):
     return list(value) if isinstance(value, tuple) else [value]
-
-
-def same(got, want, tolerance):
-    assert type(got) is type(want), (got, want)
-    if isinstance(want, tuple):
-        assert len(got) == len(want)
-        for a, b in zip(got, want):
-            same(a, b, tolerance)
-        return
-    assert got.dtype is want.dtype and got.stride() == want.stride(), (got.stride(), want.stride())
-    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)

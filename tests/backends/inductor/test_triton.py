@@ -13,23 +13,16 @@ import pytest
 
 BENCHMARKS = pathlib.Path(__file__).resolve().parents[3] / "benchmarks"
 
-HEAD = """
+HEAD = f"""
+import sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+from same_results import same
 import torch, torch.nn as nn, torch.nn.functional as F, dynamo_lite
 from dynamo_lite import metrics
 torch.manual_seed(0)
 
-def same(got, want, tolerance=1e-5):
-    assert type(got) is type(want), (got, want)
-    if isinstance(want, tuple):
-        assert len(got) == len(want)
-        for a, b in zip(got, want):
-            same(a, b, tolerance)
-        return
-    assert got.dtype is want.dtype and got.stride() == want.stride()
-    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
-
 def check(fn, *args, tolerance=1e-5, **options):
-    compiled = dynamo_lite.compile(fn, options={"cpu_codegen": "triton"}, **options)
+    compiled = dynamo_lite.compile(fn, options={{"cpu_codegen": "triton"}}, **options)
     mine, theirs = [a.clone() for a in args], [a.clone() for a in args]
     with torch.no_grad():
         same(compiled(*mine), fn(*theirs), tolerance)

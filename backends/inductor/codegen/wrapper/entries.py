@@ -1,4 +1,4 @@
-"""What a C entry is told of tensors and sizes: layouts, offsets, and where symbols are found.
+"""What a C entry is told of tensors and sizes: layouts and offsets.
 
 Invariant: a layout that an entry makes is wholly known, or a formula of the sizes that it is given.
 """
@@ -8,7 +8,6 @@ import dataclasses
 
 import torch
 
-from dynamo_lite.backends.inductor.ir.index import Sym
 from dynamo_lite.backends.inductor.program import BufferSpec, Expr, KernelCall
 
 # c10::ScalarType, whose numbers are part of torch's serialized formats.
@@ -54,17 +53,6 @@ _LONGEST_LABEL = 120  # a profiler's table cuts names off anyway
 def label_of(symbol: str, calls: list[KernelCall]) -> str:
     text = "; ".join(call.origin or call.symbol for call in calls)
     return f"dynamo_lite {symbol}: {text if len(text) <= _LONGEST_LABEL else text[:_LONGEST_LABEL - 3] + '...'}"
-
-
-def solved(value: Expr, place: str) -> tuple[str, str] | None:
-    """A symbol that a value has alone, and its value where the value is found at a place."""
-    if isinstance(value, int) or len(value.terms) != 1:
-        return None
-    ((monomial, k),) = value.terms.items()
-    if len(monomial) != 1 or not isinstance(monomial[0], Sym):
-        return None
-    rest = f"({place} - {value.const})" if value.const else place
-    return str(monomial[0]), rest if k == 1 else f"{rest} // {k}"
 
 
 def c_text(expr: Expr, itemsize: int) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.aot import ops
+from dynamo_lite.backends.aot.call_sizes import solved
 from dynamo_lite.backends.aot.graph import (
     InputOutput,
     LiteralOutput,
@@ -40,7 +41,6 @@ from dynamo_lite.backends.inductor.codegen.wrapper.entries import (
     EntrySpec,
     c_text,
     label_of,
-    solved,
     static_layout,
 )
 from dynamo_lite.backends.inductor.codegen.wrapper.launches import launch_lines
