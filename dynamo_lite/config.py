@@ -127,7 +127,9 @@ default_backend: str = _option("inductor_lite", "the backend that compile() uses
 disable: bool = _option(
     _disabled_for_torch(), "run everything in plain Python, what has been compiled already too; "
     "TORCH_COMPILE_DISABLE=1 does the same")
-recompile_limit: int = _option(8, "cache entries per code object before it runs uncompiled, with a warning", minimum=1)
+recompile_limit: int = _option(
+    8, "cache entries per code object before it runs uncompiled, with a warning; up to as many again that others cover "
+    "do not count", minimum=1)
 error_on_recompile: bool = _option(False, "raise instead of compiling a code object a second time")
 suppress_errors: bool = _option(
     False, "when a backend fails: warn, and run the frame in plain Python, as is done for faults of dynamo_lite itself")

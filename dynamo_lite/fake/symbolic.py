@@ -10,6 +10,7 @@ the result that the same operator has without symbols.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -172,7 +173,33 @@ def _is_known_equal(a: Any, b: Any) -> bool:
 
 # Rules of ours, for operators that have none in torch, or one that asks for more than its result depends on. What they
 # don't cover is ``NotImplemented``.
+def _slice(
+    mode: Any, x: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Any:
+    """``slice``, asking only for what the result depends on: ``x[-15:]`` of 15 rows is what it is of fewer, all of
+    them, so that the border lies where torch's rule has it for more than 15 alone."""
+    if not -x.dim() <= dim < x.dim() or is_symbolic(step) or step < 1:
+        return NotImplemented
+    size = x.shape[dim]
+    first = _clamped(0 if start is None else start, size)
+    last = size if end is None or not is_symbolic(end) and end == sys.maxsize else _clamped(end, size)
+    length = 0 if last <= first else last - first
+    sizes, strides = list(x.shape), list(x.stride())
+    sizes[dim], offset = (length + step - 1) // step, x.storage_offset() + first * strides[dim]
+    strides[dim] = strides[dim] * step
+    with mode:
+        return x.as_strided(sizes, strides, offset)
+
+
+def _clamped(at: Any, size: Any) -> Any:
+    """An end of a slice as a position. Where the two answers for one counted from the end agree, it is the first."""
+    if at < 0:
+        return 0 if at + size <= 0 else at + size
+    return size if at > size else at
+
+
 RULES: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.slice.Tensor: _slice,
     torch.ops.aten.constant_pad_nd.default: _pad, torch.ops.aten.convolution.default: _convolution,
     torch.ops.aten.convolution_backward.default: _convolution_backward,
 }

@@ -27,6 +27,7 @@ from ..runtime import in_flight
 from . import introspection, recompiles, stance
 from .descriptions import place
 from .entry_record import plain_entry
+from .limits import counted_entries
 from .request import Frame, Settings, frame_id
 
 
@@ -270,7 +271,7 @@ def _entry_by_types(frame: Frame) -> Any:
 # ---------------------------------------------------------------- compiled often enough
 def _is_at_the_limit(settings: Settings, frame: Frame, function: types.FunctionType) -> Decision | None:
     """There are as many entries as config allows: what fits none runs in plain Python."""
-    if len(frame.known) < setting("recompile_limit"):
+    if counted_entries(frame) < setting("recompile_limit"):
         return None
     with log.frame(frame_id(frame.code)):
         recompiles.note_limit(frame)

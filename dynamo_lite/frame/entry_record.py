@@ -11,6 +11,7 @@ from typing import Any
 from .. import log
 from .._eval_frame import GuardedCode
 from ..guards import Guard, build_program
+from ..guards.covering import GuardFacts
 
 
 class EntryRecord:
@@ -32,6 +33,9 @@ class EntryRecord:
         self.dynamic = dynamic
         self.changed = changed
         self.readers = readers or {}
+        # What its guards say by path, once it has been asked for; and whether another entry fits all its calls.
+        self.facts: GuardFacts | None = None
+        self.covered = False
 
 
 def plain_entry(

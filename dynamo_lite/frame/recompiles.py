@@ -20,6 +20,7 @@ from ..rules.torch_marks import setting
 from ..variables.tensors.symbolic_sizes import APART, SizesLearned
 from . import changed_values, kept_sizes, stance
 from .descriptions import in_users_words, where
+from .limits import counted_entries
 from .request import Frame, Settings, TraceRequest
 
 _STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that has changed
@@ -28,6 +29,7 @@ _STEPS_TO_LOOK_AT = 200_000  # of guard programs, made anew for each value that 
 def first_request(settings: Settings, frame: Frame) -> TraceRequest:
     """What a frame is traced for, with what its entries have taught."""
     known, limit = frame.known, setting("recompile_limit")
+    counted = counted_entries(frame)
     measured = dynamic = frozenset[Any]()
     learned = SizesLearned()
     if known:
@@ -39,13 +41,13 @@ def first_request(settings: Settings, frame: Frame) -> TraceRequest:
         names = enumerate(frame.parameters)
         measured = frozenset(LocalSource(name, i).key for i, name in names if name in frame.resumed.numbers)
     kept = frozenset[Any]()
-    if not settings.fullgraph and len(known) >= limit // 2:
+    if not settings.fullgraph and counted >= limit // 2:
         kept = dynamic | measured
     elif not settings.fullgraph and (known or setting("capture_scalar_outputs")):
         kept = measured
     return TraceRequest(
         frame, dynamic | measured, changed_values.changed_names(frame.user_code), kept,
-        fits_all=len(known) == limit - 1 and not settings.fullgraph,
+        fits_all=counted == limit - 1 and not settings.fullgraph,
         graphless=len(known) if all(entry.extra.sources is None for entry in known) else 0,
         learned=learned,
     )
@@ -205,11 +207,13 @@ def note_limit(frame: Frame) -> None:
     log.count("recompile_limit")
     if log.first_time("recompiles", frame.code) or setting("error_on_recompile"):
         reasons = "; ".join(in_users_words(str(m), frame) for m in guard_failures(frame)[:1])
+        more = len(frame.known) - setting("recompile_limit")
         if setting("error_on_recompile"):
             raise exc.RecompileLimitExceeded(f"{where(frame)}: {reasons}")
         log.artifact("recompiles").warning(
-            "%s has been compiled config.recompile_limit = %d times; calls that fit none of these run in plain Python. "
-            "Last: %s", where(frame), setting("recompile_limit"), reasons,
+            "%s has been compiled config.recompile_limit = %d times%s; calls that fit none run in plain Python. "
+            "Last: %s", where(frame), setting("recompile_limit"), f", and {more} that others cover" if more else "",
+            reasons,
         )
 
 

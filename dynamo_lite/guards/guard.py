@@ -120,7 +120,7 @@ class GuardSet:
     def add(self, source: Source, kind: str, *expected: Any) -> None:
         """Requires `kind` of the value at `source`; a repetition changes nothing."""
         assert kind in KINDS, kind
-        key = (source.key, kind, tuple([_identity(e) for e in expected]))
+        key = (source.key, kind, tuple([expectation(e) for e in expected]))
         if key not in self._guards:
             self._guards[key] = Guard(source, kind, expected)
 
@@ -175,7 +175,8 @@ _BY_VALUE = frozenset({int, str, bytes, bool, type(None)})
 _BY_IDENTITY = frozenset({type, types.CodeType, types.FunctionType, types.BuiltinFunctionType, types.ModuleType})
 
 
-def _identity(value: Any) -> Any:
+def expectation(value: Any) -> Any:
+    """What is equal for two operands of checks that expect the same."""
     # 1, True and 1.0 are equal but not the same expectation; classes and code objects compare by identity.
     # Not isinstance, which reads __class__ of other values: a class of the user's may define how.
     cls = type(value)
@@ -186,7 +187,7 @@ def _identity(value: Any) -> Any:
     if issubclass(cls, (int, float, complex, str, bytes, bool, type(None))):
         return (cls, repr(value))
     if issubclass(cls, (tuple, frozenset)):
-        return (cls, tuple(_identity(v) for v in value))
+        return (cls, tuple(expectation(v) for v in value))
     if issubclass(cls, Source):
         return value.key
     return id(value)

@@ -4,7 +4,8 @@ Invariant: a trace's decisions hold in a call if the guards that are made of the
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..symbols import integers as ints
@@ -16,6 +17,9 @@ from .source import Source
 
 _PUSH, _LOAD, _ADD, _MUL, _FLOORDIV, _MOD = range(6)
 _COMPARISONS = {"==": 0, "!=": 1, ">=": 2}
+_ARITHMETIC: dict[int, Callable[[int, int], int]] = {
+    _ADD: operator.add, _MUL: operator.mul, _FLOORDIV: operator.floordiv, _MOD: operator.mod}
+_COMPARING: tuple[Callable[[int, int], bool], ...] = (operator.eq, operator.ne, operator.ge)
 
 
 class SizeCondition(NamedTuple):
@@ -32,6 +36,19 @@ class SizeCondition(NamedTuple):
     comparison: int
     words: str
     shared: bool = False
+
+    def holds(self, values: Sequence[int]) -> bool:
+        """Whether it holds for these values of what it loads; what the guard program's step computes."""
+        stack: list[int] = []
+        for code, operand in self.program:
+            if code in (_PUSH, _LOAD):
+                stack.append(operand if code == _PUSH else values[operand])
+                continue
+            right, left = stack.pop(), stack.pop()
+            if code in (_FLOORDIV, _MOD) and right == 0:
+                return False
+            stack.append(_ARITHMETIC[code](left, right))
+        return _COMPARING[self.comparison](stack.pop(), 0)
 
 
 def guard_decisions(guards: GuardSet, env: Environment, sources: Mapping[Sym, Source]) -> None:

@@ -1,0 +1,36 @@
+"""How many of a function's entries count against config.recompile_limit.
+
+Not those whose calls all fit another entry: what was compiled for one size, before it was a symbol, is no reason to
+give up. They are kept, as they may be faster.
+
+Invariant: a function has at most twice as many entries as the limit says.
+"""
+from __future__ import annotations
+
+from .._eval_frame import GuardedCode
+from ..guards.covering import GuardFacts, covers
+from ..rules.torch_marks import setting
+from .request import Frame
+
+
+def counted_entries(frame: Frame) -> int:
+    """How many entries count against the limit."""
+    entries, limit = frame.known, setting("recompile_limit")
+    if len(entries) <= limit // 2:  # nothing is decided by their number yet
+        return len(entries)
+    for entry in entries:
+        if not entry.extra.covered:
+            entry.extra.covered = any(
+                other is not entry and not other.extra.covered and covers(_facts(other), _facts(entry))
+                for other in entries)
+    counted = sum(not entry.extra.covered for entry in entries)
+    return int(max(counted, len(entries) - limit))
+
+
+def _facts(entry: GuardedCode) -> GuardFacts:
+    record = entry.extra
+    if record.facts is None:
+        state = next((step[1:] for step in entry.program.steps if step[0] == "global_state"), None)
+        record.facts = GuardFacts(record.guards, state)
+    found: GuardFacts = record.facts
+    return found
