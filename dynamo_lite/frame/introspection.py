@@ -21,7 +21,7 @@ from ..bytecode.analysis import FRAME_READERS, LOCALS_READERS, locals_reads
 # Modules and their functions, under the names that code reaches them by.
 _NUMBERS = {sys: frozenset({"getallocatedblocks"}), gc: frozenset({"get_objects", "get_count"})}
 _BOOKS = {
-    sys: frozenset({"getsizeof", "getrefcount"}) | _NUMBERS[sys], gc: frozenset({"get_referrers"}) | _NUMBERS[gc],
+    sys: frozenset({"getsizeof", "getrefcount"}) | _NUMBERS[sys], gc: frozenset({"get_referrers", "is_tracked"}) | _NUMBERS[gc],
 }
 _WEAK = {weakref: frozenset({"ref", "proxy", "WeakMethod"})}
 _COLLECT = {gc: frozenset({"collect"})}
@@ -34,7 +34,7 @@ Functions = dict[types.ModuleType, frozenset[str]]
 def reason_to_leave(code: types.CodeType, globals: dict[str, Any]) -> str | None:
     """Why a frame's objects are to be the interpreter's own, or None."""
     if not _NAMES.isdisjoint(code.co_names) and _reaches(code, globals, _BOOKS):
-        return "it asks the interpreter for the size, the number or the holders of objects"
+        return "it asks the interpreter for the size, the number, the holders or the collector's view of objects"
     if _reaches(code, globals, _WEAK) and _reaches(code, globals, _COLLECT):
         return "it watches, by weak references and the garbage collector, how long objects live"
     if not FRAME_READERS.isdisjoint(code.co_names) and _reaches(code, globals, _FRAMES):

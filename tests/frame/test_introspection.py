@@ -35,6 +35,11 @@ def references(x):
     return sys.getrefcount(y)
 
 
+def tracked(x):
+    y = (x, 1)
+    return x + 1, gc.is_tracked(y[1:])
+
+
 def lifetime(x):
     class Thing:
         pass
@@ -66,7 +71,7 @@ def objects(x):
     return len(gc.get_objects()) > 100
 
 
-LEFT = [size_of_a_dict, references, lifetime, lifetime_by_names, objects]
+LEFT = [size_of_a_dict, references, tracked, lifetime, lifetime_by_names, objects]
 
 
 def collects_alone(x):
@@ -157,7 +162,8 @@ def test_the_reason_is_logged(caplog):
         dynamo_lite.compile(references, backend="eager")(X)
     finally:
         log.set_logs("")
-    assert any("for the size, the number or the holders of objects" in r.getMessage() for r in caplog.records)
+    reason = "for the size, the number, the holders or the collector's view of objects"
+    assert any(reason in r.getMessage() for r in caplog.records)
 
 
 def own_line(x):

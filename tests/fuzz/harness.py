@@ -19,7 +19,7 @@ import signal
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy
@@ -157,7 +157,7 @@ def _own_modes() -> Iterator[None]:
 
 
 def outcomes(source: str, wrap: Callable[[Any], Any], options: Options, calls: tuple[int, ...],
-             nudge: float = 1.0) -> Iterator[Any]:
+             nudge: float = 1.0) -> Generator[Any, None, None]:
     """What can be seen of each call, in turn."""
     program = Program(source, wrap, options, nudge)
     old = sys.getrecursionlimit()
@@ -175,8 +175,8 @@ def outcomes(source: str, wrap: Callable[[Any], Any], options: Options, calls: t
 def plainly(source: str, options: Options, calls: tuple[int, ...], nudge: float = 1.0) -> list[Any] | None:
     """What can be seen of each call in plain Python; None if that takes more than a program may."""
     try:
-        with limited():
-            seen = list(outcomes(source, lambda f: f, options, calls, nudge))
+        with limited(), contextlib.closing(outcomes(source, lambda f: f, options, calls, nudge)) as made:
+            seen = list(made)
     except (Exception, TooLong):
         return None    # also arguments or globals that can't be made
     return None if any(call[0][:2] == ("raised", "MemoryError") for call in seen) else seen
@@ -194,20 +194,23 @@ def compare(source: str, options: Options, calls: tuple[int, ...] | None = None)
             def compiled_as(f: Any) -> Any:
                 return dynamo_lite.compile(f, backend=options.backend, dynamic=options.dynamic)
 
-            compiled = outcomes(source, compiled_as, options, calls)
-            for call, (want, got) in enumerate(zip(plain, compiled)):
-                # A write that is counted though there was none may come of running again; one that isn't hides errors.
-                counted = zip(want[2][1], got[2][1])
-                # Setting .data makes another tensor of it, whose own writes do not count; nor does a kernel count one
-                # that writes what is there (y.copy_(y)), where nothing is saved for a backward pass.
-                uncounted = ".data = " in source or options.backend != "eager" and not options.grad
-                got[2] = want[2] if uncounted else ("written", [a and b for a, b in counted])
-                if not same(want, got, options.tolerance):
-                    if not _well_posed(source, options, calls, plain):
-                        return None
-                    first = next(k for k, (p, q) in enumerate(zip(want, got)) if not same(p, q, options.tolerance))
-                    kind = (first, want[0][:2], got[0][:2])
-                    return Found(source, options, call, difference(want, got, options.tolerance), kind)
+            # Closed here: an exception that a program keeps holds the frames below it, this one too, and the modes
+            # would be put back whenever the collector finds that, amid another program.
+            with contextlib.closing(outcomes(source, compiled_as, options, calls)) as compiled:
+                for call, (want, got) in enumerate(zip(plain, compiled)):
+                    # A write that is counted though there was none may come of running again; one that is not hides
+                    # errors.
+                    counted = zip(want[2][1], got[2][1])
+                    # Setting .data makes another tensor of it, whose own writes do not count; nor does a kernel count
+                    # one that writes what is there (y.copy_(y)), where nothing is saved for a backward pass.
+                    uncounted = ".data = " in source or options.backend != "eager" and not options.grad
+                    got[2] = want[2] if uncounted else ("written", [a and b for a, b in counted])
+                    if not same(want, got, options.tolerance):
+                        if not _well_posed(source, options, calls, plain):
+                            return None
+                        first = next(k for k, (p, q) in enumerate(zip(want, got)) if not same(p, q, options.tolerance))
+                        kind = (first, want[0][:2], got[0][:2])
+                        return Found(source, options, call, difference(want, got, options.tolerance), kind)
     except Exception as error:
         text = f"the compiler failed: {type(error).__name__}: {error}"
         return Found(source, options, -1, text, ("failed", type(error)))

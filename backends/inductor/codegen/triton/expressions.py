@@ -104,14 +104,21 @@ def _extreme(name: str) -> Callable[[torch.dtype, list[str]], str]:
     return text
 
 
+def _complement(dtype: torch.dtype, x: str) -> str:
+    if dtype is torch.bool:
+        return f"{x} == 0"
+    # Triton up to 3.7 makes the bits of ~ from -1, which its interpreter refuses for unsigned numbers.
+    return f"~{x}" if dtype.is_signed else f"{x} ^ {torch.iinfo(dtype).max}"
+
+
 # Operations that are written in a way of their own: by the result's type and the operands' names. Of float32, Triton's
 # quotient and root are approximations where nothing is said.
 _WRITTEN: dict[str, Callable[[torch.dtype, list[str]], str]] = {
     "div": lambda dtype, x: f"tl.div_rn({x[0]}, {x[1]})" if dtype is torch.float32 else f"{x[0]} / {x[1]}",
     "fmod": lambda dtype, x: f"{x[0]} % {x[1]}",
     "sqrt": lambda dtype, x: f"tl.sqrt_rn({x[0]})" if dtype is torch.float32 else f"tl.sqrt({x[0]})",
-    "neg": lambda dtype, x: f"-{x[0]}",
-    "not": lambda dtype, x: f"{x[0]} == 0" if dtype is torch.bool else f"~{x[0]}",
+    "neg": lambda dtype, x: f"neg_({x[0]})" if dtype.is_floating_point else f"-{x[0]}",
+    "not": lambda dtype, x: _complement(dtype, x[0]),
     "where": lambda dtype, x: f"tl.where({', '.join(x)})",
     "abs": lambda dtype, x: x[0] if dtype is torch.uint8 else f"tl.abs({x[0]})",
     "maximum": _extreme("maximum"),

@@ -16,6 +16,15 @@ import triton.language as tl
 # Coefficients of float32 are those of Cephes; float64 goes through exact identities of the functions that Triton has.
 _SOURCE = '''
 @triton.jit
+def neg_(x):
+    """-x of floats, whose sign bit changes for 0 and NaN too: Triton up to 3.7 computes 0 - x."""
+    if x.dtype == tl.float64:
+        return (x.to(tl.int64, bitcast=True) ^ -9223372036854775808).to(tl.float64, bitcast=True)
+    else:
+        return (x.to(tl.int32, bitcast=True) ^ -2147483648).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def trunc_(x):
     return tl.where(x < 0, tl.ceil(x), tl.floor(x))
 
@@ -149,7 +158,7 @@ def pow_(x, y):
     size = tl.where(tl.abs(a) == 1.0, 1.0, size)
     size = tl.where((tl.abs(a) == 1.0) & (b != b), b, size)
     negative = (a.to(tl.int64, bitcast=True) < 0)
-    result = tl.where(negative & odd, -size, size)
+    result = tl.where(negative & odd, neg_(size), size)
     result = tl.where((a < 0) & (a != float("-inf")) & ~whole & (tl.abs(b) != float("inf")), float("nan"), result)
     return tl.where((b == 0.0) | (a == 1.0), 1.0, result).to(x.dtype)
 
@@ -173,7 +182,7 @@ def copysign_(x, y):
         negative = y.to(tl.int64, bitcast=True) < 0
     else:
         negative = y.to(tl.int32, bitcast=True) < 0
-    return tl.where(negative, -tl.abs(x), tl.abs(x))
+    return tl.where(negative, neg_(tl.abs(x)), tl.abs(x))
 
 
 @triton.jit
