@@ -121,8 +121,9 @@ def current_global_state() -> tuple[Any, ...]:
     """The state of this thread as operands of the step "global_state", in the order of GLOBAL_STATE_FIELDS."""
 
 def dict_states() -> str:
-    """How it is known that a dict is as it was: by its "version", by a "watcher", or "" while it is not known and every
-    check is a full one: CPython had no watcher left when the last program was made, or it is exiting."""
+    """How it is known that a dict is as it was: by its "version", by a "watcher", or, where it is not known and every
+    check is a full one, "given back" once the process is exiting, and "" if CPython had no watcher left when the last
+    program was made."""
 
 def generic_access(cls: type, /) -> tuple[bool, bool]:
     """Whether C reads attributes of a class's instances as object does, and whether it sets and deletes them so."""

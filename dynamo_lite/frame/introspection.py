@@ -21,7 +21,8 @@ from ..bytecode.analysis import FRAME_READERS, LOCALS_READERS, locals_reads
 # Modules and their functions, under the names that code reaches them by.
 _NUMBERS = {sys: frozenset({"getallocatedblocks"}), gc: frozenset({"get_objects", "get_count"})}
 _BOOKS = {
-    sys: frozenset({"getsizeof", "getrefcount"}) | _NUMBERS[sys], gc: frozenset({"get_referrers", "is_tracked"}) | _NUMBERS[gc],
+    sys: frozenset({"getsizeof", "getrefcount"}) | _NUMBERS[sys],
+    gc: frozenset({"get_referrers", "is_tracked"}) | _NUMBERS[gc],
 }
 _WEAK = {weakref: frozenset({"ref", "proxy", "WeakMethod"})}
 _COLLECT = {gc: frozenset({"collect"})}

@@ -60,7 +60,7 @@ def _new_list(
 def _tuple(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
     if isinstance(items, TupleVariable) and items.cls is tuple:
         return items
-    return TupleVariable(tx.iteration.listed(items) if items is not None else [])
+    return TupleVariable(tx.iteration.listed(items, tuple) if items is not None else [])
 
 
 @allocates(tuple)
@@ -69,9 +69,9 @@ def _new_tuple(
 ) -> VariableTracker:
     items = args[0] if args else None
     if is_named_tuple(cls):
-        return NamedTupleVariable(tx.iteration.listed(items) if items is not None else [], None, cls)
+        return NamedTupleVariable(tx.iteration.listed(items, tuple) if items is not None else [], None, cls)
     _check_keywords(tx, cls, native, kwargs)
-    return TupleVariable(tx.iteration.listed(items) if items is not None else [])
+    return TupleVariable(tx.iteration.listed(items, tuple) if items is not None else [])
 
 
 def _check_keywords(tx: Tracer, cls: type, native: Any, kwargs: dict[str, VariableTracker]) -> None:
@@ -88,7 +88,7 @@ def _named_tuple(
     if not is_named_tuple(value):
         return None
     if not hasattr(value, "_fields"):
-        return NamedTupleVariable(tx.iteration.listed(args[0]), None, value)
+        return NamedTupleVariable(tx.iteration.listed(args[0], tuple), None, value)
     new = value.__new__
     if not isinstance(new, types.FunctionType):
         unsupported("unsupported_builtin", f"{value.__qualname__}()")
@@ -98,7 +98,7 @@ def _named_tuple(
 
 @handles(torch.Size)
 def _size(tx: Tracer, items: VariableTracker | None = None) -> VariableTracker:
-    return TupleVariable(tx.iteration.listed(items) if items is not None else [], cls=torch.Size)
+    return TupleVariable(tx.iteration.listed(items, tuple) if items is not None else [], cls=torch.Size)
 
 
 def _dict_like(cls: type) -> Constructor:

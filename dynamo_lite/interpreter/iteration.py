@@ -6,6 +6,7 @@ in which CPython calls them.
 """
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,23 @@ from ..variables.containers.sequences import is_plain_sequence
 from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.objects import GetItemIteratorVariable, ObjectVariable
 from .part import Part
+
+
+@functools.cache
+def _tuple_asks_for_lengths() -> bool:
+    """Whether tuple() asks an iterable for ``__length_hint__``: up to Python 3.13."""
+    asked = []
+
+    class Items:
+        def __iter__(self) -> Iterator[int]:
+            return iter(())
+
+        def __length_hint__(self) -> int:
+            asked.append(self)
+            return 0
+
+    tuple(Items())
+    return bool(asked)
 
 
 class Iteration(Part):
@@ -62,10 +80,13 @@ class Iteration(Part):
         self.length_hint(items)
         yield from self.steps(iterator)
 
-    def listed(self, items: VariableTracker) -> list[VariableTracker]:
+    def listed(self, items: VariableTracker, into: type = list) -> list[VariableTracker]:
         """The elements as list() and tuple() take them."""
         items = realized(self.tx, items)
-        return list(items.iterate(self.tx)) if is_plain_sequence(items) else list(self.steps_with_hint(items))
+        if is_plain_sequence(items):
+            return list(items.iterate(self.tx))
+        hinted = into is list or _tuple_asks_for_lengths()
+        return list(self.steps_with_hint(items) if hinted else self.steps(self.get_iter(items)))
 
     def fast_sequence(self, items: VariableTracker, said: str, owner: Any = None) -> list[VariableTracker]:
         """The elements as functions take them that need all at once (PySequence_Fast); `said`: the text of the

@@ -8,7 +8,8 @@ import collections
 import types
 from typing import Any
 
-from ..variables.base import VariableTracker, realized, type_name, unsupported
+from ..variables import error_texts
+from ..variables.base import ObservedException, VariableTracker, realized, type_name, unsupported
 from ..variables.bound import BINARY_METHODS
 from ..variables.constant import ConstantVariable, is_unique
 from ..variables.containers.mappings import DictVariable
@@ -155,18 +156,28 @@ class Operators(Part):
             return None if any(isinstance(method, types.FunctionType) for method in own) else value.content
         return value if isinstance(value, DictVariable) else None
 
-    def hash_key(self, value: VariableTracker) -> Any:
-        """What stands for the value as a key, guarded; TypeError in the program if it is unhashable."""
+    def hash_key(self, value: VariableTracker, place: str = "dict key") -> Any:
+        """What stands for the value as a "dict key" or "set element", guarded; TypeError in the program if it is
+        unhashable."""
         value = realized(self.tx, value)
         value.guard_hash(self.tx)
         if isinstance(value, ObjectVariable):
             hasher = self.tx.classes.lookup(value.cls, "__hash__")
             if isinstance(hasher, types.FunctionType):
-                return UserKey(self.tx, value, self.tx.call_method(value, "__hash__", []).constant())
+                return UserKey(self.tx, value, self._hash_of(value, place))
         try:
             return value.hash_key()
         except TypeError as error:
-            self.tx.raise_error(TypeError, str(error))
+            self.tx.raise_error(TypeError, error_texts.unhashable(str(error), value.python_type(), place))
+
+    def _hash_of(self, value: ObjectVariable, place: str) -> int:
+        """What the ``__hash__`` of the program's own class gives."""
+        try:
+            return self.tx.call_method(value, "__hash__", []).constant()
+        except ObservedException as error:
+            if error.value.python_type() is TypeError and error_texts.unhashable("", value.cls, place):
+                unsupported("exception_handling", "a TypeError of __hash__, which is raised with another text")
+            raise
 
     def is_held(self, value: VariableTracker) -> bool:
         """Whether the program holds an object besides what it has just handed over."""

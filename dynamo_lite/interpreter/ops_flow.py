@@ -147,7 +147,8 @@ def _reraise(tx: Translator, i: Any) -> None:
 def _before_with(tx: Translator, i: Any) -> None:
     manager = tx.pop()
     if not isinstance(manager, ObjectVariable):
-        tx.push(tx.enter_native_context(manager))
+        tx.push(tx.leave_of_native_context(manager))
+        tx.push(tx.call(tx.enter_of_native_context(manager, tx.stack[-1]), [], {}))
         return
     for name in ("__enter__", "__exit__"):
         if tx.classes.lookup(manager.cls, name) is None:
@@ -155,8 +156,8 @@ def _before_with(tx: Translator, i: Any) -> None:
                 TypeError, f"{manager.cls.__name__!r} object does not support the context manager protocol"
                 + (" (missed __exit__ method)" if name == "__exit__" else ""),
             )
-    leave = manager.read_descriptor(tx, "__exit__", tx.classes.lookup(manager.cls, "__exit__"))
-    enter = manager.read_descriptor(tx, "__enter__", tx.classes.lookup(manager.cls, "__enter__"))
+    methods = [(name, tx.classes.lookup(manager.cls, name)) for name in ("__exit__", "__enter__")]
+    leave, enter = [manager.read_descriptor(tx, name, method) for name, method in methods]
     if leave is None or enter is None:
         unsupported("unsupported_context_manager", f"{manager.describe()}, a method of which is an empty slot")
     tx.push(leave)

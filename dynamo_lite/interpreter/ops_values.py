@@ -9,6 +9,7 @@ import types
 from typing import Any
 
 from ..bytecode.facts import facts
+from ..variables import error_texts
 from ..variables.base import VariableTracker, realized, type_name, unsupported
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
@@ -134,7 +135,7 @@ def _list_append(tx: Translator, i: Any) -> None:
 @opcode("LIST_EXTEND")
 def _list_extend(tx: Translator, i: Any) -> None:
     items = tx.pop()
-    _check_iterable(tx, items, "Value")
+    _check_iterable(tx, items, None)
     tx.call_method(tx.peek(i.arg), "extend", [items])
 
 
@@ -179,7 +180,7 @@ def _dict_merge(tx: Translator, i: Any) -> None:
     content = tx.operators.dict_content(other)
     if content is None and not tx.has_attribute(other, "keys"):
         called = tx.texts.function_text(_called(tx, i))
-        tx.raise_error(TypeError, f"{called} argument after ** must be a mapping, not {type_name(other.python_type())}")
+        tx.raise_error(TypeError, error_texts.unpacked("mapping", called, other.python_type()))
     pairs = given_pairs(tx, other) if content is None else list(zip(content.keys(), content.values(tx)))
     for key, value in pairs:
         if target.lookup(tx, key) is not None:
@@ -199,7 +200,9 @@ def _unpack(tx: Translator, value: VariableTracker, count: int) -> list[Variable
     _check_unpackable(tx, value)
     for element in value.iterate(tx):
         if len(values) == count:
-            tx.raise_error(ValueError, f"too many values to unpack (expected {count})")
+            kind = value.python_type()
+            length = len(list(value.iterate(tx))) if kind in (list, tuple, dict) else None
+            tx.raise_error(ValueError, error_texts.too_many(count, kind, length))
         values.append(element)
     if len(values) < count:
         tx.raise_error(ValueError, f"not enough values to unpack (expected {count}, got {len(values)})")
@@ -295,17 +298,19 @@ def call_spread(tx: Translator, mapping: VariableTracker | None) -> None:
         tx.pop_lazy()
     function = realized(tx, function)
     if isinstance(items, (ConstantVariable, ObjectVariable)):
-        _check_iterable(tx, items, f"{tx.texts.function_text(function)} argument")
-    args = tx.iteration.listed(items)
+        _check_iterable(tx, items, function)
+    args = tx.iteration.listed(items, tuple)
     tx.push(tx.call(function, args, keywords))
 
 
-def _check_iterable(tx: Translator, items: VariableTracker, what: str) -> None:
-    """Whether what stands behind ``*`` can be iterated over."""
+def _check_iterable(tx: Translator, items: VariableTracker, function: VariableTracker | None) -> None:
+    """Whether what stands behind ``*`` can be iterated over, in a call of `function` or in a list."""
     if isinstance(items, (ConstantVariable, ObjectVariable)):
         cls = items.python_type()
         if all(tx.classes.lookup(cls, name) is None for name in ("__iter__", "__getitem__")):
-            tx.raise_error(TypeError, f"{what} after * must be an iterable, not {type_name(cls)}")
+            if function is None:
+                tx.raise_error(TypeError, f"Value after * must be an iterable, not {type_name(cls)}")
+            tx.raise_error(TypeError, error_texts.unpacked("iterable", tx.texts.function_text(function), cls))
 
 
 def new_function(tx: Translator, code: types.CodeType) -> NestedFunctionVariable:

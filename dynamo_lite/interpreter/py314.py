@@ -28,7 +28,12 @@ def _load_special(tx: Translator, i: Any) -> None:
     if i.arg > 1:
         unsupported("unsupported_opcode", f"{i.opname} {name}: an async construct")
     if not isinstance(manager, ObjectVariable):
-        unsupported("unsupported_context_manager", f"with {manager.describe()}")
+        # What leaves the context lies below, with its object or NULL.
+        if name == "__exit__":
+            push_callable(tx, tx.leave_of_native_context(manager))
+        else:
+            push_callable(tx, tx.enter_of_native_context(manager, tx.stack[-2] if len(tx.stack) > 1 else None))
+        return
     method = tx.classes.lookup(manager.cls, name)
     if method is None:
         said = f"{type_name(manager.cls)!r} object does not support the context manager protocol"

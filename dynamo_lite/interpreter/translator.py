@@ -41,7 +41,7 @@ from ..variables.containers.mappings import DictVariable
 from ..variables.functions.equivalents import is_equivalent
 from ..variables.functions.functions import GENERATOR, BaseFunctionVariable, is_inlinable
 from ..variables.functions.generators import GeneratorVariable
-from ..variables.torch_api.modes import DeviceScopeVariable
+from ..variables.torch_api.modes import DeviceEnterVariable, DeviceScopeVariable
 from ..variables.torch_api.overrides import DisabledOverridesVariable
 from .budget import Budget
 from .evaluator import Evaluator
@@ -435,15 +435,20 @@ class Translator(Evaluator):
                 unsupported("import_statement", f"from {full} import {wanted}")
         return self.values.from_result(module, "module")
 
-    def enter_native_context(self, manager: VariableTracker) -> VariableTracker:
-        """``with`` on a value that is no plain object: pushes what leaves it, gives what it enters."""
+    def leave_of_native_context(self, manager: VariableTracker) -> VariableTracker:
+        """What ``with`` calls in the end, for a value that is no plain object."""
         if manager.is_constant() and isinstance(manager.constant(), torch.device):
-            scope = DeviceScopeVariable(manager.constant(), self.root_visit())
-            self.push(scope)
-            return scope.enter(self)
+            return DeviceScopeVariable(manager.constant(), self.root_visit())
         if isinstance(manager, DisabledOverridesVariable):
-            self.push(manager.getattr(self, "__exit__"))
-            return manager.call_method(self, "__enter__", [], {})
+            return manager.getattr(self, "__exit__")
+        unsupported("unsupported_context_manager", f"with {manager.describe()}")
+
+    def enter_of_native_context(self, manager: VariableTracker, leave: VariableTracker | None) -> VariableTracker:
+        """What ``with`` calls first, for a value that is no plain object; `leave` is what it calls in the end."""
+        if isinstance(leave, DeviceScopeVariable):
+            return DeviceEnterVariable(leave)
+        if isinstance(manager, DisabledOverridesVariable):
+            return manager.getattr(self, "__enter__")
         unsupported("unsupported_context_manager", f"with {manager.describe()}")
 
     def root_visit(self) -> int:

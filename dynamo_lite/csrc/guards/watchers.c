@@ -30,6 +30,12 @@ dict_states_come_from(void)
     return "version";
 }
 
+int
+dict_watcher_is_given_back(void)
+{
+    return 0;
+}
+
 #else
 
 #define RECORDS_AT_ONCE 128
@@ -202,10 +208,13 @@ dict_state(DictMemo *memo, PyObject *dict)
     return record == NULL ? (DictState){NULL, 0} : (DictState){record, record->stamp};
 }
 
+static int exiting;
+
 static PyObject *
 give_back(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(ignored))
 {
     int id = watcher.id;
+    exiting = 1;
     watcher.id = GIVEN_BACK; /* other functions may yet run at exit, and compiled code in them */
     for (size_t i = 0; i < watcher.n_chains; i++) {
         while (watcher.chains[i] != NULL) {
@@ -308,6 +317,12 @@ const char *
 dict_states_come_from(void)
 {
     return watcher.id >= 0 ? "watcher" : "";
+}
+
+int
+dict_watcher_is_given_back(void)
+{
+    return exiting;
 }
 
 #endif

@@ -157,6 +157,15 @@ def _length_hint(tx: Tracer, value: VariableTracker, default: VariableTracker | 
     return said if said is not None else default if default is not None else ConstantVariable(0)
 
 
+def _tee_keeps_a_tee() -> bool:
+    """Whether the first iterator of tee() of one of tee()'s is that one itself: up to Python 3.13."""
+    iterator, = itertools.tee("", 1)
+    return itertools.tee(iterator)[0] is iterator
+
+
+_TEE_KEEPS_A_TEE = _tee_keeps_a_tee()
+
+
 @handles(itertools.tee)
 def _tee(tx: Tracer, items: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
     number = tx.operators.as_index(n) if n is not None else 2
@@ -169,5 +178,8 @@ def _tee(tx: Tracer, items: VariableTracker, n: VariableTracker | None = None, /
         unsupported("unsupported_builtin", f"itertools.tee() of {iterator.describe()}, which has a __copy__")
     if not isinstance(iterator, TeeVariable):
         iterator = tx.iteration.get_iter(iterator)  # tee() does ask twice
-    first = iterator if isinstance(iterator, TeeVariable) else TeeVariable(TeeSourceVariable(iterator))
+    if not isinstance(iterator, TeeVariable):
+        first = TeeVariable(TeeSourceVariable(iterator))
+    else:
+        first = iterator if _TEE_KEEPS_A_TEE else iterator.copied()
     return tx.values.new_tuple([first, *(first.copied() for _ in range(number - 1))])

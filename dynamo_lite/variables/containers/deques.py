@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...guards.source import ItemSource, Source
+from .. import error_texts
 from ..base import IteratorVariable, LazyVariable, VariableTracker, type_name, unsupported, wraps_type
 from ..constant import COMPARE, ConstantVariable
 from .sequence_iterators import started_iterator
@@ -194,7 +195,7 @@ class DequeVariable(ListVariable):
     def _remove_first(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         position = self._position(tx, item, range(len(self.items)), IndexError, _MUTATED)
         if position is None:
-            tx.raise_error(ValueError, f"{tx.texts.to_text(item, 'r').constant()} is not in deque")
+            tx.raise_error(ValueError, error_texts.not_found("deque.remove", tx.texts.to_text(item, "r").constant()))
         self._change(tx)
         del self.items[position]
         return ConstantVariable(None)
@@ -204,7 +205,7 @@ class DequeVariable(ListVariable):
         where = range(*bounds.indices(len(self.items)))
         position = self._position(tx, item, where, RuntimeError, _MUTATED)
         if position is None:
-            tx.raise_error(ValueError, f"{tx.texts.to_text(item, 'r').constant()} is not in deque")
+            tx.raise_error(ValueError, error_texts.not_found("deque.index", tx.texts.to_text(item, "r").constant()))
         return ConstantVariable(position)
 
     def _count_of(self, tx: Tracer, item: VariableTracker) -> VariableTracker:

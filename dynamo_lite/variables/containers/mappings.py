@@ -11,11 +11,12 @@ import gc
 import types
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...bytecode.emit import in_order
 from ...guards.source import ConstSource, DictItemSource, DictKeySource, FrozenSource, Source
 from ...polyfills import update_ordered
+from .. import error_texts
 from ..base import (
     LazyVariable,
     ObservedException,
@@ -348,7 +349,8 @@ class DictVariable(VariableTracker):
         return self._look_at(tx, hashed)
 
     def _pop(self, tx: Tracer, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-        hashed, entry = self._entry(tx, key)
+        # An empty one does not hash the key (Objects/dictobject.c, dict_pop).
+        hashed, entry = self._entry(tx, key) if self.items or self.cls is not dict else (None, None)
         if entry is None:
             if default is None:
                 tx.errors.raise_value(KeyError, [key])
@@ -488,6 +490,16 @@ class MappingProxyVariable(DictVariable):
         cg.build_new(self, lambda: cg.call_constant(MappingProxyType, lambda: cg.push(self.mapping)), lambda: None)
 
 
+def _raise_no_pair(tx: Tracer, number: int) -> NoReturn:
+    text, notes = error_texts.no_pair(number)
+    try:
+        tx.raise_error(TypeError, text)
+    except ObservedException as error:
+        for note in notes:
+            tx.call_method(error.value, "add_note", [ConstantVariable(note)])
+        raise
+
+
 def given_pairs(tx: Tracer, value: VariableTracker) -> Iterator[tuple[VariableTracker, VariableTracker]]:
     """The (key, value) pairs that dict(value) and update(value) see where the value is no dict, one by one."""
     if tx.has_attribute(value, "keys"):
@@ -502,8 +514,7 @@ def given_pairs(tx: Tracer, value: VariableTracker) -> Iterator[tuple[VariableTr
             pair = tx.iteration.fast_sequence(element, "")
         except ObservedException as error:
             if issubclass(error.value.python_type(), TypeError):
-                said = f"cannot convert dictionary update sequence element #{number} to a sequence"
-                tx.raise_error(TypeError, said)
+                _raise_no_pair(tx, number)
             raise
         if len(pair) != 2:
             said = f"dictionary update sequence element #{number} has length {len(pair)}; 2 is required"

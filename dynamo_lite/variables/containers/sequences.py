@@ -16,7 +16,8 @@ import torch
 
 from ...bytecode.emit import in_order
 from ...guards.source import SequenceItemSource, Source
-from ..base import LazyVariable, VariableTracker, realized, unsupported, wraps_if, wraps_type
+from .. import error_texts
+from ..base import LazyVariable, VariableTracker, realized, type_name, unsupported, wraps_if, wraps_type
 from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable
 from .sequence_iterators import ReversedVariable, SequenceIteratorVariable
@@ -157,9 +158,8 @@ class SequenceVariable(VariableTracker):
                 break
             if tx.operators.same_or_equal(self.item(tx, i), item):
                 return ConstantVariable(i)
-        if self.base_type is not tuple:
-            tx.raise_error(ValueError, f"{tx.texts.to_text(item, 'r').constant()} is not in {self.base_type.__name__}")
-        tx.raise_error(ValueError, "tuple.index(x): x not in tuple")
+        shown = "" if self.base_type is tuple else tx.texts.to_text(item, "r").constant()
+        tx.raise_error(ValueError, error_texts.not_found(f"{self.base_type.__name__}.index", shown))
 
     def _count(self, tx: Tracer, item: VariableTracker) -> VariableTracker:
         return ConstantVariable(sum(tx.operators.same_or_equal(candidate, item) for candidate in self.iterate(tx)))
@@ -198,7 +198,7 @@ class ListVariable(SequenceVariable):
             self.call_method(tx, "extend", args, {})
 
     def hash_key(self) -> Any:
-        raise TypeError("unhashable type: 'list'")
+        raise TypeError(f"unhashable type: {type_name(self.python_type())!r}")
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.build_new(self, lambda: cg.emit.build_list(0), lambda: self.fill(cg))

@@ -13,7 +13,7 @@ import torch
 
 from ..._guards import clone_table
 from ...guards.source import ComputedSource, SequenceItemSource, Source
-from ..base import IteratorVariable, VariableTracker, realized, unsupported, wraps_type
+from ..base import IteratorVariable, VariableTracker, realized, type_name, unsupported, wraps_type
 from ..bound import BoundMethodVariable
 from ..constant import ConstantVariable, is_constant_value
 from ..identity import as_key, check_together
@@ -61,7 +61,7 @@ class SetVariable(VariableTracker):
     def of(cls, tx: Tracer, items: list[VariableTracker], python_class: type = set) -> SetVariable:
         members: dict[Any, VariableTracker] = {}
         for item in items:
-            members.setdefault(tx.operators.hash_key(as_key(tx, item, members)), item)
+            members.setdefault(tx.operators.hash_key(as_key(tx, item, members), "set element"), item)
         return cls(members, cls=python_class)
 
     @classmethod
@@ -96,7 +96,7 @@ class SetVariable(VariableTracker):
 
     def hash_key(self) -> Any:
         if self.cls is set:
-            raise TypeError("unhashable type: 'set'")
+            raise TypeError(f"unhashable type: {type_name(self.python_type())!r}")
         return frozenset(self.members)
 
     def contains_tensor(self) -> bool:
@@ -153,7 +153,7 @@ class SetVariable(VariableTracker):
         return hashed_elements(tx, other, lambda: self.members)
 
     def _key_of(self, tx: Tracer, item: VariableTracker) -> Any:
-        return tx.operators.hash_key(as_key(tx, item, self.members))
+        return tx.operators.hash_key(as_key(tx, item, self.members), "set element")
 
     _OPS: dict[str, Callable[[dict[Any, Any], dict[Any, Any]], dict[Any, Any]]] = {
         "|": lambda a, b: {**a, **{k: v for k, v in b.items() if k not in a}},
@@ -463,7 +463,7 @@ def hashed_elements(
             yield hashed, key
     else:
         for item in tx.iteration.steps(tx.iteration.get_iter(value)):
-            yield tx.operators.hash_key(as_key(tx, item, keys())), item
+            yield tx.operators.hash_key(as_key(tx, item, keys()), "set element"), item
 
 
 def _asks_nothing(value: VariableTracker) -> bool:

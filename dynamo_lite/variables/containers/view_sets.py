@@ -44,7 +44,7 @@ def _intersection(tx: Tracer, view: Any, other: VariableTracker) -> VariableTrac
     found: dict[Any, VariableTracker] = {}
     for item in tx.iteration.steps(tx.iteration.get_iter(given)):
         if view.contains(tx, item):
-            found.setdefault(tx.operators.hash_key(item), item)
+            found.setdefault(tx.operators.hash_key(item, "set element"), item)
     return SetVariable(found)
 
 
@@ -54,7 +54,7 @@ def _items_of_one(tx: Tracer, first: Any, second: Any) -> SetVariable:
     for some, others in ((second, first), (first, second)):
         for item in tx.iteration.steps(tx.iteration.get_iter(some)):
             if not others.contains(tx, item):
-                found.setdefault(tx.operators.hash_key(item), item)
+                found.setdefault(tx.operators.hash_key(item, "set element"), item)
     return SetVariable(found)
 
 

@@ -355,6 +355,8 @@ def _divmod(tx: Tracer, a: VariableTracker, b: VariableTracker) -> VariableTrack
         return _divmod_of_objects(tx, a, b)
     if a.contains_tensor() or b.contains_tensor():
         unsupported("unsupported_builtin", f"divmod() of {a.describe()} and {b.describe()}")
+    if isinstance(a, ConstantVariable) and isinstance(b, ConstantVariable) and not (a.is_symbolic or b.is_symbolic):
+        return tx.values.from_result(tx.run_python(divmod, a.constant(), b.constant()), "divmod()")
     return tx.values.new_tuple([tx.operators.binary("//", a, b), tx.operators.binary("%", a, b)])
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...bytecode.emit import in_order
 from ...guards.source import ComputedSource, InstanceDictSource, SlotSource, Source
+from .. import error_texts
 from ..base import (
     MISSING,
     IteratorVariable,
@@ -329,7 +330,7 @@ class ObjectVariable(VariableTracker):
             if method is NO_ATTRIBUTE:
                 continue
             if method is None:
-                tx.raise_error(TypeError, "'NoneType' object is not callable")
+                tx.raise_error(TypeError, error_texts.no_truth(self.cls))
             if isinstance(method, types.FunctionType):
                 result = tx.classes.call_attribute(self, self.cls, name, method, [], {})
                 return tx.truth(result if name == "__bool__" else as_length(tx, result))

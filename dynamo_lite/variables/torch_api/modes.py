@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 breaks("unsupported_context_manager", torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack)
+# Called by name they are not of one construct, which is entered and left again together.
+breaks("unsupported_context_manager", torch.device.__enter__, torch.device.__exit__)
 
 
 class DeviceScopeVariable(OpenMode, VariableTracker):
@@ -56,6 +58,23 @@ class DeviceScopeVariable(OpenMode, VariableTracker):
 
     def leave(self) -> None:
         self.device.__exit__(None, None, None)
+
+
+class DeviceEnterVariable(VariableTracker):
+    """``__enter__`` of a scope, where ``with`` loads it apart from calling it (Python 3.14)."""
+
+    def __init__(self, scope: DeviceScopeVariable) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def python_type(self) -> type:
+        return type(self.scope.device.__enter__)
+
+    def describe(self) -> str:
+        return f"the beginning of {self.scope.describe()}"
+
+    def call(self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return self.scope.enter(tx)
 
 
 def device_of_scope(output: Any, target: Any) -> torch.device | None:

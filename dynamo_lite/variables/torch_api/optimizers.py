@@ -29,7 +29,10 @@ from .torch_functions import TorchFunctionVariable
 if TYPE_CHECKING:
     from ..protocols import Tracer
 
-_STEP_CODE = next(c for c in _use_grad_for_differentiable.__code__.co_consts if isinstance(c, types.CodeType))
+_STEP_CODE = next(
+    c for c in _use_grad_for_differentiable.__code__.co_consts
+    if isinstance(c, types.CodeType) and not c.co_name.startswith("__")  # the annotations are code, too (PEP 649)
+)
 
 
 @looks_at(_STEP_CODE)

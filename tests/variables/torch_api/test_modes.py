@@ -132,3 +132,37 @@ def test_default_devices_around_a_call(backend):
         finally:
             torch.set_default_device(None)
         assert compiled(x)[0] == "cpu"
+
+
+def _entered_by_name(x):
+    device = torch.device("meta")
+    device.__enter__()
+    dynamo_lite.graph_break()
+    y = torch.empty(3)
+    device.__exit__(None, None, None)
+    return y.device, torch.empty(2).device
+
+
+def _entered_by_methods(x):
+    enter, leave = torch.device("meta").__enter__, torch.device("meta").__exit__
+    dynamo_lite.graph_break()
+    enter()
+    y = torch.empty(3)
+    dynamo_lite.graph_break()
+    leave(None, None, None)
+    return y.device, torch.empty(2).device
+
+
+def _broken_inside(x):
+    with torch.device("meta"):
+        y = torch.empty(3)
+        dynamo_lite.graph_break()
+        z = torch.empty(3)
+    return y.device, z.device, torch.empty(2).device
+
+
+@pytest.mark.parametrize("program", [_entered_by_name, _entered_by_methods, _broken_inside])
+def test_devices_that_are_entered_around_a_break(program):
+    want, compiled = program(torch.ones(2)), dynamo_lite.compile(program, backend="eager")
+    assert [compiled(torch.ones(2)) for _ in range(2)] == [want] * 2
+    assert torch.empty(1).device.type == "cpu"

@@ -1,0 +1,112 @@
+"""Texts of errors that are not the same in all versions of Python, asked of the running one.
+
+Each function makes the interpreter raise the error over a value that stands for the program's, and puts the program's
+into its text. Invariant: no text of a version stands here, so that a new version's are right without a change.
+"""
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from dynamo_lite.variables.base import type_name
+
+
+class _Probe:
+    """A value that no container holds, whose repr and type's name are found again in a text."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __bool__ = None
+
+    def __repr__(self) -> str:
+        return "<probe>"
+
+
+_PROBE: Any = _Probe()
+
+
+def _text(provoke: Callable[[], Any]) -> str:
+    try:
+        provoke()
+    except Exception as error:
+        return str(error)
+    raise AssertionError("the interpreter accepts what it refused in all versions that are known")
+
+
+@functools.cache
+def _asked(method: str) -> str:
+    return _text(_METHODS[method])
+
+
+_METHODS: dict[str, Callable[[], Any]] = {
+    "list.index": lambda: [].index(_PROBE),
+    "tuple.index": lambda: ().index(_PROBE),
+    "deque.index": lambda: collections.deque().index(_PROBE),
+    "deque.remove": lambda: collections.deque().remove(_PROBE),
+    "bool": lambda: bool(_PROBE),
+    "dict key": lambda: {}[_PROBE],
+    "set element": lambda: _PROBE in set(),
+    "hash": lambda: hash(_PROBE),
+    "mapping": lambda: (lambda **named: None)(**_PROBE),
+    "iterable": lambda: (lambda *values: None)(*_PROBE),
+}
+
+
+def not_found(method: str, shown: str) -> str:
+    """Of the ValueError of a search such as ``list.index`` for a value whose repr is `shown`."""
+    return _asked(method).replace(repr(_PROBE), shown)
+
+
+def _of_class(text: str, cls: type) -> str:
+    """A text with the name of a class in place of the probe's: some have it with module and outer names."""
+    own = f"{_Probe.__module__}.{_Probe.__qualname__}"
+    outer = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
+    return text.replace(own, f"{outer}{cls.__qualname__}").replace(_Probe.__name__, type_name(cls))
+
+
+def no_truth(cls: type) -> str:
+    """Of the TypeError of ``bool()`` of an object of a class whose ``__bool__`` is None."""
+    return _of_class(_asked("bool"), cls)
+
+
+def unhashable(said: str, cls: type, place: str) -> str:
+    """Of the TypeError where hashing a value of a class, a "dict key" or "set element", gives one with text `said`."""
+    before, own, after = _asked(place).partition(_asked("hash"))
+    return _of_class(before, cls) + said + after if own else said
+
+
+def unpacked(place: str, function: str, cls: type) -> str:
+    """Of the TypeError where ``*`` or ``**`` stands before an object of a class that is no "iterable" or "mapping", in
+    the arguments of `function`, written with its parentheses."""
+    before, after, rest = _asked(place).partition(" argument after ")
+    return _of_class(f"{function}{after}{rest}" if after else before, cls)
+
+
+@functools.cache
+def _too_many(kind: type) -> str:
+    def unpack() -> None:
+        _, _ = kind((7, 8, 9)) if kind is not dict else {7: 0, 8: 0, 9: 0}
+
+    return _text(unpack)
+
+
+def too_many(expected: int, kind: type, length: int | None) -> str:
+    """Of the ValueError where `expected` names are assigned from a value of type `kind` with `length` elements."""
+    text = _too_many(kind if kind in (list, tuple, dict) else iter).replace("expected 2", f"expected {expected}")
+    return text if length is None else text.replace("got 3", f"got {length}")
+
+
+@functools.cache
+def _no_pair() -> tuple[str, tuple[str, ...]]:
+    try:
+        dict([3])  # type: ignore[arg-type]
+    except TypeError as error:
+        return str(error), tuple(getattr(error, "__notes__", ()))
+    raise AssertionError("dict([3]) is an error in all versions that are known")
+
+
+def no_pair(number: int) -> tuple[str, list[str]]:
+    """Text and notes of the TypeError of ``dict()`` of an iterable whose element `number` can't be iterated over."""
+    text, notes = _no_pair()
+    return text.replace("#0", f"#{number}"), [note.replace("#0", f"#{number}") for note in notes]
