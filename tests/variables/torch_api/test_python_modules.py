@@ -1,6 +1,7 @@
 """Python modules as values: what their class decides, their own ``__getattr__``, changed inside the traced program."""
 from __future__ import annotations
 
+import sys
 import types
 
 import pytest
@@ -78,6 +79,9 @@ def special_names(x, m):
     property_of_the_class, special_names,
 ])
 def test_what_a_modules_class_decides(fn, cls):
+    if fn is other_class and sys.version_info >= (3, 14):
+        pytest.skip("the instruction that 3.14 specializes for modules does not look at properties of a module's class")
+
     def outcome(call):
         module = types.ModuleType("some")
         module.v, module.f = 1, lambda x: x + module.v
