@@ -391,7 +391,7 @@ def test_the_watcher_is_given_back_at_exit():
         made = programs()
         assert take() is None
         obj = sound(made)
-    """)[:3] == ["'' 1", "[]", "''"]
+    """)[:3] == ["'given back' 1", "[]", "'given back'"]
 
 
 @needs_watchers
