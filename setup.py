@@ -21,7 +21,7 @@ from setuptools.errors import CompileError, PlatformError
 
 ROOT = Path(__file__).resolve().parent
 GUARD_PARTS = ("module", "steps", "eval", "values", "dicts", "watchers", "lines", "tensor",
-               "torch_parts", "state", "set_tables", "sizes")
+               "torch_parts", "state", "set_members", "set_tables", "sizes")
 C_FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
 
 

@@ -187,6 +187,38 @@ def test_dict_membership_and_sets():
     assert not check([1], "set_items", frozenset({1}))
 
 
+def test_sets_of_many_and_of_equal_constants():
+    nan = float("nan")
+    many = [f"{i:05}" for i in range(20_000)]
+    held = {*many, 1, 2.5, nan, (nan, "a"), complex(0, nan), None, ..., -0.0, (1, (2, True))}
+    same = {(1, (2, True)), -0.0, ..., None, complex(0, float("nan")), (float("nan"), "a"), float("nan"), 2.5, 1, *reversed(many)}
+    assert check(held, "set_items", frozenset(same)) and check(frozenset(same), "set_items", frozenset(held))
+    for given, other in ((1, True), (1, 1.0), (2.5, 2.25), (-0.0, 0.0), ((nan, "a"), (nan, "b")), ("00007", "7"), (None, False),
+                         ((1, (2, True)), (1, (2, 1)))):
+        changed = set(held)
+        changed.remove(given)
+        changed.add(other)
+        assert not check(changed, "set_items", frozenset(held)), (given, other)
+    assert not check({nan, 1}, "set_items", frozenset({1, 2})) and not check({1, 2}, "set_items", frozenset({nan, 1}))
+
+
+def test_checking_a_set_runs_no_code_of_its_members_classes():
+    class Member:
+        def __hash__(self):
+            calls.append("hash")
+            return hash(1)
+
+        def __eq__(self, other):
+            calls.append("eq")
+            return True
+
+    calls = []
+    held = {Member(), 2}
+    calls.clear()
+    assert not check(held, "set_items", frozenset({1, 2}))
+    assert calls == []
+
+
 def test_code_is():
     def make(n):
         return lambda: n

@@ -130,7 +130,6 @@ int guard_check(PyObject *program, const GuardFrame *frame, PyObject **inputs, P
 /* values.c */
 int guard_const_equal(PyObject *a, PyObject *b); /* same exact type and value: 1, 0, or -1 with an exception */
 Py_ssize_t guard_raw_size(PyObject *obj);
-int guard_set_items_are(PyObject *obj, PyObject *expected);
 int guard_set_order_is(PyObject *obj, PyObject *expected);
 int guard_all_distinct(PyObject *const *registers, const int32_t *which, Py_ssize_t n);
 int guard_none_of_others(PyObject *const *registers, const int32_t *which, Py_ssize_t n, Py_ssize_t changed);
@@ -141,9 +140,12 @@ PyObject *guard_dict_key_at(PyObject *dict, Py_ssize_t position);
 int guard_dict_keys_are(PyObject *dict, Step *step);
 int guard_no_hooks(PyObject *obj, Step *step);
 
+/* set_members.c */
+int guard_set_items_are(PyObject *obj, PyObject *expected);
+
 /* set_tables.c */
 int guard_same_table(PyObject *a, PyObject *b); /* two sets with equal members in the same slots: 1, 0, -1 */
-PyObject *guard_next_member(PyObject *set, Py_ssize_t *at);
+PyObject *guard_next_member(PyObject *set, Py_ssize_t *at, Py_hash_t *hash); /* hash: of the member, unless NULL */
 PyObject *set_clone_table(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *set_copy_table(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *set_same_table(PyObject *, PyObject *const *, Py_ssize_t);

@@ -16,12 +16,15 @@ holds_member(const setentry *entry)
 
 /* The member at or behind `*at` in the table, and `*at` moves behind it; borrowed. NULL: there is none. */
 PyObject *
-guard_next_member(PyObject *set, Py_ssize_t *at)
+guard_next_member(PyObject *set, Py_ssize_t *at, Py_hash_t *hash)
 {
     PySetObject *self = (PySetObject *)set;
     while (*at <= self->mask) {
         const setentry *entry = &self->table[(*at)++];
         if (holds_member(entry)) {
+            if (hash != NULL) {
+                *hash = entry->hash;
+            }
             return entry->key;
         }
     }

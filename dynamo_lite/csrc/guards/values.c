@@ -1,4 +1,4 @@
-/* What checks compare: constants, sizes, the members of sets, the identity of objects. */
+/* What checks compare: constants, sizes, the order of sets, the identity of objects. */
 #include "guards.h"
 
 #include <math.h>
@@ -9,27 +9,6 @@ static int
 float_bits_equal(double a, double b)
 {
     return memcmp(&a, &b, sizeof(double)) == 0 || (isnan(a) && isnan(b));
-}
-
-static int
-frozenset_equal(PyObject *a, PyObject *b)
-{
-    if (PySet_GET_SIZE(a) != PySet_GET_SIZE(b)) {
-        return 0;
-    }
-    /* Sets of constants are small; the pairwise walk also tells {1} from {True}, which hashing does not. */
-    PyObject *left = PySequence_List(a);
-    PyObject *right = left == NULL ? NULL : PySequence_List(b);
-    int equal = right == NULL ? -1 : 1;
-    for (Py_ssize_t i = 0; equal == 1 && i < PyList_GET_SIZE(left); i++) {
-        equal = 0;
-        for (Py_ssize_t j = 0; equal == 0 && j < PyList_GET_SIZE(right); j++) {
-            equal = guard_const_equal(PyList_GET_ITEM(left, i), PyList_GET_ITEM(right, j));
-        }
-    }
-    Py_XDECREF(left);
-    Py_XDECREF(right);
-    return equal;
 }
 
 int
@@ -98,18 +77,6 @@ guard_raw_size(PyObject *obj)
     return -2;
 }
 
-int
-guard_set_items_are(PyObject *obj, PyObject *expected)
-{
-    if (!PyAnySet_Check(obj)) {
-        return 0;
-    }
-    PyObject *frozen = PyFrozenSet_CheckExact(obj) ? Py_NewRef(obj) : PyFrozenSet_New(obj);
-    int equal = frozen == NULL ? -1 : frozenset_equal(frozen, expected);
-    Py_XDECREF(frozen);
-    return equal;
-}
-
 /* Whether a set, or an object that is one, holds these elements in this order, whatever its class says of iteration. */
 int
 guard_set_order_is(PyObject *obj, PyObject *expected)
@@ -120,7 +87,7 @@ guard_set_order_is(PyObject *obj, PyObject *expected)
     Py_ssize_t at = 0, i = 0;
     PyObject *item;
     int equal = 1;
-    while (equal == 1 && i < PyTuple_GET_SIZE(expected) && (item = guard_next_member(obj, &at)) != NULL) {
+    while (equal == 1 && i < PyTuple_GET_SIZE(expected) && (item = guard_next_member(obj, &at, NULL)) != NULL) {
         PyObject *other = PyTuple_GET_ITEM(expected, i++);
         Py_INCREF(item);
         equal = item == other                    ? 1
