@@ -147,6 +147,10 @@ class GuardSet:
         known = self._class_names.get(id(cls))
         return default if known is None else known[1].get(name, default)
 
+    def has_class(self, cls: type) -> bool:
+        """Whether anything that looking up a name in the bases of `cls` finds is required."""
+        return id(cls) in self._class_names
+
     def merge(self, other: GuardSet) -> None:
         """Requires all that another set requires."""
         for guard in other._guards.values():

@@ -24,6 +24,7 @@ from ..variables.objects.classes import (
     MadeClassVariable,
     class_attribute_source,
     class_source,
+    has_odd_keys,
     is_data_descriptor,
     is_dynamic_data,
     is_made_by_python,
@@ -156,6 +157,9 @@ class Classes(Part):
         required = self.tx.output.guards.class_value(cls, name, _ABSENT)
         if required is not _ABSENT and not data:
             return default if required is MISSING else required
+        if not self.tx.output.guards.has_class(cls) and has_odd_keys(cls):
+            what = f"{cls.__qualname__}.{name}, in a class whose dict has keys that are no strings"
+            unsupported("unsupported_attribute", what)
         for base in cls.__mro__:
             if name in base.__dict__:
                 value = base.__dict__[name]

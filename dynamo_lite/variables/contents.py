@@ -4,9 +4,10 @@ Invariant: the contents are those that the builtin's own methods see, whatever t
 """
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
-from ..guards.source import Source
+from ..guards.source import ComputedSource, Source
 from .base import VariableTracker, unsupported
 from .constant import ConstantVariable, is_constant_value
 from .containers.mappings import dict_at
@@ -40,10 +41,12 @@ def content_of_value(tx: Tracer, value: Any, source: Source) -> VariableTracker 
         tx.guard(source, "set_items", frozenset(items))
         return given_set(tx, value, items, source, kind)
     if issubclass(cls, VALUE_TYPES) and native_base(cls) in VALUE_TYPES:
-        # Immutable, so the object itself says what it holds.
-        tx.guard(source, "is", value)
+        # Not the object, which a guard would keep alive, and of which each call may have another one.
         base: Any = native_base(cls)
-        return ConstantVariable(plain_value(base, value))
+        plain = plain_value(base, value)
+        text = f"{base.__name__}({source.name})"
+        tx.guard(ComputedSource(source, functools.partial(plain_value, base), text), "const", plain)
+        return ConstantVariable(plain)
     return None
 
 

@@ -75,6 +75,12 @@ def ends_with_effect(value: Any) -> bool:
     return cls.__module__.partition(".")[0] not in _HOLDER_MODULES
 
 
+def _is_atom(value: Any) -> bool:
+    """Whether nothing is felt of the object's end, which is not looked at further."""
+    cls = type(value)
+    return issubclass(cls, _ATOMS) and not (is_made_by_python(cls) and ends_with_effect(value))
+
+
 def _parts(value: Any) -> Iterable[Any]:
     """What an object holds."""
     if issubclass(type(value), types.FunctionType):
@@ -145,7 +151,7 @@ def finalizables_in(root: Any) -> list[Finalizable]:
 
 def _search(root: Any, left: int) -> tuple[list[Finalizable], int]:
     """The same, where so many objects may be passed; and how many are left of these."""
-    if issubclass(type(root), _ATOMS):
+    if _is_atom(root):
         return [], left
     known: dict[int, Any] = {id(root): root}
     holders: dict[int, set[int]] = {id(root): set()}
@@ -158,7 +164,7 @@ def _search(root: Any, left: int) -> tuple[list[Finalizable], int]:
             continue
         for part in itertools.islice(_parts(value), left):
             left -= 1
-            if issubclass(type(part), _ATOMS):
+            if _is_atom(part):
                 continue
             if id(part) not in known:
                 known[id(part)] = part

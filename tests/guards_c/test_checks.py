@@ -191,10 +191,15 @@ def test_sets_of_many_and_of_equal_constants():
     nan = float("nan")
     many = [f"{i:05}" for i in range(20_000)]
     held = {*many, 1, 2.5, nan, (nan, "a"), complex(0, nan), None, ..., -0.0, (1, (2, True))}
-    same = {(1, (2, True)), -0.0, ..., None, complex(0, float("nan")), (float("nan"), "a"), float("nan"), 2.5, 1, *reversed(many)}
+    other_nan = float("nan")
+    same = {
+        (1, (2, True)), -0.0, ..., None, complex(0, other_nan), (other_nan, "a"), other_nan, 2.5, 1, *reversed(many),
+    }
     assert check(held, "set_items", frozenset(same)) and check(frozenset(same), "set_items", frozenset(held))
-    for given, other in ((1, True), (1, 1.0), (2.5, 2.25), (-0.0, 0.0), ((nan, "a"), (nan, "b")), ("00007", "7"), (None, False),
-                         ((1, (2, True)), (1, (2, 1)))):
+    for given, other in (
+        (1, True), (1, 1.0), (2.5, 2.25), (-0.0, 0.0), ((nan, "a"), (nan, "b")), ("00007", "7"), (None, False),
+        ((1, (2, True)), (1, (2, 1))),
+    ):
         changed = set(held)
         changed.remove(given)
         changed.add(other)

@@ -199,6 +199,13 @@ def class_dict(cls: type) -> Any:
     return gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]
 
 
+def has_odd_keys(cls: type) -> bool:
+    """Whether a class or a base of it was made with keys that are not exactly strings: each lookup may ask their
+    ``__eq__`` and ``__hash__``, which a lookup while tracing must not."""
+    made_by_python = (base for base in type.__dict__["__mro__"].__get__(cls) if base.__flags__ & (1 << 9))
+    return any(type(key) is not str for base in made_by_python for key in type.__dict__["__dict__"].__get__(base))
+
+
 def is_in_dict(cls: type, name: str) -> bool:
     """Whether an attribute that is set lies in an instance's own dict, and not in a slot or a field in C."""
     in_c = (types.MemberDescriptorType, types.GetSetDescriptorType)

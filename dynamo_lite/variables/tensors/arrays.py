@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ...guards.source import Source
+from ...guards.source import ComputedSource, Source
 from ...rules.table import Rule, breaks, decide, handles, instances
 from ...runtime.graph_calls import ArrayCall
 from ..base import VariableTracker, unsupported, wraps_if
 from ..class_calls import constructs
 from ..constant import UNARY, ConstantVariable
+from ..objects.objects import wrap_object
 from ..torch_api.modules import SkippedFunctionVariable
 from .tensor import TensorVariable, call_in_graph, record
 
@@ -113,7 +114,8 @@ class ArrayVariable(VariableTracker):
 
     def binary(self, tx: Tracer, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         if isinstance(other, TensorVariable):
-            if not isinstance(self.value, np.number):
+            # torch takes only the real part of a complex64, with a warning.
+            if not isinstance(self.value, np.number) or isinstance(self.value, np.complex64):
                 unsupported(_KIND, f"{self.describe()} {op} a tensor")
             number = ConstantVariable(self.value.item())
             return call_in_graph(tx, _OPERATORS[op], [other, number] if reflected else [number, other], {})
@@ -207,6 +209,23 @@ def _plain(tx: Tracer, value: VariableTracker) -> Any:
     if value.source is not None and not value.is_constant():
         unsupported(_KIND, f"a NumPy function of {value.describe()}")
     return tx.values.as_plain(value)
+
+
+# Numbers that one of Python's says exactly.
+_NUMBERS = (np.bool_, np.integer, np.float16, np.float32, np.float64, np.complex64, np.complex128)
+
+
+@wraps_if(lambda value: issubclass(type(value), np.generic), rank=1)
+def _wrap_number(tx: Tracer, value: Any, source: Source) -> VariableTracker:
+    number = ComputedSource(source, np.generic.item, f"{source.name}.item()")
+    if type(value).__module__ != "numpy" or not isinstance(value, _NUMBERS) or number.key in tx.output.dynamic:
+        # One that changes is not looked at, which would make an entry for each value.
+        return wrap_object(tx, value, source)
+    tx.guard(source, "type_is", type(value))
+    tx.guard(number, "const", value.item())
+    made = ArrayVariable(value)
+    made.source = source
+    return made
 
 
 class NumpyFunctionVariable(SkippedFunctionVariable):

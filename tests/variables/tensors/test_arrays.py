@@ -53,6 +53,50 @@ def test_arrays_that_leave_are_new_each_time():
     assert compiled(torch.ones(1))[1].tolist() == [0, 0]
 
 
+SCALE = np.float64(0.125)
+
+
+def from_globals(x, number):
+    kept = SCALE if SCALE > 0.1 else None
+    scaled = x * SCALE, SCALE * x, torch.clamp(x, min=SCALE), x / np.sqrt(SCALE)
+    return (*scaled, kept, x * number, number, number + 1, -number)
+
+
+@pytest.mark.parametrize("number", [np.float64(-0.0), np.float32(2.5), np.float16(0.5), np.int32(3), np.uint8(200),
+                                    np.int64(2), np.complex128(1 + 2j), np.bool_(True)])
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_from_outside(number):
+    if isinstance(number, np.bool_):
+        with pytest.raises(TypeError):
+            from_globals(torch.ones(2), number)
+        return
+    x = torch.arange(6.0)
+    compiled = dynamo_lite.compile(from_globals, backend="eager")
+    for _ in range(2):
+        for got, want in zip(compiled(x, number), from_globals(x, number), strict=True):
+            if isinstance(want, torch.Tensor):
+                torch.testing.assert_close(got, want, rtol=0, atol=0)
+                assert got.dtype == want.dtype
+            else:
+                assert type(got) is type(want) and same(got, want)
+    assert compiled(x, number)[4] is SCALE and compiled(x, number)[6] is number
+    assert dynamo_lite.metrics()["graphs"] == 1 and "graph_breaks" not in dynamo_lite.metrics()
+
+
+def test_a_number_that_changes_breaks_instead_of_being_compiled_for_each_value(monkeypatch):
+    compiled = dynamo_lite.compile(lambda x, s: (x * s, s), backend="eager")
+    x = torch.ones(2)
+    for value in (0.5, -0.0, 0.0, 2.0, 3.0, float("nan")):
+        number = np.float64(value)
+        scaled, kept = compiled(x, number)
+        torch.testing.assert_close(scaled, x * number, rtol=0, atol=0, equal_nan=True)
+        assert kept is number
+    assert dynamo_lite.metrics()["recompiles"] == 1
+    assert compiled(x, np.float32(2))[1].dtype == np.float32
+    monkeypatch.setitem(globals(), "SCALE", np.float64(2))
+    torch.testing.assert_close(dynamo_lite.compile(from_globals, backend="eager")(x, np.int64(2))[0], x * 2)
+
+
 TABLE = np.arange(3.0)
 
 
@@ -62,6 +106,10 @@ def of_a_tensor(x):
 
 def from_outside(x):
     return torch.from_numpy(TABLE) + (x + 1).sum()
+
+
+def of_half_a_complex_number(x):
+    return x * np.complex64(1 + 2j), x + 1
 
 
 def drawn(x):
@@ -74,7 +122,8 @@ def written(x):
     return x[0, :2] * 2 + torch.from_numpy(a)
 
 
-@pytest.mark.parametrize("function", [of_a_tensor, from_outside, drawn, written])
+@pytest.mark.parametrize("function", [of_a_tensor, from_outside, of_half_a_complex_number, drawn, written])
+@pytest.mark.filterwarnings("ignore")
 def test_breaks(function):
     x = torch.arange(6.0).reshape(2, 3)
     with pytest.raises(dynamo_lite.exc.Unsupported):
