@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..bytecode.facts import facts
-from ..variables.base import IteratorVariable, ObservedException, VariableTracker, realized, type_name
+from ..variables import error_texts
+from ..variables.base import IteratorVariable, ObservedException, VariableTracker, realized
 from ..variables.constant import ConstantVariable
 from ..variables.containers.iterators import ReversedObjectVariable
 from ..variables.containers.mappings import DictVariable
@@ -66,7 +67,7 @@ class Iteration(Part):
         if not isinstance(found, (IteratorVariable, GeneratorVariable)):
             cls = found.python_type()
             if not hasattr(cls, "__next__") and tx.classes.lookup(cls, "__next__") is None:
-                tx.raise_error(TypeError, f"iter() returned non-iterator of type {type_name(cls)!r}")
+                tx.raise_error(TypeError, error_texts.wrong_result("__iter__", value.python_type(), cls))
         return found
 
     def steps(self, iterator: VariableTracker) -> Iterator[VariableTracker]:
@@ -129,7 +130,7 @@ class Iteration(Part):
     def length_hint(self, owner: VariableTracker) -> VariableTracker | None:
         """What an object says of its length, None if it does not (Objects/abstract.c, PyObject_LengthHint)."""
         tx = self.tx
-        for name, ask in self._hints(realized(self.tx, owner)):
+        for ask in self._hints(realized(self.tx, owner)):
             try:
                 said = ask()
             except ObservedException as error:
@@ -139,20 +140,21 @@ class Iteration(Part):
             if said is None or said.is_constant() and said.constant() is NotImplemented:
                 continue
             if not issubclass(said.python_type(), int):
-                tx.raise_error(TypeError, f"{name} must be an integer, not {type_name(said.python_type())}")
+                tx.raise_error(TypeError, error_texts.wrong_result(
+                    "__length_hint__", owner.python_type(), said.python_type()))
             if said.is_constant() and said.constant() < 0:
-                tx.raise_error(ValueError, f"{name}() should return >= 0")
+                tx.raise_error(ValueError, error_texts.negative_length(owner.python_type()))
             return said
         return None
 
-    def _hints(self, owner: VariableTracker) -> Iterator[tuple[str, Callable[[], VariableTracker | None]]]:
+    def _hints(self, owner: VariableTracker) -> Iterator[Callable[[], VariableTracker | None]]:
         """The methods of the program's that tell how many elements there are; builtin values have none."""
         tx = self.tx
         if isinstance(owner, (GetItemIteratorVariable, ReversedObjectVariable)):
-            yield "__length_hint__", lambda: owner.remaining(tx)
+            yield lambda: owner.remaining(tx)
         if not isinstance(owner, ObjectVariable):
             return
         if not isinstance(tx.classes.lookup(owner.cls, "__len__"), (types.NoneType, types.WrapperDescriptorType)):
-            yield "__len__", lambda: owner.length(tx)
+            yield lambda: owner.length(tx)
         if tx.classes.lookup(owner.cls, "__length_hint__") is not None:
-            yield "__length_hint__", lambda: tx.call_special(owner, "__length_hint__")
+            yield lambda: tx.call_special(owner, "__length_hint__")

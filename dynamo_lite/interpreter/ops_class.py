@@ -74,6 +74,9 @@ def _build_class(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) 
         frame.release_parts()
     contents = {key.constant(): value for key, value in zip(namespace.keys(), namespace.values(tx))}
     contents.pop("__classcell__", None)
+    # Since 3.14 wherever there are functions: the cell of the class's dict, which only annotations read. It goes on
+    # holding what the body has defined.
+    contents.pop("__classdictcell__", None)
     made = define_class(tx, text, bases, contents, None if meta is None else meta.constant())
     if isinstance(cell, CellVariable):
         cell.store(tx, made)

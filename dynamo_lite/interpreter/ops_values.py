@@ -163,7 +163,7 @@ def _map_add(tx: Translator, i: Any) -> None:
 def _dict_update(tx: Translator, i: Any) -> None:
     other = tx.pop()
     if tx.operators.dict_content(other) is None and not tx.has_attribute(other, "keys"):
-        tx.raise_error(TypeError, f"{type_name(other.python_type())!r} object is not a mapping")
+        tx.raise_error(TypeError, error_texts.no_mapping(other.python_type()))
     tx.call_method(tx.peek(i.arg), "update", [other])
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +26,25 @@ class _Probe:
 
 
 _PROBE: Any = _Probe()
+
+
+class _Giver:
+    """Gives the probe, which no special method may give."""
+
+    def __index__(self) -> Any:
+        return _PROBE
+
+    __iter__ = __length_hint__ = __index__
+
+
+class _Negative:
+    """Says that it has fewer elements than none."""
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __length_hint__(self) -> int:
+        return -1
 
 
 def _text(provoke: Callable[[], Any]) -> str:
@@ -50,6 +71,12 @@ _METHODS: dict[str, Callable[[], Any]] = {
     "hash": lambda: hash(_PROBE),
     "mapping": lambda: (lambda **named: None)(**_PROBE),
     "iterable": lambda: (lambda *values: None)(*_PROBE),
+    "no mapping": lambda: {**_PROBE},
+    "__iter__": lambda: iter(_Giver()),
+    "__index__": lambda: operator.index(_Giver()),
+    "__length_hint__": lambda: operator.length_hint(_Giver()),
+    "negative length": lambda: list(_Negative()),
+    "tee": lambda: itertools.tee((), -1),
 }
 
 
@@ -58,11 +85,32 @@ def not_found(method: str, shown: str) -> str:
     return _asked(method).replace(repr(_PROBE), shown)
 
 
-def _of_class(text: str, cls: type) -> str:
+def _of_class(text: str, cls: type, probe: type = _Probe) -> str:
     """A text with the name of a class in place of the probe's: some have it with module and outer names."""
-    own = f"{_Probe.__module__}.{_Probe.__qualname__}"
+    own = f"{probe.__module__}.{probe.__qualname__}"
     outer = "" if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}."
-    return text.replace(own, f"{outer}{cls.__qualname__}").replace(_Probe.__name__, type_name(cls))
+    return text.replace(own, f"{outer}{cls.__qualname__}").replace(probe.__name__, type_name(cls))
+
+
+def wrong_result(method: str, owner: type, given: type) -> str:
+    """Of the TypeError where a special method ("__iter__", "__index__", "__length_hint__") of a class `owner` gives an
+    object of a class that it must not give."""
+    return _of_class(_of_class(_asked(method), given), owner, _Giver)
+
+
+def negative_length(owner: type) -> str:
+    """Of the ValueError where ``__length_hint__`` of a class gives a negative number."""
+    return _of_class(_asked("negative length"), owner, _Negative)
+
+
+def no_mapping(cls: type) -> str:
+    """Of the TypeError of ``{**value}`` with an object of a class that is no mapping."""
+    return _of_class(_asked("no mapping"), cls)
+
+
+def negative_count() -> str:
+    """Of the ValueError of ``itertools.tee`` with a negative number of iterators."""
+    return _asked("tee")
 
 
 def no_truth(cls: type) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...bytecode.facts import facts
 from ...rules.table import handles
+from .. import error_texts
 from ..base import VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..functions.builtins import Handler
@@ -170,7 +171,7 @@ _TEE_KEEPS_A_TEE = _tee_keeps_a_tee()
 def _tee(tx: Tracer, items: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
     number = tx.operators.as_index(n) if n is not None else 2
     if number < 0:
-        tx.raise_error(ValueError, "n must be >= 0")
+        tx.raise_error(ValueError, error_texts.negative_count())
     if not number:
         return tx.values.new_tuple([])
     iterator = tx.iteration.get_iter(items)

@@ -557,4 +557,5 @@ def is_named_tuple(cls: type) -> bool:
 
 
 # Functions that every namedtuple class has.
-_OF_NAMED_TUPLES = frozenset({"__new__", "__repr__", "__getnewargs__", "__replace__"})
+_OF_NAMED_TUPLES = frozenset({
+    "__new__", "__repr__", "__getnewargs__", "__replace__", "__annotate__", "__annotate_func__"})

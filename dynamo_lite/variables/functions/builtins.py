@@ -45,6 +45,7 @@ row(Rule.FOLD,
     str.maketrans, object.__repr__, sys.intern, sys.getrecursionlimit, sys.getdefaultencoding,
     reason="it depends on its arguments alone")
 module(Rule.FOLD, "math", reason="it depends on its arguments alone")
+module(Rule.FOLD, "math.integer", reason="it depends on its arguments alone")  # since 3.15
 breaks("print_or_log", print, warnings.warn, warnings.warn_explicit)
 breaks("input_output", input, open)
 breaks("dynamic_code", exec, eval, compile, locals)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...guards.source import DictItemSource, FunctionPartSource, Source
 from ...rules.table import handles
-from ..base import VariableTracker, unsupported
+from ..base import MISSING, VariableTracker, unsupported
 from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
 from ..containers.sequences import ListVariable, TupleVariable
-from ..objects.classes import ClassVariable, is_stand_in
+from ..objects.classes import ClassVariable, class_attribute_source, is_stand_in
 from .functions import FunctionVariable, MethodVariable, NestedFunctionVariable
 
 if TYPE_CHECKING:
@@ -38,6 +38,26 @@ def _signature(tx: Tracer, function: VariableTracker, **kwargs: VariableTracker)
     if isinstance(inner, FunctionVariable) and inner.function_source is not None:
         _guard_signature(tx, inner.value, inner.function_source)
     return tx.values.frozen(tx.run_python(inspect.signature, real))
+
+
+@handles(inspect.getattr_static)
+def _getattr_static(
+    tx: Tracer, value: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
+) -> VariableTracker:
+    """What a class holds under a name, as it is: inspect.getattr_static(cls, name)."""
+    if not isinstance(value, ClassVariable) or not isinstance(name, ConstantVariable):
+        unsupported("unsupported_builtin", f"inspect.getattr_static of {value.describe()}")
+    cls, looked_up = value.value, name.constant()
+    for holder in (cls, type(cls)):
+        if tx.output.effects.class_attribute(holder, looked_up) is None:
+            attribute = tx.classes.lookup(holder, looked_up, MISSING)
+            if attribute is not MISSING:
+                return tx.values.wrap_class_part(attribute, class_attribute_source(holder, looked_up))
+        else:
+            unsupported("unsupported_builtin", f"inspect.getattr_static of {value.describe()}.{looked_up}, which is set")
+    if default is None:
+        tx.raise_error(AttributeError, looked_up)
+    return default
 
 
 def _guard_signature(tx: Tracer, function: Any, source: Source) -> None:

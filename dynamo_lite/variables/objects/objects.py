@@ -394,7 +394,7 @@ class ObjectVariable(VariableTracker):
             return super().as_index(tx)
         index = tx.call_method(self, "__index__", [])
         if not issubclass(index.python_type(), int):
-            tx.raise_error(TypeError, f"__index__ returned non-int (type {index.python_type().__name__})")
+            tx.raise_error(TypeError, error_texts.wrong_result("__index__", self.cls, index.python_type()))
         return tx.operators.as_index(index)
 
     def reversed(self, tx: Tracer) -> VariableTracker:
