@@ -27,6 +27,7 @@ from ..variables.deferred_calls import DeferredCall
 from ..variables.finalization import Watch, finalizables_in, parts_of
 from ..variables.functions.generators import GeneratorVariable
 from ..variables.objects.classes import class_dict, is_in_dict
+from ..variables.objects.context_vars import ContextVarVariable
 
 if TYPE_CHECKING:
     from ..variables.protocols import Codegen, Tracer
@@ -467,6 +468,8 @@ class SideEffects:
         if isinstance(tracker, (IteratorVariable, LoopIteratorVariable)):
             tracker.check_replay(self)
             return lambda: tracker.replay(cg)
+        if isinstance(tracker, ContextVarVariable):
+            return tracker.prepare(cg)
         assert isinstance(tracker, _REPLACED)
         held = cg.hold_contents(tracker)
         return lambda: cg.replace_contents(tracker, held)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from . import equality
 from .containers import builtin_iteration, outer_iterators
 from .functions import compiled_functions, introspected
-from .objects import thread_locals
+from .objects import context_vars, thread_locals
 from .tensors import arrays, inputs, legacy_tensors, method_calls
 from .torch_api import autograd_function, branches, checkpointing, optimizers, transforms
 
 __all__ = [
-    "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions", "equality",
+    "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions",
+    "context_vars", "equality",
     "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators", "thread_locals",
     "transforms",
 ]

@@ -54,7 +54,8 @@ def _getattr_static(
             if attribute is not MISSING:
                 return tx.values.wrap_class_part(attribute, class_attribute_source(holder, looked_up))
         else:
-            unsupported("unsupported_builtin", f"inspect.getattr_static of {value.describe()}.{looked_up}, which is set")
+            what = f"inspect.getattr_static of {value.describe()}.{looked_up}, which is set"
+            unsupported("unsupported_builtin", what)
     if default is None:
         tx.raise_error(AttributeError, looked_up)
     return default
