@@ -14,6 +14,9 @@ import types
 if "dynamo_lite" not in sys.modules:
     package = types.ModuleType("dynamo_lite")
     package.__spec__ = importlib.util.find_spec("dynamo_lite")
+    if package.__spec__ is None:  # neither installed nor in the working folder: it is beside the tests
+        sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        package.__spec__ = importlib.util.find_spec("dynamo_lite")
     package.__path__ = package.__spec__.submodule_search_locations
     sys.modules["dynamo_lite"] = package
 

@@ -153,8 +153,12 @@ def refused(x):
         return x, str(error)
 
 
+# Since torch 2.15 the default mode is no error on a CPU: torch compiles the scan by itself there.
+REFUSES = torch.__version__ < (2, 15)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("function", [pairs, long, in_reverse, refused])
+@pytest.mark.parametrize("function", [pairs, long, in_reverse, *([refused] if REFUSES else [])])
 def test_associative_scan(function, backend):
     compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
     with dynamo_lite.config.patch(error_on_recompile=True):
