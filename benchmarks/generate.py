@@ -1,7 +1,9 @@
 """Text generation as transformers' users call it: tokens against eager's, graphs, and time to the last token.
 
 Tiny models with random weights; greedy; prompts of five lengths, for batches of one and of four. Each system runs in
-a process of its own and prints a line of JSON per model; `--tokens` and `--models` make it shorter.
+a process of its own that starts with empty caches, as a cache from another run has graphs and sizes that this one would
+have to find. The last lines are ratios of dynamo_lite to the others, in geometric mean over the models; `--tokens` and
+`--models` make a run shorter.
 
     python benchmarks/generate.py --systems eager dynamo_lite torch.compile torch.compile-dynamic
 """
@@ -9,14 +11,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from systems import SYSTEMS as COMPILERS
 
 LENGTHS = (8, 13, 5, 21, 34)
 BATCHES = (1, 4)
@@ -92,6 +98,30 @@ def measure(system: str, name: str, tokens: int) -> dict[str, Any]:
     }
 
 
+def child(system: str, name: str, tokens: int) -> dict[str, Any]:
+    """`measure` in a process of its own, with caches of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {variable for compiler in COMPILERS.values() for variable in compiler.environment}
+        env = {**os.environ, **{variable: str(Path(folder) / variable) for variable in caches}}
+        command = [sys.executable, "-W", "ignore", __file__, "--tokens", str(tokens), "--one", system, name]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def ratios(rows: list[dict[str, Any]], ours: str = "dynamo_lite") -> dict[str, dict[str, float]]:
+    """Ours against each other system, in geometric mean over models: of speeds ours / theirs, of times too."""
+    by_place = {(row["system"], row["model"]): row for row in rows}
+    found = {}
+    for system in dict.fromkeys(row["system"] for row in rows if row["system"] != ours):
+        pairs = [(by_place[ours, name], row) for (s, name), row in by_place.items()
+                 if s == system and (ours, name) in by_place]
+        if pairs:
+            found[system] = {key: statistics.geometric_mean(mine[key] / theirs[key] for mine, theirs in pairs)
+                             for key in ("tokens_per_s", "first_prompt_s", "all_prompts_s")}
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
@@ -108,9 +138,7 @@ def main() -> int:
     for name in options.models:
         expected = None
         for system in dict.fromkeys(["eager", *options.systems]):
-            command = [sys.executable, "-W", "ignore", __file__, "--tokens", str(options.tokens), "--one", system, name]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            row = json.loads(done.stdout.splitlines()[-1])
+            row = child(system, name, options.tokens)
             tokens = row.pop("tokens")
             expected = tokens if expected is None else expected
             row["equal"] = tokens == expected
@@ -119,8 +147,12 @@ def main() -> int:
             print(f"{name:10} {system:22} {'as eager' if row['equal'] else 'DIFFERS':9} first prompt "
                   f"{row['first_prompt_s']:7.2f} s, all {row['all_prompts_s']:7.2f} s, {row['tokens_per_s']:7.0f} "
                   f"tokens/s, graphs {row['graphs']}", flush=True)
+    against = ratios(rows)
+    for system, ratio in against.items():
+        print(f"dynamo_lite / {system}: tokens per second {ratio['tokens_per_s']:.2f}, seconds of the first prompt "
+              f"{ratio['first_prompt_s']:.3f}, of all prompts {ratio['all_prompts_s']:.3f}")
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+        options.json.write_text(json.dumps({"rows": rows, "ratios": against}, indent=1) + "\n")
     return 1 if wrong else 0
 
 

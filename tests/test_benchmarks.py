@@ -6,6 +6,7 @@ import sys
 
 import coverage
 import coverage_build
+import generate
 import measure
 import pytest
 import report
@@ -29,6 +30,33 @@ def test_largest_difference_sees_values_and_form():
     assert measure.largest_difference([a], [a, a]) == float("inf")
     assert measure.largest_difference([], []) == 0
     assert layouts(torch.ones(2, 3).t()) == [(torch.float32, (3, 2), (1, 3))]
+
+
+def test_generation_ratios_are_means_over_models_that_both_systems_have():
+    def made(system, model, speed, seconds):
+        return {"system": system, "model": model, "tokens_per_s": speed, "first_prompt_s": seconds,
+                "all_prompts_s": 2 * seconds}
+
+    rows = [made("eager", "a", 10, 1), made("dynamo_lite", "a", 20, 4), made("eager", "b", 10, 1),
+            made("dynamo_lite", "b", 80, 1), made("eager", "c", 10, 1)]
+    means = {"tokens_per_s": 4, "first_prompt_s": 2, "all_prompts_s": 2}
+    assert generate.ratios(rows) == {"eager": pytest.approx(means)}
+    assert generate.ratios(rows[:1]) == {}
+
+
+def test_generation_starts_with_caches_of_its_own(monkeypatch):
+    seen = []
+
+    def process(command, env, **_):
+        folder = pathlib.Path(env["DYNAMO_LITE_CACHE_DIR"])
+        seen.append(folder)
+        assert folder.parent.is_dir() and not folder.exists() and folder.parent != ROOT
+        return subprocess.CompletedProcess(command, 0, stdout='warning\n{"tokens": [1]}\n')
+
+    monkeypatch.setattr(subprocess, "run", process)
+    for _ in range(2):
+        assert generate.child("dynamo_lite", "llama", 4) == {"tokens": [1]}
+    assert seen[0] != seen[1] and not seen[0].parent.exists()
 
 
 def test_time_and_memory_of_a_call():
