@@ -28,9 +28,10 @@ struct Seen {
     i64 until, tries;           // one thread until then; so many times in a row was it tried again in vain
 };
 // The same for all loops of the process, of which each would try for itself: after a call that took more than twice what one thread takes, as
-// loops do that wait for a thread. Several threads have proved themselves when they ran for sixteen times as long as was lost.
+// loops do that wait for a thread. Several threads have proved themselves when they have saved as much, since the last such call, as that
+// lost: a pause gets longer only while they don't.
 struct Pause {
-    i64 until, tries, lost, good;
+    i64 until, tries, lost, saved;
 };
 static Pause own_pause;
 // The loader has all libraries of the process share one.
@@ -61,15 +62,15 @@ static void was_shared(Seen& s, Pause& p, i64 volume, int threads, i64 begin, i6
     if (took <= alone) {
         see(s.tries, 0);
         if (!seen(p.lost)) return;
-        see(p.good, seen(p.good) + took);
-        if (seen(p.good) > 16 * seen(p.lost)) see(p.lost, 0), see(p.tries, 0);
+        if (seen(s.alone)) see(p.saved, seen(p.saved) + alone - took);
+        if (seen(p.saved) >= seen(p.lost)) see(p.lost, 0), see(p.tries, 0);
         return;
     }
     see(s.tries, once_more(tries));
     see(s.until, end + ((took - alone) << tries));
     if (took <= 2 * alone) return;
     see(p.until, end + ((took - alone) << seen(p.tries)));
-    see(p.tries, once_more(seen(p.tries))), see(p.lost, took - alone), see(p.good, 0);
+    see(p.tries, once_more(seen(p.tries))), see(p.lost, took - alone), see(p.saved, 0);
 }
 // f(begin, end, thread) over parts of range(n), one for each thread, whose bounds are multiples of `unit`. Each part is computed as if by
 // a thread of its own, however many there are.
