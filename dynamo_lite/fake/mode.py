@@ -27,13 +27,17 @@ from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
-from dynamo_lite.symbols.environment import Environment
+from dynamo_lite.symbols.environment import Environment, NumbersAsked
 
 __all__ = ["FakeTensor", "TraceFakeMode"]
 
 # Sizes and strides.
 Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
 _raw_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+
+
+# How C++ asks for sizes as numbers.
+_ASKS_FOR_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.numel.default})
 
 
 class _StandIn:
@@ -112,6 +116,9 @@ class TraceFakeMode(FakeTensorMode):
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
         self._static: TraceFakeMode | None = None  # runs operators without symbols
         self._python_dispatchers: list[Any] = []  # of the entries of this mode, see __enter__
+        # Whether a call that asks for symbolic sizes as numbers is made again, with decompositions in Python: it raises
+        # NumbersAsked then.
+        self.may_call_again = False
 
     def symbols(self) -> Environment:
         """What knows the symbols of this mode's tensors, from now on."""
@@ -198,7 +205,10 @@ class TraceFakeMode(FakeTensorMode):
     def __enter__(self) -> TraceFakeMode:
         # Where a decomposition in C++ takes no symbols, torch has one in Python.
         dispatcher = None
-        if self.env is not None and self.env.hints and torch_versions.matmul_asks_for_numbers():
+        env = self.env
+        if env is not None and env.hints and (
+            env.decomposes_in_python or torch_versions.matmul_asks_for_numbers()
+        ):
             dispatcher = torch._C._EnablePythonDispatcher()
             dispatcher.__enter__()
         self._python_dispatchers.append(dispatcher)
@@ -276,6 +286,8 @@ class TraceFakeMode(FakeTensorMode):
 
     def _dispatch_symbolic(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """See ``fake.symbolic``."""
+        if self.may_call_again and func in _ASKS_FOR_NUMBERS and not self.effects_seen:
+            raise NumbersAsked(str(func))
         if self._static is None:
             self._static = TraceFakeMode()
 

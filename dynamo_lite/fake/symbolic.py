@@ -24,7 +24,7 @@ from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake import symbolic_cache
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
-from dynamo_lite.symbols.environment import Environment, Frozen
+from dynamo_lite.symbols.environment import Environment, Frozen, NumbersAsked
 from dynamo_lite.symbols.nodes import FloatNode, IntNode, hint_of, is_symbolic
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -79,7 +79,7 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
         with torch_questions.scope(symbols=True):
             result = RULES[func](mode, *args, **kwargs) if func in RULES else NotImplemented
             result = run() if result is NotImplemented else result
-    except Frozen:
+    except (Frozen, NumbersAsked):
         raise
     except Exception as error:
         result, reason = None, f"for sizes that change, torch raises {_first_line(error)}"

@@ -28,6 +28,7 @@ from ..guards.memory import overlap_on_device
 from ..guards.source import Source
 from ..runtime import autocast
 from ..runtime.graph_modules import graph_module
+from ..symbols.environment import NumbersAsked
 from ..variables.base import VariableTracker, wrap_value
 from ..variables.failures import describe_failure, raised_in_eager, refused_in_eager, target_name
 from ..variables.numbers.choices import Choices
@@ -281,11 +282,14 @@ class OutputGraph:
         if made is not None:
             return made, False
         try:
+            mode.may_call_again = mode.env is not None and mode.env.decomposes_in_python is None
             with mode, log.phase("fake_tensors"):
                 if op == "call_method":
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:
                     result = target(*args, **kwargs)
+        except NumbersAsked:
+            return self._decomposed_in_python(tx, op, target, args, kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             nodes = self._unknown_among(args, kwargs)
             if nodes and not mode.effects_seen and learn(tx, nodes):
@@ -301,11 +305,27 @@ class OutputGraph:
                 if raised is not None:
                     tx.errors.raise_python(raised)
             raise describe_failure(target, error) from error
+        finally:
+            mode.may_call_again = False
         if self.scalars.any:
             self.scalars.check(_name(target))
         if key is not None:
             calls.remember(mode, key, result, args, kwargs)
         return result, mode.effects_seen
+
+    def _decomposed_in_python(
+        self, tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, bool]:
+        """The same, from now on with torch's decompositions in Python; where one fails, with none in this trace."""
+        env = self.fake_mode.symbols()
+        env.decomposes_in_python = True
+        try:
+            return self.run_fake(tx, op, target, args, kwargs)
+        except exc.Unsupported as error:
+            if error.kind != "fake_tensor_error":
+                raise
+            env.decomposes_in_python = False
+            return self.run_fake(tx, op, target, args, kwargs)
 
     @contextlib.contextmanager
     def one_example(self) -> Iterator[None]:

@@ -22,6 +22,10 @@ HIGHEST = (1 << 62) - 1
 Interval = tuple[float, float]
 
 
+class NumbersAsked(Exception):
+    """An operator asks for symbolic sizes as numbers, as C++ decomposes it; its decomposition in Python may not."""
+
+
 class Frozen(Exception):
     """A condition would have to be decided after the guards have been made."""
 
@@ -47,6 +51,9 @@ class Environment:
         # The operator that is being run, and what has needed a value as such.
         self.operator = ""
         self.fixed: list[str] = []
+        # Whether operators are decomposed in Python, since one asked for sizes as numbers as C++ decomposes it.
+        # False: that has failed.
+        self.decomposes_in_python: bool | None = None
         self.hints: dict[Sym, int] = {}
         # What operators have given; see `fake.symbolic_cache`.
         self.results: dict[Any, Any] = {}

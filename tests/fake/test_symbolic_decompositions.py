@@ -1,0 +1,66 @@
+"""Functions that ask for sizes as numbers where C++ decomposes them, and take symbols where Python does."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite import config
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamo_lite.reset()
+    with config.patch(cache_sizes=False):
+        yield
+    dynamo_lite.reset()
+
+
+def doubled(x):
+    return F.interpolate(x, scale_factor=2) + 1
+
+
+def smooth(x):
+    return F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=True)
+
+
+def to_one_size(x):
+    return F.interpolate(x, size=(8, 6), mode="bilinear")
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("function", [doubled, smooth, to_one_size])
+def test_one_graph_for_all_sizes(function, backend):
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    for n in (5, 7, 4, 12):
+        x = torch.rand(2, 3, n, n + 2, requires_grad=True)
+        got, want = compiled(x), function(x)
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()
+        weights = torch.rand_like(want)
+        (gradient,), (expected,) = (torch.autograd.grad((y * weights).sum(), x) for y in (got, want))
+        torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-5)
+    assert dynamo_lite.metrics()["recompiles"] == 1
+
+
+def test_a_decomposition_that_fails_is_left_alone():
+    """That of torch 2.13 divides a float by a symbol."""
+    def f(x):
+        return F.interpolate(x, scale_factor=1.5, mode="nearest-exact") + F.interpolate(x, scale_factor=1.5)
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for n in (5, 7, 4, 12):
+        x = torch.rand(2, 3, n, n + 2)
+        torch.testing.assert_close(compiled(x), f(x))
+
+
+def test_one_graph_for_spectra_of_any_length():
+    def f(x):
+        return torch.stft(x, 16, return_complex=True).abs()
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for n in (40, 55, 61, 90):
+        x = torch.rand(n)
+        torch.testing.assert_close(compiled(x), f(x))
+    assert dynamo_lite.metrics()["recompiles"] == 1
