@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 aten = torch.ops.aten
 Strides = Sequence[int] | None
@@ -223,12 +224,20 @@ def _rearranged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result
 
 
 def _memory_format(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> Strides:
-    """Contiguous in the first argument's memory format."""
+    """Dense, in the memory format that the first argument's strides suggest, a part of a larger tensor's as well."""
     x = args[0]
-    for rank, suggested in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=suggested):
-            return None
-    return contiguous(result.shape) if tuple(x.shape) == tuple(result.shape) else None
+    if x.dim() != result.dim() or not is_known((x,), result):
+        return None
+    if x.is_contiguous():
+        return contiguous(result.shape)
+    return torch.empty(result.shape, device="meta", memory_format=suggest_memory_format(x)).stride()
+
+
+_IN_MEMORY_FORMAT = frozenset({
+    aten.native_batch_norm.default, aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats,
+    aten.reflection_pad2d.default, aten.reflection_pad3d.default, aten.replication_pad2d.default,
+    aten.replication_pad3d.default, aten.max_unpool2d.default, aten.channel_shuffle.default,
+    aten.native_channel_shuffle.default})
 
 
 _PROXIES: dict[int, Callable[..., torch.Tensor]] = {
@@ -259,13 +268,10 @@ RULES: dict[Any, Rule] = {
     aten.rrelu_with_noise.default: _copied,
     aten.masked_fill.Scalar: _copied,
     aten.masked_fill.Tensor: _copied,
-    aten.native_batch_norm.default: _memory_format,
-    aten._native_batch_norm_legit.default: _memory_format,
-    aten._native_batch_norm_legit.no_stats: _memory_format,
+    **dict.fromkeys(_IN_MEMORY_FORMAT, _memory_format),
 }
 _ALWAYS = frozenset({
-    aten.native_batch_norm.default, aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats,
-    aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.pow.Scalar, aten.roll.default,
+    *_IN_MEMORY_FORMAT, aten.masked_fill.Scalar, aten.masked_fill.Tensor, aten.pow.Scalar, aten.roll.default,
     aten.rrelu_with_noise.default})
 """Operations whose rule is wrong without such a dimension, too."""
 EVERY_RESULT = frozenset({aten.sort.default, aten.sort.stable})

@@ -1,6 +1,7 @@
 """Strides of dimensions that have no second element: fake tensors promise what eager gives."""
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,3 +161,41 @@ def test_rrelu(training):
     torch.manual_seed(0)
     got = dynamo_lite.compile(f)(x)
     assert torch.equal(got, want) and got.stride() == want.stride()
+
+
+def _part(x):
+    """Of a larger tensor, with the strides of its memory format."""
+    whole = torch.zeros(x.shape[0], x.shape[1] + 2, *x.shape[2:])
+    last = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+    return whole.to(memory_format=last)[:, 1:-1]
+
+
+def _last(x):
+    return x.to(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
+
+
+@pytest.mark.parametrize("lay_out", [_last, _part, torch.clone, lambda x: x.transpose(-1, -2), lambda x: x[:1, :1]],
+                         ids=["last", "part", "contiguous", "transposed", "one"])
+@pytest.mark.parametrize("fn", [
+    lambda x: F.pad(x, (1, 2, 0, 1), mode="reflect"), lambda x: F.pad(x, (1, 2, 0, 1), mode="replicate"),
+    lambda x: F.pad(x, (1, 2, 0, 1), mode="circular"), lambda x: F.pad(x, (1, 2, 0, 1), value=2.0),
+    lambda x: F.pad(x[..., None].expand(*x.shape, 3).contiguous(), (1, 1, 0, 1, 2, 1), mode="replicate"),
+    lambda x: F.channel_shuffle(x, x.shape[1]), lambda x: F.batch_norm(x, None, None, training=True),
+    lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2, output_size=x.shape[2:]),
+], ids=["reflect", "replicate", "circular", "constant", "3d", "shuffle", "batch_norm", "unpool"])
+def test_results_in_the_memory_format_of_the_input(fn, lay_out):
+    x = lay_out(torch.rand(2, 4, 5, 6))
+    assert_strides_of_eager(fn, x)
+
+
+@pytest.mark.parametrize("lay_out", [_last, _part, torch.clone])
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_volumes_in_the_memory_format_of_the_input(mode, lay_out):
+    assert_strides_of_eager(lambda x: F.pad(x, (1, 1, 0, 1, 1, 2), mode=mode), lay_out(torch.rand(2, 3, 4, 5, 3)))
+
+
+def assert_strides_of_eager(fn, x):
+    compiled = dynamo_lite.compile(lambda x: (fn(x), fn(x).stride()), backend="eager", fullgraph=True)
+    got, strides = compiled(x)
+    want = fn(x)
+    assert strides == want.stride() == got.stride() and torch.equal(got, want)
