@@ -5,6 +5,7 @@ Each test breaks one thing and looks at three: the result, whether kernels or li
 import contextlib
 import errno
 import itertools
+import json
 import os
 import pathlib
 import resource
@@ -313,6 +314,12 @@ def test_the_program_changes_its_folder(here, program, monkeypatch):
         (here / "b").mkdir()
         monkeypatch.chdir(here / "b")
         (here / "b").rmdir()
+        try:
+            json.no_such_attribute
+        except AttributeError:
+            pass
+        except SystemError:  # 3.13.0, where sys.path begins with "", as in a worker of xdist's
+            pytest.skip("this Python can't ask modules for attributes where the working folder is gone")
         assert program.run() == "found" and Program().run() == "built"
         with pytest.raises(ValueError, match="relative to a folder that is gone"):
             config.cache_dir = "other"
