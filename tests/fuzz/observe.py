@@ -17,7 +17,9 @@ from typing import Any
 import numpy
 import torch
 
+# Addresses, and the C++ calls that torch puts into the text of some errors.
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+PLACES_IN_C = re.compile(r"\nException raised from .*", re.DOTALL)
 # A variable of a frame's own that inner functions share is a free one behind a break, as resume.py says.
 UNBOUND = re.compile(r"UnboundLocalError|cannot access (?:local|free) variable|"
                      r"(?<=where it is not associated with a value) in enclosing scope")
@@ -159,7 +161,8 @@ def raised(error: BaseException) -> Any:
             lines.append((code.co_name, frame.tb_lineno))
         frame = frame.tb_next
     context = type(error.__context__).__name__ if error.__context__ is not None else None
-    return ("raised", plain_text(type(error).__name__), plain_text(ADDRESS.sub("0x", str(error))), lines, context)
+    text = ADDRESS.sub("0x", PLACES_IN_C.sub("", str(error)))
+    return ("raised", plain_text(type(error).__name__), plain_text(text), lines, context)
 
 
 def plain_text(text: str) -> str:

@@ -87,11 +87,12 @@ def test_fx_tracing_is_guarded():
     assert f(X).tolist() == [3.0] * 3
     by_thread = getattr(_symbolic_trace, "_is_fx_tracing_tls", None)
     holder, name = (_symbolic_trace, "_is_fx_tracing_flag") if by_thread is None else (by_thread, "flag")
+    before = vars(holder).copy()  # a thread that has not been asked has no flag
     setattr(holder, name, True)
     try:
         assert f(X).tolist() == [2.0] * 3
     finally:
-        setattr(holder, name, False) if by_thread is None else delattr(holder, name)
+        setattr(holder, name, before[name]) if name in before else delattr(holder, name)
     assert f(X).tolist() == [3.0] * 3 and len(counter.graphs) == 2
 
 
