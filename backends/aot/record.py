@@ -303,11 +303,19 @@ class Recorder(TorchDispatchMode):
                 return result
             kind = "composite"
         if kind == "composite":
+            in_python = func.py_kernels.get(_COMPOSITE_KEY) if self._decomposes_in_python() else None
             with self:
+                if in_python is not None:
+                    return in_python(*args, **kwargs)
                 return func._op_dk(_COMPOSITE_KEY, *args, **kwargs)
         if kind not in _RECORDED:
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
         return _RECORDED[kind](self, func, args, kwargs)
+
+    def _decomposes_in_python(self) -> bool:
+        """Whether the trace has met a function that asks for sizes as numbers where C++ decomposes it."""
+        env = getattr(self._fake_mode, "env", None)
+        return env is not None and bool(env.decomposes_in_python)
 
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)
