@@ -13,7 +13,6 @@ results of the captured graph in eager, the random stream included.
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +31,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite.backends.aot import ambient, ops, passes
 from dynamo_lite.backends.aot.decompositions.foreach import one_by_one
-from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS, CannotFunctionalize, Memory, Tracked, ViewStep
+from dynamo_lite.backends.aot.functional import CannotFunctionalize, Memory, Tracked, ViewStep
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias, OutputRecipe
 from dynamo_lite.backends.aot.mutation import argument_at, functional_form
+from dynamo_lite.backends.aot.operation_kinds import KEPT_COMPOSITES, LIFTS, is_factory, kind_of
 from dynamo_lite.backends.aot.output_aliasing import alias_outputs
 from dynamo_lite.runtime.saved_tensor_hooks import saved_tensor_hooks_suspended
 from dynamo_lite.runtime.storage_extent import storage_extent
@@ -43,10 +43,7 @@ aten = torch.ops.aten
 Decompositions = dict[Any, Callable[..., Any]]
 
 _COMPOSITE_KEY = torch._C.DispatchKey.CompositeImplicitAutograd
-_COMPOSITE = "CompositeImplicitAutograd"
-_LIFTS = frozenset({aten.lift_fresh.default, aten.lift_fresh_copy.default, aten.lift.default})
 _FILLS = frozenset({aten.fill_.Scalar, aten.fill_.Tensor, aten.zero_.default})
-_NO_OPS = frozenset({aten.detach_.default})
 _RANDOM_FILLS = frozenset(
     getattr(packet, overload)
     for packet in (aten.bernoulli_, aten.cauchy_, aten.exponential_, aten.geometric_, aten.log_normal_, aten.normal_,
@@ -54,32 +51,8 @@ _RANDOM_FILLS = frozenset(
     for overload in packet.overloads())
 
 
-def _linear_result(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *_: Any
-) -> torch.Tensor | None:
-    """Of ``linear`` where eager takes one matrix product for it."""
-    if x.dim() < 2 or weight.dim() != 2 or not x.is_contiguous() or x.numel() == 0 or x.dtype != weight.dtype:
-        return None
-    return aten.empty.memory_format([*x.shape[:-1], weight.shape[0]], dtype=x.dtype, device=x.device)
-
-
 _WITHOUT_GRADIENT = frozenset({torch.nn.functional.one_hot})
 """Composites whose decomposition is ours also where autograd records: it would take them apart before we see them."""
-
-KEPT_COMPOSITES: dict[Any, Callable[..., torch.Tensor | None] | None] = {
-    aten.linear.default: _linear_result,
-    # On fake tensors these would choose another algorithm.
-    aten.linalg_svdvals.default: None,
-    aten.linalg_eigvalsh.default: None,
-    # Eager has kernels of its own for these, which round 16-bit floats once. (The first has a rule for metadata, too.)
-    aten.silu_backward.default: None,
-    aten.mish_backward.default: lambda grad, x: aten.mul.Tensor(grad, x),
-}
-"""Composite operations that are recorded as they are: one library call each.
-
-The function computes the result's metadata, or None where the operation is decomposed after all; without a function the
-operation itself computes it.
-"""
 
 
 def _is_within(root: torch.Tensor, size: Any, stride: Any, offset: Any) -> bool:
@@ -285,7 +258,7 @@ class Recorder(TorchDispatchMode):
             # A kernel of aten's own that has no symbols: they become the numbers of this call, which is guarded.
             found = _NUMBERS_OF_LAYOUT[func](args[0])
             return tuple(map(int, found)) if isinstance(found, tuple) else int(found)
-        if any(map(_is_real, args)) and func not in _LIFTS:
+        if any(map(_is_real, args)) and func not in LIFTS:
             # A function that is in the graph as a whole may use tensors that nobody passed to it.
             args = torch.fx.node.map_aggregate(args, self._constant)
         decomposition = self._decompositions.get(func) or one_by_one(func)
@@ -294,7 +267,7 @@ class Recorder(TorchDispatchMode):
                 result = decomposition(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        kind = _KINDS.get(func) or _classify(func)
+        kind = kind_of(func)
         if kind == "kept":
             metadata = KEPT_COMPOSITES[func]
             result = func(*args, **kwargs) if metadata is None else metadata(*args, **kwargs)
@@ -467,7 +440,7 @@ class Recorder(TorchDispatchMode):
         origin = self._origin
         if origin is None or t.node.meta.get("origin") is not origin:
             return False
-        return isinstance(origin.target, types.BuiltinFunctionType) and _is_factory(t.node.target)
+        return isinstance(origin.target, types.BuiltinFunctionType) and is_factory(t.node.target)
 
     # ------------------------------------------------------------ nodes
     def emit(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Node:
@@ -533,8 +506,7 @@ class Recorder(TorchDispatchMode):
         return twin
 
 
-# ---------------------------------------------------------------- kinds of operations
-_KINDS: dict[Any, str] = {}
+# ---------------------------------------------------------------- what each kind of operation runs
 # What is done with an operation of each kind, beside those kept as a whole, and what interpreting a node runs.
 _RECORDED: dict[str, Callable[[Recorder, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
     "pure": Recorder._record_call, "view": Recorder._record_view, "mutating": Recorder._record_mutation,
@@ -547,47 +519,10 @@ _INTERPRETED: dict[str, Callable[[Recorder, GraphModule, Any, tuple[Any, ...], d
 }
 
 
-def _classify(func: Any) -> str:
-    """What to do with an operation; remembered."""
-    kind = _kind_of(func)
-    _KINDS[func] = kind
-    return kind
-
-
 _NUMBERS_OF_LAYOUT: dict[Any, Callable[[torch.Tensor], Any]] = {
     aten.size.default: lambda x: tuple(x.shape), aten.stride.default: lambda x: tuple(x.stride()),
     aten.storage_offset.default: lambda x: x.storage_offset(), aten.numel.default: lambda x: x.numel(),
 }
-
-
-def _kind_of(func: Any) -> str:
-    schema = func._schema
-    if func in _LIFTS:
-        return "lift"
-    if func in _NO_OPS:
-        return "no-op"
-    if func in KEPT_COMPOSITES:
-        return "kept"
-    # Asked of the dispatcher: the overload's own method also answers for Python decompositions, which are not eager's.
-    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
-        return "composite"
-    if torch.Tag.inplace_view in func.tags:
-        name = schema.name.split("::")[1]
-        return "storage" if name in ("set_", "resize_", "resize_as_", "_resize_output_", "as_strided_") else "relayout"
-    if schema.is_mutable:
-        return "storage" if schema.name in ("aten::resize_", "aten::set_", "aten::resize_as_") else "mutating"
-    if func in UNSAFE_VIEWS or any(a.alias_info is not None for a in schema.arguments):
-        return "view"
-    return "pure"
-
-
-@functools.cache
-def _is_factory(target: Any) -> bool:
-    """Whether an operation makes a tensor of sizes alone, its own arguments' or those of a tensor."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return False
-    name = target._schema.name.removesuffix("_like")
-    return target._schema.name != name or not any("Tensor" in str(a.type) for a in target._schema.arguments)
 
 
 def _is_real(value: Any) -> bool:
