@@ -11,16 +11,22 @@ from dynamo_lite.backends.inductor.codegen.cpp import text
 _ENTRIES = """
 #define ENTRY extern "C" __attribute__((visibility("default")))
 ENTRY void parts(i64 n, i64 unit, int threads, i64* found) {
-    parallel(n, unit, threads, [=](i64 begin, i64 end, int t) { found[2 * t] = begin, found[2 * t + 1] = end; });
+    parallel(n, unit, threads, n, [=](i64 begin, i64 end, int t) { found[2 * t] = begin, found[2 * t + 1] = end; });
 }
 static Seen states[64];
 static Pause pause;
-ENTRY int is_alone_now(int loop, i64 volume, i64 now) { return is_alone(states[loop], pause, volume, now); }
-ENTRY void alone_took(int loop, i64 volume, i64 took) { was_alone(states[loop], volume, took); }
-ENTRY void shared_took(int loop, i64 volume, int threads, i64 begin, i64 end) {
-    was_shared(states[loop], pause, volume, threads, begin, end);
+ENTRY int is_alone_now(int loop, i64 work, i64 now) { return is_alone(states[loop], pause, work, now); }
+ENTRY void alone_took(int loop, i64 work, i64 took) { was_alone(states[loop], work, took); }
+ENTRY void shared_took(int loop, i64 work, int threads, i64 begin, i64 end) {
+    was_shared(states[loop], pause, work, threads, begin, end);
 }
-ENTRY void forget() { for (auto& state : states) state = Seen(); pause = Pause(); }
+static SeenByWork places;
+ENTRY int place_is_alone_now(i64 work, i64 now) { return is_alone(places.of(work), pause, work, now); }
+ENTRY void place_alone_took(i64 work, i64 took) { was_alone(places.of(work), work, took); }
+ENTRY void place_shared_took(i64 work, int threads, i64 begin, i64 end) {
+    was_shared(places.of(work), pause, work, threads, begin, end);
+}
+ENTRY void forget() { places = SeenByWork(); for (auto& state : states) state = Seen(); pause = Pause(); }
 ENTRY i64 paused_until() { return dynamo_lite_pause->until; }
 ENTRY void pause_until(i64 until) { dynamo_lite_pause->until = until; }
 """
@@ -32,6 +38,8 @@ def library():
     loop, time = ctypes.c_int, ctypes.c_int64
     made.is_alone_now.argtypes = made.alone_took.argtypes = [loop, time, time]
     made.shared_took.argtypes = [loop, time, ctypes.c_int, time, time]
+    made.place_is_alone_now.argtypes = made.place_alone_took.argtypes = [time, time]
+    made.place_shared_took.argtypes = [time, ctypes.c_int, time, time]
     made.parts.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
     return made
 
@@ -59,18 +67,18 @@ class Machine:
     """A machine with two processors, one of which another process keeps between two times. Each loop in turn takes
     10 us in two threads, 16 in one, and 4 ms in two if one has to wait."""
 
-    def __init__(self, library, busy, volume=1000, loops=1):
-        self.library, self.busy, self.volume, self.loops, self.now, self.turn = library, busy, volume, loops, 0, 0
+    def __init__(self, library, busy, work=1000, loops=1):
+        self.library, self.busy, self.work, self.loops, self.now, self.turn = library, busy, work, loops, 0, 0
         library.forget()
 
     def call(self):
         loop, self.turn = self.turn % self.loops, self.turn + 1
-        if self.library.is_alone_now(loop, self.volume, self.now):
+        if self.library.is_alone_now(loop, self.work, self.now):
             took = 16_000
-            self.library.alone_took(loop, self.volume, took)
+            self.library.alone_took(loop, self.work, took)
         else:
             took = 4_000_000 if self.busy[0] <= self.now < self.busy[1] else 10_000
-            self.library.shared_took(loop, self.volume, 2, self.now, self.now + took)
+            self.library.shared_took(loop, self.work, 2, self.now, self.now + took)
         self.now += took
         return took
 
@@ -154,6 +162,25 @@ def test_loops_of_another_size_begin_anew(library):
     assert library.is_alone_now(0, 1000, machine.now) and library.is_alone_now(1, 2000, machine.now)
     library.alone_took(0, 2000, 30_000)
     assert not library.is_alone_now(0, 2000, machine.now + 100_000_000)
+
+
+def test_sizes_that_share_a_function_have_nothing_to_tell_one_another(library):
+    """As kernels that are alike do: a layer of 1024 x 1024 would never take as little as one of 1024 x 10."""
+    library.forget()
+    alone, shared = {10_240: 2_000, 262_144: 40_000, 1_048_576: 160_000}, {10_240: 3_000, 262_144: 22_000, 1_048_576: 85_000}
+    for work, took in alone.items():
+        library.place_alone_took(work, took)
+    now, found = 0, {work: 0 for work in alone}
+    for _ in range(1000):
+        for work in alone:
+            if library.place_is_alone_now(work, now):
+                library.place_alone_took(work, alone[work])
+                found[work] += 1
+                now += alone[work]
+            else:
+                library.place_shared_took(work, 2, now, now + shared[work])
+                now += shared[work]
+    assert found[262_144] == found[1_048_576] == 0
 
 
 def test_kernels_of_one_process_have_one_pause(library, data):

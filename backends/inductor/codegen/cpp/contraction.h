@@ -34,6 +34,7 @@ struct Contraction {
         double pack_lines, pack_columns, far_read, foreign_read;
         i64 far_left, near_pixels, near_lines[2][2];
     } costs;
+    i64 work;           // in products
     Seen* seen;         // what the threads of this place have taken, and those of all
     Pause* pause;
 };
@@ -42,8 +43,8 @@ extern "C" void PRODUCTS(const Contraction* c, Epilogue* epilogue, const void* c
 extern "C" void DEPTHWISE(const Contraction* c, Epilogue* epilogue, const void* context);
 typedef void Contract(const Contraction* c, Epilogue* epilogue, const void* context);
 template <Contract* library, class F> INLINE void contract(Contraction& c, const F& epilogue) {
-    static Seen seen;
-    c.seen = &seen, c.pause = dynamo_lite_pause;
+    static SeenByWork places;
+    c.seen = &places.of(c.work), c.pause = dynamo_lite_pause;
     library(&c, [](const void* f, i64 batch, i64 l0, i64 l1, i64 i0, i64 i1, const float* tile, i64 pitch) {
         (*(const F*)f)(batch, l0, l1, i0, i1, tile, pitch);
     }, &epilogue);

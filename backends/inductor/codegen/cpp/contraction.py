@@ -72,7 +72,7 @@ class ContractionKernel(CppKernel):
             self.line(f"c.packing = {sharing.packing!r};")
             self._costs()
         products = " * ".join(f"({index_text(n, {})})" for n in (batches, rows, columns, c.depth))
-        self.line(f"c.threads = threads_for((i64){products}, {self._products_a_grain()});")
+        self.line(f"c.work = (i64){products}, c.threads = threads_for(c.work, {self._products_a_grain()});")
         self.line(f"c.workspace = {self._pointer(t.workspace)};")
         self._result()
         tile = "i64 batch, i64 line_begin, i64 line_end, i64 begin, i64 end, const float* tile, i64 pitch"

@@ -181,7 +181,7 @@ LIBRARY DEPTHWISE(const Contraction* contraction, Epilogue* epilogue, const void
     DepthwiseRows<Plane>* const rows_at_once = depthwise_for(w);
     DepthwiseRows<Image>* const image_rows = depthwise_image_for(w);
     const i64* const column = columns;
-    parallel(batches * c.rows * tiles, 1, c.threads < c.slots ? c.threads : c.slots, [=, &c, &w](i64 begin, i64 end, int thread) {
+    parallel(batches * c.rows * tiles, 1, c.threads < c.slots ? c.threads : c.slots, c.work, [=, &c, &w](i64 begin, i64 end, int thread) {
         float* const scratch = c.workspace + thread * w.scratch;
         alignas(64) float tile[MAX_TILE];
         const i64 pitch = w.stride_w * width;

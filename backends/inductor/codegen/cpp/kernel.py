@@ -77,7 +77,7 @@ class CppKernel(Body):
 
     def open_threads(self, volume: str, unit: str, capture: str) -> None:
         """A loop over parts of a range, one for each thread."""
-        self.open(f"parallel({volume}, {unit}, threads, [{capture}](i64 begin, i64 end, int thread) NOINLINE")
+        self.open(f"parallel({volume}, {unit}, threads, work, [{capture}](i64 begin, i64 end, int thread) NOINLINE")
         self._pointers()
 
     def _hoist(self) -> None:
@@ -120,12 +120,14 @@ class CppKernel(Body):
         parallel = self._may_be_parallel()
         long_outer = not isinstance(volume, int) or volume >= MIN_OUTER_PARALLEL
         if parallel and outer and long_outer:
-            self.line(f"const int threads = threads_for({self.work}, {self.grain});")
+            self.line(f"const i64 work = {self.work};")
+            self.line(f"const int threads = threads_for(work, {self.grain});")
             self.open_threads(index_text(volume, {}), "1", "=")
             self._flat_loop(outer, "begin", "end", parallel_inner=False)
             self.close("});")
         elif parallel:
-            self.line(f"const int threads = threads_for({self.work}, {self.grain});")
+            self.line(f"const i64 work = {self.work};")
+            self.line(f"const int threads = threads_for(work, {self.grain});")
             self._nested(outer, 0, parallel_inner=True)
         else:
             self._nested(outer, 0, parallel_inner=False)

@@ -18,14 +18,20 @@ INLINE i64 nanoseconds() {
     clock_gettime(1, &t);  // CLOCK_MONOTONIC
     return (i64)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-// What one loop over `volume` iterations has seen of its threads, in nanoseconds. Where other processes keep a thread from running, the
+// What one loop of so much `work` has seen of its threads, in nanoseconds. Where other processes keep a thread from running, the
 // others wait for it, milliseconds for a loop of microseconds; one thread alone is then the faster choice. After a call in several threads that
 // took longer than one thread would have, this thread runs all parts, for as long as that call has lost, and twice as long each further time:
 // what trying again costs is at most the sixteenth part. Several threads may write at once, so that a value may be an earlier one; results do
 // not depend on it.
 struct Seen {
-    i64 volume, shared, alone;  // the least that a call took, in several threads and in one; later calls outdate it by and by
+    i64 work, shared, alone;    // the least that a call took, in several threads and in one; later calls outdate it by and by
     i64 until, tries;           // one thread until then; so many times in a row was it tried again in vain
+};
+// One place computes results of many sizes: kernels that are alike share a function, and sizes may be symbols. Loops of different work have
+// nothing to tell one another, what the smallest takes in one thread least of all.
+struct SeenByWork {
+    Seen seen[8];
+    INLINE Seen& of(i64 work) { return seen[(unsigned long long)work * 0x9E3779B97F4A7C15ull >> 61]; }  // Fibonacci hashing (Knuth, 6.4)
 };
 // The same for all loops of the process, of which each would try for itself: after a call that took more than twice what one thread takes, as
 // loops do that wait for a thread. Several threads have proved themselves when they have saved as much, since the last such call, as that
@@ -41,19 +47,19 @@ __attribute__((visibility("protected"), used)) Pause* dynamo_lite_pause = &own_p
 INLINE i64 seen(const i64& x) { return __atomic_load_n(&x, __ATOMIC_RELAXED); }
 INLINE void see(i64& x, i64 value) { __atomic_store_n(&x, value, __ATOMIC_RELAXED); }
 INLINE i64 lesser(i64 before, i64 took) { return before && before + before / 16 < took ? before + before / 16 : took; }
-static bool is_alone(const Seen& s, const Pause& p, i64 volume, i64 now) {
-    return now < seen(p.until) || now < seen(s.until) && seen(s.volume) == volume;
+static bool is_alone(const Seen& s, const Pause& p, i64 work, i64 now) {
+    return now < seen(p.until) || now < seen(s.until) && seen(s.work) == work;
 }
-static void set_volume(Seen& s, i64 volume) {
-    if (seen(s.volume) != volume) see(s.volume, volume), see(s.shared, 0), see(s.alone, 0), see(s.until, 0), see(s.tries, 0);
+static void set_work(Seen& s, i64 work) {
+    if (seen(s.work) != work) see(s.work, work), see(s.shared, 0), see(s.alone, 0), see(s.until, 0), see(s.tries, 0);
 }
-static void was_alone(Seen& s, i64 volume, i64 took) {
-    set_volume(s, volume);
+static void was_alone(Seen& s, i64 work, i64 took) {
+    set_work(s, work);
     see(s.alone, lesser(seen(s.alone), took));
 }
 static i64 once_more(i64 tries) { return tries < 4 ? tries + 1 : 4; }
-static void was_shared(Seen& s, Pause& p, i64 volume, int threads, i64 begin, i64 end) {
-    set_volume(s, volume);
+static void was_shared(Seen& s, Pause& p, i64 work, int threads, i64 begin, i64 end) {
+    set_work(s, work);
     const i64 took = end - begin, shared = seen(s.shared), tries = seen(s.tries);
     // Until one thread was tried: what it would take at most, and as much again for what else may be slow once.
     const i64 alone = seen(s.alone) ? seen(s.alone) : 2 * threads * shared;
@@ -73,25 +79,25 @@ static void was_shared(Seen& s, Pause& p, i64 volume, int threads, i64 begin, i6
     see(p.tries, once_more(seen(p.tries))), see(p.lost, took - alone), see(p.saved, 0);
 }
 // f(begin, end, thread) over parts of range(n), one for each thread, whose bounds are multiples of `unit`. Each part is computed as if by
-// a thread of its own, however many there are.
-template <class F> static inline void parallel(i64 n, i64 unit, int threads, F f, Seen& seen, Pause& pause) {
+// a thread of its own, however many there are. `work` is all that the kernel has to do, as threads_for was told.
+template <class F> static inline void parallel(i64 n, i64 unit, int threads, i64 work, F f, Seen& seen, Pause& pause) {
     if (threads <= 1) {
         f((i64)0, n, 0);
         return;
     }
     const i64 units = (n + unit - 1) / unit, begin = nanoseconds();
     const auto part = [&](int t) NOINLINE { f(units * t / threads * unit, least(units * (t + 1) / threads * unit, n), t); };
-    if (is_alone(seen, pause, n, begin)) {
+    if (is_alone(seen, pause, work, begin)) {
         for (int t = 0; t < threads; ++t) part(t);
-        was_alone(seen, n, nanoseconds() - begin);
+        was_alone(seen, work, nanoseconds() - begin);
         return;
     }
 #pragma omp parallel num_threads(threads)
     for (int t = omp_get_thread_num(), k = omp_get_num_threads(); t < threads; t += k) part(t);
-    was_shared(seen, pause, n, threads, begin, nanoseconds());
+    was_shared(seen, pause, work, threads, begin, nanoseconds());
 }
 // Each place where this stands has seen what its own calls took.
-template <class F> static inline void parallel(i64 n, i64 unit, int threads, F f) {
-    static Seen seen;
-    parallel(n, unit, threads, f, seen, *dynamo_lite_pause);
+template <class F> static inline void parallel(i64 n, i64 unit, int threads, i64 work, F f) {
+    static SeenByWork places;
+    parallel(n, unit, threads, work, f, places.of(work), *dynamo_lite_pause);
 }
