@@ -167,7 +167,8 @@ def test_loops_of_another_size_begin_anew(library):
 def test_sizes_that_share_a_function_have_nothing_to_tell_one_another(library):
     """As kernels that are alike do: a layer of 1024 x 1024 would never take as little as one of 1024 x 10."""
     library.forget()
-    alone, shared = {10_240: 2_000, 262_144: 40_000, 1_048_576: 160_000}, {10_240: 3_000, 262_144: 22_000, 1_048_576: 85_000}
+    alone = {10_240: 2_000, 262_144: 40_000, 1_048_576: 160_000}
+    shared = {10_240: 3_000, 262_144: 22_000, 1_048_576: 85_000}
     for work, took in alone.items():
         library.place_alone_took(work, took)
     now, found = 0, {work: 0 for work in alone}
