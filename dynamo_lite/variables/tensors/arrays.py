@@ -20,6 +20,7 @@ from ..class_calls import constructs
 from ..constant import UNARY, ConstantVariable
 from ..objects.objects import wrap_object
 from ..torch_api.modules import SkippedFunctionVariable
+from .numbers_of_tensors import new_tensor
 from .tensor import TensorVariable, call_in_graph, record
 
 if TYPE_CHECKING:
@@ -273,6 +274,8 @@ def _makes_tensors(function: Any) -> None:
             return record(tx, "call_function", ArrayCall(function, data.value), list(args), kwargs)
         if function in (torch.from_numpy, torch.asarray):
             unsupported(_KIND, function.__name__)
+        if function in (torch.tensor, torch.as_tensor):
+            return new_tensor(tx, function, data, args, kwargs)
         return record(tx, "call_function", function, [data, *args], kwargs)
 
 

@@ -1,0 +1,105 @@
+"""Tensors made of numbers that are symbols, as ``torch.tensor(x.shape[0])`` and ``x.new_tensor([h, w])``.
+
+C++ asks for an int as such there, which would fix it; ``scalar_tensor`` takes a symbol. Invariant: what is made here
+has the values, the type and the shape that eager gives it in each call.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..base import VariableTracker
+from ..constant import ConstantVariable
+from ..containers.sequences import SequenceVariable
+from ..numbers.scalars import EXAMPLES, ScalarVariable
+from ..numbers.symbolic_ints import SymbolicIntVariable
+from .method_calls import handles_method
+from .tensor import TensorVariable, call_in_graph, record, record_method
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
+_DEEPEST = 64  # lists in lists, of which torch takes fewer; one may contain itself
+_OF_ANY_INTEGER = frozenset({torch.int64, torch.float32, torch.float64})
+"""Types to which every int of 64 bits is converted; to others, eager refuses some."""
+
+
+def _numbers(data: VariableTracker, depth: int = 0) -> Iterator[VariableTracker]:
+    if isinstance(data, SequenceVariable) and depth < _DEEPEST:
+        for item in data.items:
+            yield from _numbers(item, depth + 1)
+    else:
+        yield data
+
+
+def _shape(data: VariableTracker) -> tuple[int, ...] | None:
+    """The shape of what is nested; None if parts differ, or one has none."""
+    if not isinstance(data, SequenceVariable):
+        return ()
+    parts = {_shape(item) for item in data.items}
+    part = parts.pop() if len(parts) == 1 else None
+    return None if part is None else (len(data.items), *part)
+
+
+def _example(number: VariableTracker) -> Any:
+    """A number of the same type; None for what is no number."""
+    if isinstance(number, SymbolicIntVariable):
+        return 0
+    if isinstance(number, ScalarVariable):
+        return EXAMPLES.get(number.python_type())
+    return number.value if type(number) is ConstantVariable and type(number.value) in EXAMPLES else None
+
+
+def _tensor_of_symbols(
+    tx: Tracer, data: VariableTracker, options: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """``torch.tensor(data, **options)``; None where no symbol is among the numbers, or eager may refuse its value."""
+    numbers = [*_numbers(data)]
+    if not any(isinstance(n, SymbolicIntVariable) for n in numbers) or not options.keys() <= {"dtype", "device"}:
+        return None
+    examples = [_example(n) for n in numbers]
+    shape = _shape(data)
+    if shape is None or any(e is None for e in examples):
+        return None
+    dtype = tx.values.as_plain(options["dtype"]) if "dtype" in options else None
+    dtype = torch.tensor(examples).dtype if dtype is None else dtype
+    if dtype not in _OF_ANY_INTEGER:
+        return None
+    options = {**options, "dtype": tx.values.from_result(dtype, "a type of tensors")}
+    made = [
+        call_in_graph(tx, torch.scalar_tensor if isinstance(n, SymbolicIntVariable) else torch.tensor, [n], options)
+        for n in numbers]
+    if not shape:
+        return made[0]
+    flat = call_in_graph(tx, torch.stack, [tx.values.new_list(made)], {})
+    assert math.prod(shape) == len(made)
+    return flat if len(shape) == 1 else record(
+        tx, "call_method", "view", [flat, *map(ConstantVariable, shape)], {})
+
+
+def new_tensor(
+    tx: Tracer, function: Any, data: VariableTracker, args: tuple[VariableTracker, ...],
+    kwargs: dict[str, VariableTracker],
+) -> VariableTracker:
+    """``function(data, *args, **kwargs)`` for ``torch.tensor`` and ``torch.as_tensor``."""
+    made = _tensor_of_symbols(tx, data, kwargs) if not args else None
+    return made if made is not None else record(tx, "call_function", function, [data, *args], kwargs)
+
+
+@handles_method(torch.Tensor.new_tensor)
+def _new_tensor(
+    tx: Tracer, tensor: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    """``torch.tensor`` of the tensor's type and device."""
+    made = None
+    if len(args) == 1:
+        options = dict(kwargs)
+        for name, own in (("dtype", tensor.fake.dtype), ("device", tensor.fake.device)):
+            given = options.get(name)
+            if given is None or isinstance(given, ConstantVariable) and given.value is None:
+                options[name] = tx.values.from_result(own, f"the tensor's {name}")
+        made = _tensor_of_symbols(tx, args[0], options)
+    return made if made is not None else record_method(tx, "new_tensor", tensor, list(args), kwargs)
