@@ -20,8 +20,9 @@ from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite import log
+from dynamo_lite.fake import dense_results, symbolic_cache
 from dynamo_lite.fake import strides as stride_rules
-from dynamo_lite.fake import symbolic_cache
+from dynamo_lite.fake.dense_results import is_known_equal
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, Frozen, NumbersAsked
@@ -77,7 +78,8 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
     """The operator's result, given what it gives or raises without symbols."""
     try:
         with torch_questions.scope(symbols=True):
-            result = RULES[func](mode, *args, **kwargs) if func in RULES else NotImplemented
+            result = RULES[func](mode, *args, **kwargs) if func in RULES else dense_results.result(
+                mode, expected, func, args, kwargs)
             result = run() if result is NotImplemented else result
     except (Frozen, NumbersAsked):
         raise
@@ -159,16 +161,10 @@ def _is_contiguous(x: torch.Tensor) -> bool:
     """Whether strides are those of a contiguous tensor, dimensions of one element included; asks nothing of symbols."""
     dense: Any = 1
     for n, s in zip(reversed(x.shape), reversed(x.stride())):
-        if not _is_known_equal(s, dense):
+        if not is_known_equal(s, dense):
             return False
         dense = dense * n
     return True
-
-
-def _is_known_equal(a: Any, b: Any) -> bool:
-    """Whether two sizes are the same number or expression."""
-    x, y = (n.node.expr if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode) else n for n in (a, b))
-    return bool(x == y)
 
 
 # Rules of ours, for operators that have none in torch, or one that asks for more than its result depends on. What they

@@ -1,0 +1,110 @@
+"""Sizes of results for operators whose rules in torch ask for sizes as numbers: transforms of Fourier, im2col, col2im.
+
+Such a result is dense. In which order its dimensions lie follows from the operands' own order, not from sizes, so that
+it is the order that the result has in the call that is traced. Invariant: no question is asked of symbols but whether
+a size is positive, as eager asks, too.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import corresponding_complex_dtype, corresponding_real_dtype
+
+from dynamo_lite.symbols.nodes import IntNode, hint_of
+
+aten = torch.ops.aten
+Layout = tuple[Sequence[Any], torch.dtype] | None  # sizes and type; None: not known, or eager refuses it
+
+
+def is_known_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes are the same number or expression; asks nothing of symbols."""
+    x, y = (n.node.expr if isinstance(n, torch.SymInt) and isinstance(n.node, IntNode) else n for n in (a, b))
+    return bool(x == y)
+
+
+def _real_to_complex(x: torch.Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Layout:
+    sizes = list(x.shape)
+    if onesided:
+        sizes[dim[-1]] = sizes[dim[-1]] // 2 + 1
+    return sizes, corresponding_complex_dtype(x.dtype)
+
+
+def _complex_to_real(x: torch.Tensor, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Layout:
+    sizes = list(x.shape)
+    sizes[dim[-1]] = last_dim_size
+    return sizes, corresponding_real_dtype(x.dtype)
+
+
+def _complex_to_complex(x: torch.Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Layout:
+    return list(x.shape), x.dtype
+
+
+def _places(
+    size: Sequence[Any], kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
+) -> Any:
+    """How many windows there are; None if not one."""
+    count: Any = 1
+    for n, k, d, p, s in zip(size, kernel, dilation, padding, stride):
+        room = n + 2 * p - d * (k - 1) - 1
+        if room < 0:
+            return None
+        count = count * (room // s + 1)
+    return count
+
+
+def _im2col(x: torch.Tensor, kernel_size: Sequence[int], *windows: Sequence[int]) -> Layout:
+    count = _places(x.shape[-2:], kernel_size, *windows)
+    return None if count is None else (
+        [*x.shape[:-3], x.shape[-3] * kernel_size[0] * kernel_size[1], count], x.dtype)
+
+
+def _col2im(x: torch.Tensor, output_size: Sequence[Any], kernel_size: Sequence[int], *windows: Sequence[int]) -> Layout:
+    count = _places(output_size, kernel_size, *windows)
+    if count is None or not is_known_equal(count, x.shape[-1]):
+        return None  # eager refuses columns of another number
+    channels = x.shape[-2] // (kernel_size[0] * kernel_size[1])
+    return [*x.shape[:-2], channels, *output_size], x.dtype
+
+
+RULES: dict[Any, Callable[..., Layout]] = {
+    aten._fft_r2c.default: _real_to_complex, aten._fft_c2r.default: _complex_to_real,
+    aten._fft_c2c.default: _complex_to_complex, aten.im2col.default: _im2col, aten.col2im.default: _col2im,
+}
+
+
+def result(mode: Any, expected: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The operator's result for symbolic sizes; ``NotImplemented`` where it is not known.
+
+    Args:
+        mode: the fake mode of the result.
+        expected: what the operator gives for the sizes of the traced call.
+    """
+    rule = RULES.get(func)
+    if rule is None or kwargs or not isinstance(expected, torch.Tensor) or not _is_dense(args[0]):
+        return NotImplemented
+    layout = rule(*args)
+    if layout is None:
+        return NotImplemented
+    sizes, dtype = layout
+    strides = _dense(sizes, expected.stride())
+    if tuple(map(hint_of, strides)) != expected.stride():
+        return NotImplemented
+    with mode:
+        return torch.empty_strided(sizes, strides, dtype=dtype, device=args[0].device)
+
+
+def _dense(sizes: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+    """Strides without gaps, whose order is that of the strides given."""
+    strides: list[Any] = [0] * len(sizes)
+    dense: Any = 1
+    for at in sorted(range(len(sizes)), key=lambda i: (hint_of(like[i]), -i)):
+        strides[at] = dense
+        dense = dense * sizes[at]
+    return strides
+
+
+def _is_dense(x: torch.Tensor) -> bool:
+    """Whether a tensor lies without gaps in an order of its dimensions that sizes do not change."""
+    return all(map(is_known_equal, x.stride(), _dense(x.shape, x.stride())))
