@@ -7,6 +7,7 @@ that ``import torch`` has not imported, so that it can be asked before anything 
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -72,3 +73,26 @@ def matmul_asks_for_numbers() -> bool:
     with _disable_current_modes():
         torch.matmul(probe, torch.zeros(4, 4))
     return probe.numbers_asked
+
+
+class _Divided(int):
+    """A number that notes whether it is asked what a division leaves."""
+
+    remainder_asked = False
+
+    def __mod__(self, other: int) -> int:
+        self.remainder_asked = True
+        return int(self) % other
+
+
+@functools.cache
+def mend_sizes_of_pooling() -> None:
+    """Has torch's rules for pooling divide sizes as Python does, which is what they compute, without questions: 2.11
+    asks whether something is left, and each answer would be a guard of the size.
+    """
+    from torch import _meta_registrations as rules
+
+    divide = getattr(rules, "div_rtn", None)
+    probe = _Divided(7)
+    if divide is not None and divide(probe, 2) == 3 and probe.remainder_asked:
+        rules.div_rtn = operator.floordiv

@@ -69,3 +69,23 @@ def test_the_python_dispatcher_is_left_as_it_was():
     with pytest.raises(RuntimeError):
         compiled(torch.ones(5, 6))
     assert torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher) is before
+
+
+@pytest.mark.parametrize("program", [
+    lambda x: torch.nn.functional.max_pool2d(x, 2), lambda x: torch.nn.functional.avg_pool2d(x, 3, stride=2, padding=1),
+], ids=["max_pool2d", "avg_pool2d"])
+def test_pools_of_symbolic_sizes_are_one_graph_on_every_version(program):
+    compiled = dynamo_lite.compile(program, backend="eager", dynamic=True)
+    before = dynamo_lite.metrics()["graphs"]
+    for n in (12, 20, 17, 33):
+        x = torch.randn(2, 3, n, n)
+        assert torch.equal(compiled(x), program(x))
+    assert dynamo_lite.metrics()["graphs"] == before + 1
+
+
+def test_remainders_are_asked_of_an_older_torch_alone():
+    """What is put in its place divides as its own does."""
+    from torch import _meta_registrations
+
+    torch_versions.mend_sizes_of_pooling()
+    assert all(_meta_registrations.div_rtn(a, b) == a // b for a in (-7, -2, 0, 5, 6) for b in (1, 2, 3))

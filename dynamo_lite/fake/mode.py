@@ -206,11 +206,11 @@ class TraceFakeMode(FakeTensorMode):
         # Where a decomposition in C++ takes no symbols, torch has one in Python.
         dispatcher = None
         env = self.env
-        if env is not None and env.hints and (
-            env.decomposes_in_python or torch_versions.matmul_asks_for_numbers()
-        ):
-            dispatcher = torch._C._EnablePythonDispatcher()
-            dispatcher.__enter__()
+        if env is not None and env.hints:
+            torch_versions.mend_sizes_of_pooling()
+            if env.decomposes_in_python or torch_versions.matmul_asks_for_numbers():
+                dispatcher = torch._C._EnablePythonDispatcher()
+                dispatcher.__enter__()
         self._python_dispatchers.append(dispatcher)
         return super().__enter__()
 
