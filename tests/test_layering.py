@@ -57,8 +57,8 @@ BACKEND_LAYERS = [
 ]
 # What the back end may import of the front end.
 FOR_BACKENDS = {"config", "exc", "log", "torch_versions", "runtime.raising",
-                "runtime.saved_tensor_hooks", "runtime.storage_extent", "symbols.environment", "symbols.integers",
-                "symbols.nodes", "symbols.records"}
+                "runtime.saved_tensor_hooks", "runtime.sized_operators", "runtime.storage_extent",
+                "symbols.environment", "symbols.integers", "symbols.nodes", "symbols.records"}
 # What the front end may import of the back end.
 FOR_FRONT_END = {"dynamo_lite.backends", "dynamo_lite.backends.metrics", "dynamo_lite.backends.registry"}
 # (importer, imported): imports made when first needed, each for the time that an import or a first call may take.

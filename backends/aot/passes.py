@@ -14,9 +14,11 @@ from dynamo_lite.backends.aot import ops
 from dynamo_lite.backends.aot.functional import UNSAFE_VIEWS
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.numbers import refuses_some_integer
-from dynamo_lite.runtime import raising
+from dynamo_lite.runtime import raising, sized_operators
 
 aten = torch.ops.aten
+# Of operators whose schemas say what they do.
+_WITHOUT_EFFECTS = frozenset({"aten", "prims", "prim", sized_operators.NAMESPACE})
 _UNINITIALIZED = frozenset({
     aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.new_empty.default,
     aten.new_empty_strided.default, aten.empty_permuted.default})
@@ -39,7 +41,7 @@ def is_effectful(node: Node) -> bool:
         return target not in (operator.getitem, ops.as_strided, ops.as_strided_scatter, ops.copy_strided)
     if is_random(node) or target._schema.is_mutable:
         return True
-    return target.namespace not in ("aten", "prims", "prim")
+    return target.namespace not in _WITHOUT_EFFECTS
 
 
 def may_raise(node: Node) -> bool:
@@ -67,7 +69,7 @@ def keeps_its_place(target: Any) -> bool:
         return target not in (operator.getitem, ops.as_strided, ops.as_strided_scatter, ops.copy_strided)
     if torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable:
         return True
-    return target.namespace not in ("aten", "prims", "prim")
+    return target.namespace not in _WITHOUT_EFFECTS
 
 
 def is_random(node: Node) -> bool:

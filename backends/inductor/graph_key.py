@@ -25,6 +25,7 @@ from dynamo_lite.backends.aot.origin import user_line
 from dynamo_lite.backends.inductor import _runtime, processor
 from dynamo_lite.backends.inductor.ir.symbolic import environment_of, index_of
 from dynamo_lite.backends.inductor.lowering_registry import LOWERINGS
+from dynamo_lite.runtime import sized_operators
 from dynamo_lite.symbols.environment import Environment
 
 _FORMAT = 2  # raise it when what is kept changes its form
@@ -202,7 +203,7 @@ def _text(value: Any) -> str:
 @functools.lru_cache(maxsize=4096)
 def _function(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
-        if target.namespace not in ("aten", "prims"):
+        if target.namespace not in ("aten", "prims", sized_operators.NAMESPACE):
             raise NoKey(f"{target} is an operator of the user's")
         return str(target)
     if not isinstance(target, _FUNCTIONS):

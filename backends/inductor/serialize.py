@@ -19,9 +19,11 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.runtime import sized_operators
+
 LARGEST_TENSOR = 1 << 16  # bytes
 _SHORT = 80  # characters of a text that stands in the JSON
-_NAMESPACES = ("aten", "prims")
+_NAMESPACES = ("aten", "prims", sized_operators.NAMESPACE)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -213,6 +215,8 @@ class _Reader:
     def _operator(self, namespace: str, name: str, overload: str) -> Any:
         if namespace not in _NAMESPACES or not _NAME.fullmatch(name) or not _NAME.fullmatch(overload):
             raise Malformed("no operator's name")
+        if namespace == sized_operators.NAMESPACE:
+            sized_operators.operators()
         found = getattr(getattr(getattr(torch.ops, namespace), name), overload)
         if not isinstance(found, torch._ops.OpOverload):
             raise Malformed(f"{name}.{overload} is no operator")

@@ -1,0 +1,64 @@
+"""Operators of torch whose size is an int, defined once more with a size that may be a symbol: ``linspace``, windows,
+``one_hot``. A graph calls these (``torch.ops.dynamo_lite``), and they call torch's.
+
+They are defined when the first program has a use for them, which takes 30 ms. Invariant: with an int for the size, an
+operator here gives what torch's of the same name gives.
+"""
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+NAMESPACE = "dynamo_lite"
+_WINDOWS = {
+    "hann_window": ("default", "periodic"), "blackman_window": ("default", "periodic"),
+    "bartlett_window": ("default", "periodic"), "kaiser_window": ("default", "periodic", "beta"),
+    "hamming_window": ("default", "periodic", "periodic_alpha", "periodic_alpha_beta"),
+}
+
+
+def _line(size_at: int) -> Callable[..., torch.Tensor]:
+    """Of a function that makes a line of numbers."""
+
+    def fake(*args: Any, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> torch.Tensor:
+        size = args[size_at]
+        torch._check(size >= 0)
+        return torch.empty(size, dtype=dtype, device=device)
+
+    return fake
+
+
+def _one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    return x.new_empty((*x.shape, num_classes), dtype=torch.int64)
+
+
+def _define(library: torch.library.Library, name: str, overload: str, size: str, fake: Callable[..., Any]) -> Any:
+    original = getattr(getattr(torch.ops.aten, name), overload)
+    schema = re.sub(rf"\bint {size}\b", f"SymInt {size}", str(original._schema).removeprefix("aten::"))
+    library.define(schema)
+    full = schema.partition("(")[0]
+    library.impl(full, original, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{full}", fake, lib=library)
+    return getattr(getattr(getattr(torch.ops, NAMESPACE), name), overload)
+
+
+@functools.cache
+def operators() -> dict[str, tuple[Any, ...]]:
+    """By torch's name, the operators with one argument more each; defined by the first call."""
+    library = _library()
+    return {
+        "linspace": (_define(library, "linspace", "default", "steps", _line(2)),),
+        "one_hot": (_define(library, "one_hot", "default", "num_classes", _one_hot),),
+        **{name: tuple(_define(library, name, overload, "window_length", _line(0)) for overload in overloads)
+           for name, overloads in _WINDOWS.items()},
+    }
+
+
+@functools.cache
+def _library() -> torch.library.Library:
+    """Which keeps its operators for as long as it lives."""
+    return torch.library.Library(NAMESPACE, "DEF")

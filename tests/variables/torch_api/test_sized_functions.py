@@ -1,0 +1,98 @@
+"""Functions that take a size as an int, with sizes that change between calls."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite import config
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    dynamo_lite.reset()
+    with config.patch(cache_sizes=False):
+        yield
+    dynamo_lite.reset()
+
+
+FUNCTIONS = {
+    "linspace": lambda x: x + torch.linspace(0, 1, x.shape[0])[:, None],
+    "linspace by name": lambda x: torch.linspace(start=-1.5, end=2, steps=x.shape[0] + 1, dtype=torch.float64) * 2,
+    "linspace of ints": lambda x: torch.linspace(0, 10, steps=x.shape[0], dtype=torch.int64, device=x.device),
+    "hann": lambda x: x * torch.hann_window(x.shape[0])[:, None],
+    "hann, symmetric": lambda x: x * torch.hann_window(x.shape[0], False, dtype=torch.float32)[:, None],
+    "hann, by name": lambda x: torch.hann_window(2 * x.shape[0], periodic=True) + 1,
+    "hamming": lambda x: torch.hamming_window(x.shape[0], True, 0.5) + 1,
+    "hamming, four": lambda x: torch.hamming_window(x.shape[0], True, 0.5, beta=0.4) + 1,
+    "blackman": lambda x: torch.blackman_window(window_length=x.shape[0]) * x.sum(),
+    "bartlett": lambda x: torch.bartlett_window(x.shape[0], dtype=torch.float64),
+    "kaiser": lambda x: torch.kaiser_window(x.shape[0], False, 8.0) + 1,
+    "one_hot": lambda x: F.one_hot(x.argmax(1), num_classes=x.shape[0] + 6),
+    "one_hot by position": lambda x: F.one_hot(torch.arange(x.shape[0]), x.shape[0]) @ x.long(),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_graph_for_all_sizes(name, backend):
+    function = FUNCTIONS[name]
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    for n in (5, 7, 2, 12):
+        x = torch.randn(n, 6)
+        got, want = compiled(x), function(x)
+        if name == "blackman":  # sums of kernels
+            torch.testing.assert_close(got, want)
+        assert got.dtype is want.dtype and got.stride() == want.stride()
+        assert name == "blackman" or torch.equal(got, want)
+    assert dynamo_lite.metrics()["recompiles"] == 1
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.hann_window(x.shape[0], requires_grad=True) * x,
+    lambda x: torch.linspace(x[0], x[1], x.shape[0]),
+    lambda x: torch.linspace(0, 1, x.shape[0], out=torch.empty(x.shape[0])),
+])
+def test_arguments_that_torchs_own_alone_takes(function):
+    compiled = dynamo_lite.compile(function, backend="eager", dynamic=True)
+    for n in (5, 7):
+        x = torch.randn(n)
+        got, want = compiled(x), function(x)
+        assert torch.equal(got, want) and got.requires_grad == want.requires_grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_classes_that_are_too_large(backend):
+    """Eager raises whether the result is used or not."""
+
+    def f(x, classes):
+        F.one_hot(classes, num_classes=x.shape[0])
+        return x + 1
+
+    compiled = dynamo_lite.compile(f, backend=backend, dynamic=True)
+    for n in (5, 7):
+        assert torch.equal(compiled(torch.ones(n), torch.arange(n)), torch.ones(n) + 1)
+        for g in (f, compiled):
+            with pytest.raises(RuntimeError, match="smaller than num_classes"):
+                g(torch.ones(n), torch.arange(n + 1))
+
+
+def test_the_next_process_takes_the_kept_graph(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import torch, dynamo_lite
+f = lambda x: (x * torch.linspace(0, 1, x.shape[0])).sum() + torch.hann_window(x.shape[0])
+compiled = dynamo_lite.compile(f, dynamic=True)
+for n in (5, 9):
+    torch.testing.assert_close(compiled(torch.ones(n)), f(torch.ones(n)))
+print("lowering" in dynamo_lite.log.phase_times())
+""")
+    env = {**os.environ, "DYNAMO_LITE_CACHE_GRAPHS": "1",
+           "DYNAMO_LITE_CACHE_DIR": str(tmp_path / "cache")}
+    said = [subprocess.run([sys.executable, str(program)], env=env, capture_output=True, text=True) for _ in range(2)]
+    assert [p.stdout for p in said] == ["True\n", "False\n"], said
