@@ -116,9 +116,21 @@ class TraceFakeMode(FakeTensorMode):
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
         self._static: TraceFakeMode | None = None  # runs operators without symbols
         self._python_dispatchers: list[Any] = []  # of the entries of this mode, see __enter__
-        # Whether a call that asks for symbolic sizes as numbers is made again, with decompositions in Python: it raises
-        # NumbersAsked then.
-        self.may_call_again = False
+
+    @contextlib.contextmanager
+    def called_again(self) -> Iterator[None]:
+        """A call that asks for symbolic sizes as numbers raises NumbersAsked, as it can be made again with
+        decompositions in Python: not if it has had effects by then.
+        """
+        env = self.env
+        if env is None or env.decomposes_in_python is not None:
+            yield
+            return
+        before, env.may_call_again = env.may_call_again, lambda: not self.effects_seen
+        try:
+            yield
+        finally:
+            env.may_call_again = before
 
     def symbols(self) -> Environment:
         """What knows the symbols of this mode's tensors, from now on."""
@@ -286,7 +298,7 @@ class TraceFakeMode(FakeTensorMode):
 
     def _dispatch_symbolic(self, func: Any, types: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """See ``fake.symbolic``."""
-        if self.may_call_again and func in _ASKS_FOR_NUMBERS and not self.effects_seen:
+        if func in _ASKS_FOR_NUMBERS and self.env is not None and self.env.may_call_again():
             raise NumbersAsked(str(func))
         if self._static is None:
             self._static = TraceFakeMode()

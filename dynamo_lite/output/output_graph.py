@@ -282,8 +282,7 @@ class OutputGraph:
         if made is not None:
             return made, False
         try:
-            mode.may_call_again = mode.env is not None and mode.env.decomposes_in_python is None
-            with mode, log.phase("fake_tensors"):
+            with mode, mode.called_again(), log.phase("fake_tensors"):
                 if op == "call_method":
                     result = getattr(args[0], target)(*args[1:], **kwargs)
                 else:
@@ -305,8 +304,6 @@ class OutputGraph:
                 if raised is not None:
                     tx.errors.raise_python(raised)
             raise describe_failure(target, error) from error
-        finally:
-            mode.may_call_again = False
         if self.scalars.any:
             self.scalars.check(_name(target))
         if key is not None:

@@ -30,6 +30,10 @@ class Frozen(Exception):
     """A condition would have to be decided after the guards have been made."""
 
 
+def _no() -> bool:
+    return False
+
+
 class Decision(NamedTuple):
     """A condition that the trace depends on, and what was going on when it was decided."""
 
@@ -54,6 +58,8 @@ class Environment:
         # Whether operators are decomposed in Python, since one asked for sizes as numbers as C++ decomposes it.
         # False: that has failed.
         self.decomposes_in_python: bool | None = None
+        # Whether the call that is being made may end by NumbersAsked: it is made again then.
+        self.may_call_again: Callable[[], bool] = _no
         self.hints: dict[Sym, int] = {}
         # What operators have given; see `fake.symbolic_cache`.
         self.results: dict[Any, Any] = {}

@@ -18,11 +18,13 @@ from typing import Any
 import torch
 
 from . import integers as ints
-from .environment import Environment
+from .environment import Environment, NumbersAsked
 from .integers import Index
 from .relations import Condition, compare, compound, negated
 
 _Operator = Callable[[Any], Any]
+# Where C++ of torch 2.15 asks for all sizes of a tensor as numbers; until 2.14 aten.size is dispatched for that.
+_SIZES_AS_NUMBERS = "SymbolicShapeMeta.cpp"
 
 
 class Node:
@@ -138,9 +140,13 @@ class IntNode(Node):
         return self.env.fix(self.expr, why)
 
     def guard_int(self, file: str = "", line: int = 0) -> int:
+        """What torch asks; `file` is C++'s that does."""
+        if _SIZES_AS_NUMBERS in file and self.env.may_call_again():
+            raise NumbersAsked(file)
         return self.fix()
 
-    int_ = guard_int
+    def int_(self) -> int:
+        return self.fix()
 
     def bool_(self) -> bool:
         return self.env.decide(compare("!=", self.expr, 0))
