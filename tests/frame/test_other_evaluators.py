@@ -2,6 +2,7 @@
 within, and gone again in any order."""
 
 import ctypes
+import gc
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from dynamo_lite import _eval_frame as E
 SOURCE = """
 #include <Python.h>
 static _PyFrameEvalFunction below;
-static long seen;
+static _Thread_local long seen;
 
 static PyObject *
 other(PyThreadState *tstate, struct _PyInterpreterFrame *frame, int throwflag)
@@ -51,7 +52,11 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def other(library):
+    # Finalizers of what other tests have left would be seen, too.
+    gc.collect()
+    gc.disable()
     yield library
+    gc.enable()
     library.remove_all()
     library.frames_seen()
 

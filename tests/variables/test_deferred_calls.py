@@ -19,11 +19,9 @@ def warning_once(self, *args, **kwargs):
     self.warning(*args, **kwargs)
 
 
-logging.Logger.warning_once = warning_once  # type: ignore[attr-defined]
-
-
 @pytest.fixture
-def output():
+def output(monkeypatch):
+    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, raising=False)  # as transformers does
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter(FORMAT))
