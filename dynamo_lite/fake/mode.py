@@ -40,6 +40,10 @@ _raw_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTe
 _ASKS_FOR_NUMBERS = frozenset({torch.ops.aten.size.default, torch.ops.aten.numel.default})
 
 
+# What c10/core/SymIntArrayRef.h says where it does not ask, but refuses symbols.
+_NO_SYMBOLS = "SymIntArrayRef expected to contain only concrete integers"
+
+
 class _StandIn:
     """What FakeTensorMode reads from ``torch._dynamo`` while it dispatches."""
 
@@ -131,6 +135,14 @@ class TraceFakeMode(FakeTensorMode):
             yield
         finally:
             env.may_call_again = before
+
+    def asks_for_numbers(self, error: Exception) -> bool:
+        """Whether a call has ended since C++ takes no symbols in a list of sizes, and can be made again as in
+        :meth:`called_again`."""
+        env = self.env
+        if env is None or env.decomposes_in_python is not None or self.effects_seen:
+            return False
+        return isinstance(error, RuntimeError) and _NO_SYMBOLS in str(error)
 
     def symbols(self) -> Environment:
         """What knows the symbols of this mode's tensors, from now on."""

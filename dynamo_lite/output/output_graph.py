@@ -298,6 +298,8 @@ class OutputGraph:
             raise needed(tx, unknown, nodes) from error
         except Exception as error:
             self.scalars.check(_name(target))
+            if mode.asks_for_numbers(error):
+                return self._decomposed_in_python(tx, op, target, args, kwargs)
             known = any(self.fake_mode.known.of(fake) is not None for fake in _tensors_in((args, kwargs)))
             if not mode.effects_seen and not known and not self.examples:
                 raised = raised_in_eager(op, target, args, kwargs, error)

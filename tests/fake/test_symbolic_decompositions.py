@@ -29,8 +29,17 @@ def to_one_size(x):
     return F.interpolate(x, size=(8, 6), mode="bilinear")
 
 
+def to_size(x):
+    return F.interpolate(x, size=(x.shape[2] * 2, x.shape[3] + 1))
+
+
+def as_large_as_another(x):
+    small = F.avg_pool2d(x, 2)
+    return x + F.interpolate(small, size=x.shape[2:], mode="bilinear", align_corners=False)
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
-@pytest.mark.parametrize("function", [doubled, smooth, to_one_size])
+@pytest.mark.parametrize("function", [doubled, smooth, to_one_size, to_size, as_large_as_another])
 @pytest.mark.parametrize("grad", [False, True])
 def test_one_graph_for_all_sizes(function, backend, grad):
     compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
