@@ -244,7 +244,8 @@ def test_an_operator_that_needs_a_size_as_such_is_named(caplog):
     caplog.set_level(logging.INFO, "dynamo_lite.recompiles")
     assert compiled_for(lambda x: _row_sums(x).abs(), (5, 6), of_shape("n", 4)) == 2
     said = [r.getMessage() for r in caplog.records if r.name == "dynamo_lite.fallbacks"]
-    assert len(said) == 2 and all("dynamo_lite_tests.row_sums.default, in `" in text and "_row_sums(x)" in text for text in said)
+    assert len(said) == 2
+    assert all("dynamo_lite_tests.row_sums.default, in `" in text and "_row_sums(x)" in text for text in said)
     (again,) = [r.getMessage() for r in caplog.records if r.name == "dynamo_lite.recompiles"]
     assert "x.shape[0] was 5, is 6, because of dynamo_lite_tests.row_sums.default, in `" in again
 
