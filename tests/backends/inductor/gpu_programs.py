@@ -9,6 +9,7 @@ Needs ``TRITON_INTERPRET=1``; for processes of tests' own.
 import dataclasses
 
 import torch
+from libdevice_in_torch import libdevice
 from same_results import same
 
 import dynamo_lite
@@ -75,6 +76,7 @@ class Gpu:
                  "current_stream": lambda index: 100 + index}
         for index in made.gpus:
             names = load(made.source)
+            names["libdevice"] = libdevice
             names.update({f"run_{name}": self._runner(name, names[name], *described[:3])
                           for name, described in names["SIGNATURES"].items()})
             found |= {artifacts.launcher_of(name, index): value

@@ -42,6 +42,10 @@ def test_results():
     """In one process: to start one takes longer than to run the kernels."""
     run("""
     x, i = torch.randn(33, 40), torch.tensor([0, 8, 3, 3, 1])
+    # Functions of libdevice, in blocks and in the scalars that reductions leave.
+    gpu = check(lambda x: (x.erfc() + x.lgamma(), x.atan2(x + 1), x.double().asin(), x.round(), x.sum().tanh(),
+                           torch.nextafter(x, x.sum()), x.bfloat16().expm1().log1p()), x)
+    assert not gpu.artifacts[0].library_calls
     for place in (None, lambda name: "cuda:0"):
         gpu = check(lambda x: torch.tanh(x) * 2 + x.exp().sum(-1, keepdim=True), x, backend=Gpu(place))
         assert gpu.launches and gpu.artifacts[0].gpus == (0,) and not gpu.artifacts[0].library_calls
@@ -166,7 +170,7 @@ def test_a_launch_without_sizes_has_two_builds():
 def test_builds_compile(tmp_path):
     """Each by Triton for a device that is not there, in the interpreter's absence."""
     source = run("""
-    gpu = check(lambda x, i: x[i] + 1, torch.randn(64, 64), torch.tensor([1, 2, 3]))
+    gpu = check(lambda x, i: x[i].erfc().tanh() + 1, torch.randn(64, 64), torch.tensor([1, 2, 3]))
     print(gpu.artifacts[0].source)
     """)
     (tmp_path / "source.txt").write_text(source)

@@ -61,7 +61,7 @@ def test_gradient_of_maxima(check_many, shape):
     check_many(cases, interpreted=True)
 
 
-def test_threads_share_the_images_of_a_gradient(build):
+def test_threads_share_the_images_of_a_gradient(build, in_cpp):
     x = torch.randn(8, 16, 64, 64)
     y, at = F.max_pool2d(x, 2, return_indices=True)
     built = build(lambda d, at, x: aten.max_pool2d_with_indices_backward(d, x, [2, 2], [2, 2], [0], [1], False, at) + 1,

@@ -95,7 +95,7 @@ def test_what_surrounds_it(check_many, data):
     ], data.CLOSE)
 
 
-def test_one_vector_loop_where_memory_is_contiguous(build, data):
+def test_one_vector_loop_where_memory_is_contiguous(build, data, in_cpp):
     source = build(lambda x: x.cumsum(0), [data.random(50, 40)]).program.source
     assert "for_lanes<L>(0, 40" in source
     source = build(lambda x: x.cumsum(1), [data.random(50, 40)]).program.source

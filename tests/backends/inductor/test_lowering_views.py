@@ -107,7 +107,7 @@ def test_views_reach_the_library_without_a_copy(build, data):
     torch.testing.assert_close(built.call(x, w)[0], x[1:].transpose(0, 1)[2] @ w.t())
 
 
-def test_rotary_embedding_is_one_kernel_without_a_test_in_its_loops(build, data):
+def test_rotary_embedding_is_one_kernel_without_a_test_in_its_loops(build, data, in_cpp):
     def rope(q, c, s):
         q = q.view(2, 16, 4, 64).transpose(1, 2)
         return q * c + torch.cat((-q[..., 32:], q[..., :32]), -1) * s

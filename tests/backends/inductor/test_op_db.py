@@ -50,7 +50,7 @@ def as_function(op, sample):
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=[f"{op.name} {op.variant_test_name}".strip() for op in OPERATORS])
-def test_samples(op, backend_check):
+def test_samples(op, backend_check, kernels):
     samples = list(op.sample_inputs("cpu", torch.float32))
     computed = False
     for sample in samples[:: max(1, len(samples) // SAMPLES)][:SAMPLES]:
@@ -62,7 +62,7 @@ def test_samples(op, backend_check):
                 aten = record(gm, fakes, FOR_KERNELS)
             except (CannotFunctionalize, RuntimeError, NotImplementedError, AttributeError, TypeError):
                 continue  # eager's, or the recorder's affair
-            program = pipeline.lower_and_schedule(aten.graph, aten.constants, pipeline.target_named("cpp"))
+            program = pipeline.lower_and_schedule(aten.graph, aten.constants, pipeline.target_named(kernels))
             if any(isinstance(step, ExternCall) for step in program.steps):
                 continue
             computed = True

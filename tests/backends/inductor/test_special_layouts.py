@@ -78,7 +78,9 @@ def differences(got, want):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("count", [9, 93])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-def test_kinds_of_results(dtype, count, layout):
+def test_kinds_of_results(dtype, count, layout, kernels):
+    if kernels == "triton" and dtype in (torch.bfloat16, torch.float64):
+        pytest.skip("the interpreter's bfloat16 has no denormals; some functions of float64 are other formulas")
     if count == 9 and layout == "rows" or dtype is torch.float64 and count == 9:
         pytest.skip("the longer ones cover it")
     dynamo_lite.reset()

@@ -94,6 +94,10 @@ class Body:
         parts = [self.axes[k].mask for k in sorted(axes) if self.axes[k].mask]
         return " & ".join([*parts, *([f"({guard})"] if guard else [])])
 
+    def _guarded(self, axes: Axes, guard: Value | None) -> str:
+        """The mask of iterations that exist and for which a guard, if there is one, holds."""
+        return self.mask(axes, "" if guard is None else self._spread_test(guard, torch.bool, axes))
+
     # ------------------------------------------------------------ values
     def prepare(self, roots: Sequence[Node]) -> None:
         """Finds out under which guards each node is needed, before the roots' values are asked for."""
@@ -140,8 +144,15 @@ class Body:
             axes = self._index_axes(node.attr[0])
             text = self._inside(*node.attr)
         else:
-            text = operation_text(node, [self.text(a) for a in node.args])
+            text = operation_text(node, [self._spread_test(self.value(a), a.dtype, axes) for a in node.args], self.gpu)
         return self.assign(text, axes)
+
+    def _spread_test(self, value: Value, dtype: torch.dtype, axes: Axes) -> str:
+        """The text of an operand. A test that is a scalar is made a block by hand: where Triton's interpreter spreads
+        the result of a comparison, it has the type of what was compared."""
+        if dtype is not torch.bool or value.axes or not axes:
+            return value.text
+        return f"(tl.broadcast_to({value.text}.to(tl.int32), {self.shape(axes)}) != 0)"
 
     def _inside(self, value: ix.Index, low: ix.Index, high: ix.Index) -> str:
         """Whether ``low <= value < high``."""
@@ -174,13 +185,14 @@ class Body:
         needs = self._cases(node)
         if frozenset() in needs:
             return None
-        axes, cases = _NONE, []
+        values = {guard: self.value(guard) for case in needs for guard, _ in sorted(case, key=lambda pair: pair[0].id)}
+        axes = _NONE.union(*(value.axes for value in values.values()))
+        cases = []
         for case in needs:
             tests = []
             for guard, holds in sorted(case, key=lambda pair: pair[0].id):
-                value = self.value(guard)
-                axes |= value.axes
-                tests.append(value.text if holds else f"({value.text} == 0)")
+                text = self._spread_test(values[guard], torch.bool, axes)
+                tests.append(text if holds else f"({text} == 0)")
             cases.append(" & ".join(tests))
         return Value(" | ".join(f"({c})" for c in cases) if len(cases) > 1 else cases[0], axes)
 
@@ -206,7 +218,7 @@ class Body:
         if guard is not None and not guard.axes <= axes:
             axes |= guard.axes
             place = f"{place} + tl.zeros({self.shape(axes)}, tl.int32)"
-        mask = self.mask(axes, "" if guard is None else guard.text)
+        mask = self._guarded(axes, guard)
         rest = f", mask={mask}, other=0" if mask else ""
         widened = ".to(tl.float32)" if node.dtype in HALF else ""
         return self.assign(f"tl.load({self._place(buffer, place)}{rest}){widened}", axes)
@@ -224,8 +236,8 @@ class Body:
         wrong = self.assign(f"({y.text} < 0) | ({y.text} >= {limit})", x.axes)
         guard = self._guard(node)
         axes = x.axes if guard is None else x.axes | guard.axes
-        mask = self.mask(axes, "" if guard is None else guard.text)
-        seen = f"{wrong.text} & {mask}" if mask else wrong.text
+        mask = self._guarded(axes, guard)
+        seen = f"{self._spread_test(wrong, torch.bool, axes)} & {mask}" if mask else wrong.text
         if self.gpu:
             self.line(f'tl.device_assert(({seen}) == 0, "index out of bounds")')
         elif axes:

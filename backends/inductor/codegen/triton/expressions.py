@@ -39,6 +39,11 @@ HELPERS = frozenset({
     "trunc", "round", "expm1", "log10", "log1p", "tan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
     "erf_plus_one", "pow", "hypot", "copysign"})
 HELPERS_OF_FLOAT32 = frozenset({"asin", "acos", "atan"})
+# What a GPU takes from libdevice, CUDA's library of functions, which eager calls there, too: the same values, without
+# the detour through float64 by which the helpers are as exact in the interpreter, which has no libdevice.
+_LIBDEVICE = {name: name for name in (
+    "trunc", "expm1", "log10", "log1p", "tan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "asin", "acos",
+    "atan", "atan2", "erfc", "lgamma", "nextafter", "hypot", "copysign", "pow", "fmod")} | {"round": "rint"}
 # Floats of smaller integers are converted by way of this type, which wraps as eager's conversions do.
 _THROUGH = {torch.int8: "tl.int32", torch.int16: "tl.int32", torch.uint8: "tl.int64"}
 
@@ -51,6 +56,11 @@ def computes(node: Node) -> bool:
     if op in HELPERS_OF_FLOAT32:
         return node.dtype is torch.float32
     return op in _WRITTEN
+
+
+def computes_on_gpu(node: Node) -> bool:
+    """Whether there is text for the node in a kernel that runs on a GPU."""
+    return node.op in _LIBDEVICE or computes(node)
 
 
 def index_text(x: ix.Index, names: Mapping[ix.Var, str], indirect: Callable[[Node], str]) -> str:
@@ -78,9 +88,13 @@ def literal_text(node: Node) -> str | None:
     return str(node.attr) if abs(node.attr) < 1 << 31 else None
 
 
-def operation_text(node: Node, args: list[str]) -> str:
-    """A node that is no leaf, from its operands' names."""
+def operation_text(node: Node, args: list[str], gpu: bool = False) -> str:
+    """A node that is no leaf, from its operands' names, in the interpreter or on a GPU."""
     op, dtype = node.op, node.dtype
+    if gpu and op in _LIBDEVICE:
+        return f"libdevice.{_LIBDEVICE[op]}({', '.join(args)})"
+    if gpu and op == "erf_plus_one":
+        return f"libdevice.erfc(-{args[0]})"
     if op == "cast":
         return cast_text(node.args[0].dtype, dtype, args[0])
     source = node.args[0].dtype

@@ -12,6 +12,7 @@ import re
 HEAD = '''import triton
 import triton.language as tl
 '''
+LIBDEVICE = "from triton.language.extra import libdevice\n"
 
 # Coefficients of float32 are those of Cephes; float64 goes through exact identities of the functions that Triton has.
 _SOURCE = '''
@@ -51,7 +52,7 @@ def expm1_(x):
 def log1p_(x):
     wide = x.to(tl.float64)
     u = 1.0 + wide
-    kahan = tl.log(u) * wide / (u - 1.0)
+    kahan = tl.log(u) * (wide / (u - 1.0))
     return tl.where(u == 1.0, wide, tl.where(u == float("inf"), u, kahan)).to(x.dtype)
 
 
@@ -109,7 +110,8 @@ def acosh_(x):
     a = x.to(tl.float64)
     large = tl.log(a) + tl.full((), 0.6931471805599453, tl.float64)
     t = a - 1.0
-    return tl.where(a > 1e150, large, log1p_(t + tl.sqrt(2.0 * t + t * t))).to(x.dtype)
+    result = tl.where(a > 1e150, large, log1p_(t + tl.sqrt(2.0 * t + t * t)))
+    return tl.where(a < 1.0, float("nan"), result).to(x.dtype)
 
 
 @triton.jit
@@ -150,8 +152,7 @@ def erf_plus_one_(x):
 
 @triton.jit
 def pow_(x, y):
-    a = x.to(tl.float64)
-    b = y.to(tl.float64)
+    a, b = tl.broadcast(x.to(tl.float64), y.to(tl.float64))
     whole = tl.floor(b) == b
     odd = whole & (b - 2.0 * tl.floor(b * 0.5) != 0.0) & (tl.abs(b) < 9007199254740992.0)
     size = tl.exp2(b * tl.log2(tl.abs(a)))
@@ -165,8 +166,7 @@ def pow_(x, y):
 
 @triton.jit
 def hypot_(x, y):
-    a = x.to(tl.float64)
-    b = y.to(tl.float64)
+    a, b = tl.broadcast(x.to(tl.float64), y.to(tl.float64))
     big = tl.maximum(tl.abs(a), tl.abs(b))
     small = tl.minimum(tl.abs(a), tl.abs(b))
     ratio = tl.where(big == 0.0, 0.0, small / big)

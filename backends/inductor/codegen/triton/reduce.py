@@ -97,9 +97,9 @@ class Reduction:
         if not self.positions:
             return [f"{self.result} = {self._joined(name)}"]
         best = f"{name}_best"
-        hit = f"({name} == {best})"
+        hit = f"{name} == {best}"
         if self.dtype.is_floating_point:
-            hit = f"({hit} | (({name} != {name}) & ({best} != {best})))"
+            hit = f"tl.where({best} == {best}, {hit}, {name} != {name})"
         return [
             f"{best} = {self._extreme(self.kind[3:], name)}",
             f"{self.result} = tl.min(tl.where({hit}, {name}_at, {_NOWHERE}), {self._dim})"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynamo_lite.backends.inductor.codegen.comments import comment
-from dynamo_lite.backends.inductor.codegen.triton.helpers import HEAD, definitions
+from dynamo_lite.backends.inductor.codegen.triton.helpers import HEAD, LIBDEVICE, definitions
 from dynamo_lite.backends.inductor.codegen.triton.kernel import NAME, TritonKernel
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
@@ -34,4 +34,6 @@ def write_source(kernels: Sequence[Kernel], gpu: bool = False) -> tuple[str, lis
         text = comment(list(comments[name]), "# ") + functions + "\n\n" + launch
         bodies.append("\n\n" + text.replace(NAME, name))
         signatures.append(signature.replace(NAME, name))
-    return "".join([HEAD, definitions("".join(bodies)), *bodies, "\n\nSIGNATURES = {\n", *signatures, "}\n"]), symbols
+    written = "".join(bodies)
+    head = HEAD + LIBDEVICE if "libdevice." in written else HEAD
+    return "".join([head, definitions(written), written, "\n\nSIGNATURES = {\n", *signatures, "}\n"]), symbols

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from dynamo_lite.backends.inductor.codegen.triton.expressions import computes
+from dynamo_lite.backends.inductor.codegen.triton.expressions import computes, computes_on_gpu
 from dynamo_lite.backends.inductor.codegen.triton.source import write_source
 from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
@@ -48,6 +48,7 @@ def _write(kernels: Sequence[Kernel]) -> Sources:
 
 TRITON = Target("triton", BLOCKS, _write, Abilities(_PRODUCTS, computes=computes), launches=True)
 """Kernels in Triton for CPU tensors."""
-CUDA = Target("cuda", BLOCKS, _write_for_gpu, Abilities(_PRODUCTS | _JOINING, _leaves, computes, "cuda", PROGRAMS),
-              reports=False, launches=True)
+CUDA = Target(
+    "cuda", BLOCKS, _write_for_gpu, Abilities(_PRODUCTS | _JOINING, _leaves, computes_on_gpu, "cuda", PROGRAMS),
+    reports=False, launches=True)
 """Kernels in Triton for CUDA tensors."""
