@@ -2,8 +2,8 @@
 
 Tiny models with random weights; greedy; prompts of five lengths, for batches of one and of four. Each system runs in
 a process of its own that starts with empty caches, as a cache from another run has graphs and sizes that this one would
-have to find. The last lines are ratios of dynamo_lite to the others, in geometric mean over the models; `--tokens` and
-`--models` make a run shorter.
+have to find; one that takes longer than `--limit` is left out. The last lines are ratios of dynamo_lite to the others,
+in geometric mean over the models; `--tokens` and `--models` make a run shorter.
 
     python benchmarks/generate.py --systems eager dynamo_lite torch.compile torch.compile-dynamic
 """
@@ -98,13 +98,16 @@ def measure(system: str, name: str, tokens: int) -> dict[str, Any]:
     }
 
 
-def child(system: str, name: str, tokens: int) -> dict[str, Any]:
-    """`measure` in a process of its own, with caches of its own."""
+def child(system: str, name: str, tokens: int, limit: float) -> dict[str, Any] | None:
+    """`measure` in a process of its own, with caches of its own; None if that takes longer than `limit` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         caches = {variable for compiler in COMPILERS.values() for variable in compiler.environment}
         env = {**os.environ, **{variable: str(Path(folder) / variable) for variable in caches}}
         command = [sys.executable, "-W", "ignore", __file__, "--tokens", str(tokens), "--one", system, name]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env)
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=env, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return None
     row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return row
 
@@ -127,6 +130,7 @@ def main() -> int:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--tokens", type=int, default=64, help="new tokens for each prompt")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for a model under a system")
     parser.add_argument("--json", type=Path, help="a file for the rows")
     parser.add_argument("--one", nargs=2, metavar=("SYSTEM", "MODEL"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -138,7 +142,10 @@ def main() -> int:
     for name in options.models:
         expected = None
         for system in dict.fromkeys(["eager", *options.systems]):
-            row = child(system, name, options.tokens)
+            row = child(system, name, options.tokens, options.limit)
+            if row is None:
+                print(f"{name:10} {system:22} took longer than {options.limit:.0f} s", flush=True)
+                continue
             tokens = row.pop("tokens")
             expected = tokens if expected is None else expected
             row["equal"] = tokens == expected

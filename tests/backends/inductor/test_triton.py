@@ -38,6 +38,8 @@ def run(code: str, **env: str) -> str:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(code)], capture_output=True,
                           text=True, timeout=240, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
+    # A graph whose kernel the interpreter refuses would run in plain Python.
+    assert "InterpreterError" not in done.stderr, done.stderr[-4000:]
     return done.stdout + done.stderr
 
 
