@@ -317,6 +317,8 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _record_view(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args[0].layout is not torch.strided:
+            raise CannotFunctionalize(f"{func} of a tensor of the layout {str(args[0].layout).removeprefix('torch.')}")
         return self._record_call(func, args, kwargs, True)
 
     def _add_view(

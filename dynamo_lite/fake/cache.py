@@ -150,14 +150,14 @@ def results_of(result: Any, args: Any) -> Results | None:
     """What a call has made, if these are plain tensors with memory of their own."""
     single = type(result) is FakeTensor
     results = (result,) if single else result
-    if type(results) is not tuple or not all(type(r) is FakeTensor for r in results):
+    if type(results) is not tuple or not all(type(r) is FakeTensor and r.layout is torch.strided for r in results):
         return None
     places = {r.untyped_storage()._cdata for r in results}
     if len(places) < len(results) or any(lies_in(places, a) for a in args):
         return None
     for r in results:
         extent = storage_extent(r.shape, r.stride())
-        if r.constant is not None or r.layout is not torch.strided or r.storage_offset() or r.is_conj() or r.is_neg():
+        if r.constant is not None or r.storage_offset() or r.is_conj() or r.is_neg():
             return None
         if r.requires_grad or r.untyped_storage().nbytes() != extent * r.itemsize:
             return None
@@ -208,7 +208,8 @@ def remember_view(key: Any, result: Any, base: FakeTensor) -> None:
 def lies_in(places: set[int], value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(lies_in(places, item) for item in value)
-    return isinstance(value, FakeTensor) and value.untyped_storage()._cdata in places
+    return (isinstance(value, FakeTensor) and value.layout is torch.strided
+            and value.untyped_storage()._cdata in places)
 
 
 def forget() -> None:

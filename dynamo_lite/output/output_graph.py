@@ -223,6 +223,8 @@ class OutputGraph:
     def _placeholder(self, source: Source) -> fx.Node:
         """A new input of the graph, named for where the program has it."""
         name = "".join(c if c.isalnum() else "_" for c in source.name).strip("_") or "input"
+        if name == "self":  # which the graph module's method has already
+            name = "l_self"
         with self._at_inputs():
             node = self.graph.placeholder(name if name[0].isalpha() else f"l_{name}")
         # The parameter's name in the graph's Python text. Names of nodes are unique and in lower case there, targets

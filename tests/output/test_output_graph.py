@@ -68,3 +68,10 @@ def test_an_augmented_matrix_product_leaves_its_operand(backend):
         assert results[-1][1] is x
     for expected, result in zip(*results):
         torch.testing.assert_close(result, expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite", lambda gm, inputs: gm.forward])
+def test_an_input_called_self_is_no_second_parameter_of_that_name(backend, caplog):
+    x = torch.arange(3.0)
+    torch.testing.assert_close(dynamo_lite.compile(lambda self, other: self + 2 * other, backend=backend)(x, x), 3 * x)
+    assert not caplog.records
