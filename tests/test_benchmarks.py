@@ -55,8 +55,17 @@ def test_generation_starts_with_caches_of_its_own(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", process)
     for _ in range(2):
-        assert generate.child("dynamo_lite", "llama", 4) == {"tokens": [1]}
+        assert generate.child("dynamo_lite", "llama", 4, limit=60) == {"tokens": [1]}
     assert seen[0] != seen[1] and not seen[0].parent.exists()
+
+
+def test_a_system_that_takes_longer_than_the_limit_has_no_row(monkeypatch):
+    def process(command, timeout, **_):
+        assert timeout == 0.5
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", process)
+    assert generate.child("torch.compile", "llama", 4, limit=0.5) is None
 
 
 def test_time_and_memory_of_a_call():
