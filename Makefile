@@ -29,8 +29,11 @@ help:
 install: $(STAMP)
 
 # torch comes first and exactly: the project's own range would fetch the newest build, with CUDA, several GB.
-# A change of the C sources makes the stamp old, and the extensions are built again.
-$(STAMP): pyproject.toml setup.py $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.[ch] dynamo_lite/csrc/*/*.[ch] backends/*/*.c)
+# A change of the sources of extensions and of prebuilt libraries makes the stamp old, and both are built again.
+INDUCTOR := backends/inductor
+SOURCES  := $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.[ch] dynamo_lite/csrc/*/*.[ch] $(INDUCTOR)/*.c \
+    $(INDUCTOR)/prebuilt.py $(INDUCTOR)/codegen/cpp/libraries.py $(INDUCTOR)/codegen/cpp/*.h $(INDUCTOR)/codegen/cpp/*.cpp)
+$(STAMP): pyproject.toml setup.py $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet -e ".[test,bench,dev]"
