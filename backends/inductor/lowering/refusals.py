@@ -1,4 +1,4 @@
-"""Calls that eager refuses because of an operand's dtype or a number's size.
+"""Calls that eager refuses because of an operand's dtype or a number's size, in all versions of torch or in some.
 
 Their metadata rules in torch let them pass, so the graph has them. Generated code would compute something; what the
 program is to see is eager's exception, which the library call raises.
@@ -26,12 +26,16 @@ _WITH_FACTOR = frozenset({
 """Operators whose ``alpha`` becomes a number of the result's dtype."""
 _CONVERTED = frozenset({
     aten.masked_fill.Scalar, aten.full.default, aten.full_like.default, aten.new_full.default, aten.fill.Scalar,
-    aten.constant_pad_nd.default, aten.index_fill.int_Scalar, aten.scatter.value, aten.clamp.default,
-    aten.clamp_min.default, aten.clamp_max.default, aten.hardtanh.default, aten.threshold.default,
+    aten.constant_pad_nd.default, aten.index_fill.int_Scalar, aten.scatter.value, aten.threshold.default,
     aten.pow.Tensor_Scalar, aten.scalar_tensor.default,
 })  # fmt: skip
 """Operators whose numbers become numbers of the result's dtype before anything is computed."""
-
+_BOUNDED = frozenset({
+    aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default, aten.hardtanh.default,
+})  # fmt: skip
+"""Operators with bounds. Until torch 2.14 a bound becomes a number of the result's dtype as above, and a negative one
+of an unsigned dtype wraps around; from 2.15 on a bound beyond all numbers of the dtype is no bound, or refused. So the
+library computes with bounds that the dtype does not hold."""
 
 _OF_REAL_NUMBERS = frozenset({aten._softmax.default, aten._log_softmax.default})
 _OF_NUMBERS = frozenset({
@@ -51,7 +55,7 @@ _EXTREMES = frozenset({
 
 
 def is_refused(node: torch.fx.Node, sizes: Sizes) -> bool:
-    """Whether eager would raise: asked of nodes that have a lowering."""
+    """Whether eager would raise, or does what depends on the version of torch: asked of nodes that have a lowering."""
     target: Any = node.target
     if refuses_some_integer(node):
         return True
@@ -59,6 +63,8 @@ def is_refused(node: torch.fx.Node, sizes: Sizes) -> bool:
         return True
     if target in _CONVERTED:
         return not all(fits(x, node.meta["val"].dtype) for x in numbers_of(node))
+    if target in _BOUNDED:
+        return not all(_holds(node.meta["val"].dtype, x) for x in numbers_of(node))
     if target in _SUBTRACTIONS and any(
         _dtype(a) is torch.bool if isinstance(a, torch.fx.Node) else isinstance(a, bool) for a in node.args[:2]
     ):
@@ -86,6 +92,12 @@ def fits(number: int | float, dtype: torch.dtype) -> bool:
     bounds = torch.iinfo(dtype)
     low = bounds.min if bounds.min or isinstance(number, float) else -bounds.max  # negative integers wrap around
     return not math.isnan(number) and low <= number <= bounds.max
+
+
+def _holds(dtype: torch.dtype, number: int | float) -> bool:
+    """Whether the number lies among those of the dtype."""
+    unsigned = not dtype.is_floating_point and not dtype.is_complex and not dtype.is_signed
+    return fits(number, dtype) and not (unsigned and number < 0)
 
 
 def _first(node: torch.fx.Node) -> torch.Tensor:

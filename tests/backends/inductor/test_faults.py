@@ -754,7 +754,15 @@ def test_processes_that_begin_together(here):
     assert len(kept(here / "new", ".so")) == len(kept(here / "new", ".graph")) == 1
 
 
-def test_interrupting_a_compile_ends_the_compiler(here):
+@pytest.fixture
+def interruptible():
+    """SIGINT raises KeyboardInterrupt, also where pytest is a shell's background job, which would ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupting_a_compile_ends_the_compiler(here, interruptible):
     with compiler(here, f"echo $$ > {here}/pid; sleep 1000"):
         def interrupt():
             while not (here / "pid").exists() or not (here / "pid").read_text():
