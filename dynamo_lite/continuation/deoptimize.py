@@ -6,9 +6,9 @@ been changed when the graph, which is called first, has raised; so torch's state
 the original code runs.
 
 Invariant: what runs again had no effect yet: inputs that the graph has changed are put back, or else the exception goes
-on as it is, with the user's lines of the operation where that is known. A tensor that requires gradients can't be put
-back, but torch counts the writes to it. An exception by which torch itself ends a computation early is no failure: it
-passes through the frame, which has left torch's modes.
+on as it is, with the user's lines of the operation where that is known. What autograd knows of a tensor that it saw
+written can't be put back, but torch counts the writes to it. An exception by which torch itself ends a computation early
+is no failure: it passes through the frame, which has left torch's modes.
 """
 from __future__ import annotations
 
@@ -222,10 +222,20 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def put_back(saved: Saved) -> None:
-    """Gives tensors their elements back."""
+    """Gives tensors their elements back. One that has them is not written to: torch would count that, and what autograd
+    has saved of it before would be of no more use."""
     with torch.no_grad():
         for tensor, value in saved:
-            tensor.copy_(value)
+            if not _is_unchanged(tensor, value):
+                tensor.copy_(value)
+
+
+def _is_unchanged(tensor: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether a tensor has the bits of its copy; False where they can't be compared as they lie."""
+    if tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized or tensor.is_neg():
+        return False
+    bits, before = (t.reshape(-1).view(torch.uint8) for t in (tensor, value))
+    return torch.equal(bits, before)
 
 
 _State = list[tuple[Callable[[Any], Any], Any]]

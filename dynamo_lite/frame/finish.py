@@ -174,7 +174,7 @@ def _to_put_back(output: OutputGraph, inputs: list[Any], run: Any) -> tuple[list
     if not changed or getattr(run, "raises_before_writes", False):
         return [], []
     places = [place for place, t in enumerate(inputs) if any(t is c for c in changed)]
-    if may_raise(output.graph) and not any(t.fake.requires_grad for t in changed):
+    if may_raise(output.graph) and not output.inputs_changed_for_autograd():
         return places, []
     # Operations run one by one count their writes; a backend's kernel may write and raise before it has counted.
     by_torch = isinstance(getattr(run, "__self__", None), torch.fx.GraphModule) or getattr(run, "counts_writes", False)

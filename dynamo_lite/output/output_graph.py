@@ -11,7 +11,7 @@ import linecache
 import math
 import operator
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -427,7 +427,7 @@ class OutputGraph:
         if self.open_modes:
             raise self.open_modes[0].refuse_break()
         self.choices.check(self, outputs)
-        if self.assumed_at is not None and any(t.fake.requires_grad for t in self.mutated_inputs()):
+        if self.assumed_at is not None and self.inputs_changed_for_autograd():
             what = "a branch that raises, in a graph that writes to inputs under autograd"
             raise exc.Unsupported("data_dependent_branch", what, visit=self.assumed_at)
         if self.written_storages and not self.fullgraph:
@@ -457,7 +457,7 @@ class OutputGraph:
     def _check_order_of_writes(self) -> None:
         """What autograd knows of an input can't be put back for the frame to run again: an operation that may raise
         behind a write to such an input belongs to a graph of its own, which begins behind the write."""
-        kept = {t.fake.untyped_storage()._cdata for t in self.mutated_inputs() if t.fake.requires_grad}
+        kept = {t.fake.untyped_storage()._cdata for t in self.inputs_changed_for_autograd()}
         written: int | None = None
         for node in self.graph.nodes if kept else ():
             if written is not None and node.meta.get("raises"):
@@ -480,10 +480,18 @@ class OutputGraph:
 
     def mutated_inputs(self) -> list[TensorVariable]:
         """Inputs whose memory some node may change, directly or through views."""
+        return self._inputs_written_by(node for node in self.graph.nodes if node.meta.get("impure"))
+
+    def inputs_changed_for_autograd(self) -> list[TensorVariable]:
+        """Those of which autograd may know something else behind the graph: what it knows can't be put back, as
+        elements can. Of a write in ``no_grad`` it knows only that there was one."""
+        nodes = (n for n in self.graph.nodes if n.meta.get("impure") and not n.meta.get("unseen_by_autograd"))
+        return [t for t in self._inputs_written_by(nodes) if t.fake.requires_grad]
+
+    def _inputs_written_by(self, nodes: Iterable[fx.Node]) -> list[TensorVariable]:
         touched: set[int] = set()
-        for node in self.graph.nodes:
-            if node.meta.get("impure"):
-                touched |= _written_by(node)
+        for node in nodes:
+            touched |= _written_by(node)
         tensors = [t for t in self.inputs if isinstance(t, TensorVariable)]
         return [t for t in tensors if t.fake.untyped_storage()._cdata in touched]
 

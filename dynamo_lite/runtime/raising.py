@@ -24,7 +24,8 @@ _NAMES = (
     "assert", "linspace.Tensor", "logspace.Tensor", "searchsorted", "unique", "pack_padded_sequence",
     "nonzero_static", "local_scalar_dense", "equal", "tensor_split.tensor", "quantile", "nanquantile", "multigammaln",
 )
-_HARMLESS = ("binary_cross_entropy_with_logits", "index_fill.Dimname", "embedding_dense_backward")
+_HARMLESS = ("binary_cross_entropy_with_logits", "index_fill.Dimname", "embedding_dense_backward",
+             "linalg_vector_norm", "linalg_cross", "linalg_vecdot", "linalg_diagonal", "linalg_matmul")
 _BY_MASKS = ("index.Tensor", "index_put", "index_put_")
 _COMPOSITES = frozenset({torch.nn.functional.one_hot})
 """Functions that take another way without data, where nothing shows that they may raise."""

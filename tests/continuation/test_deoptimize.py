@@ -153,7 +153,7 @@ def test_what_requires_gradients_and_was_not_written_yet(fn: Any, backend: str) 
 def raised(call: Any, *args: Any) -> Any:
     try:
         return call(*args)
-    except RuntimeError as error:
+    except (IndexError, RuntimeError) as error:
         trace = error.__traceback__
         while trace.tb_next is not None:
             trace = trace.tb_next
@@ -265,6 +265,73 @@ def test_one_graph_more_and_none_where_nothing_raises_behind_the_write() -> None
         assert [b.kind for b in report.break_reasons] == ["raises_after_write"] * breaks, fn
         assert report.graph_count == 1 + breaks
         assert all(b.user_stack[-1].lineno == fn.__code__.co_firstlineno + 2 for b in report.break_reasons)
+
+
+def with_momentum(p: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        p.mul_(0.9)
+    return p * torch.ones(4)[i]
+
+
+def of_leaf_and_result(p: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        (p * 1).add_(1)
+        p.sub_(torch.arange(4.0))
+        p[1:].clamp_(min=-2)
+        y = torch.ones(4)[i]
+    return y + p
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("fn", [with_momentum, of_leaf_and_result])
+def test_writes_that_autograd_does_not_see_are_put_back(fn: Any, backend: str) -> None:
+    """One graph: in `no_grad` an operation may raise behind a write to an input that requires gradients."""
+    def run(call: Any, leaf: bool, at: int) -> list[Any]:
+        x = torch.tensor([1.0, -0.0, 3.0, -4.0], requires_grad=True)
+        p = x if leaf else x * 1
+        found = raised(call, p, torch.tensor([at]))
+        if isinstance(found, torch.Tensor):
+            found.sum().backward()
+            found = found.detach()
+        return [found, p.detach(), p.grad_fn is None, p.requires_grad, x.grad, 1 / p.detach()]
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for leaf, at in ((True, 1), (True, 9), (False, 2), (False, 7)):
+        assert str(run(compiled, leaf, at)) == str(run(fn, leaf, at)), (leaf, at)
+    assert dynamo_lite.explain(fn)(torch.ones(4, requires_grad=True), torch.tensor([1])).graph_count == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+def test_an_input_that_was_not_written_yet_is_not_counted_as_written(backend: str) -> None:
+    def f(mask: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = torch.ones(4)[i]
+        return mask.mul_(2) * y
+
+    compiled = dynamo_lite.compile(f, backend=backend)
+    for at in (1, 9, 2, 7):
+        mask, w = torch.arange(4.0), torch.ones(4, requires_grad=True)
+        loss = (w * mask).sum()
+        if at > 3:
+            with pytest.raises(IndexError):
+                compiled(mask, torch.tensor([at]))
+            loss.backward()
+            assert torch.equal(w.grad, torch.arange(4.0))
+        else:
+            compiled(mask, torch.tensor([at]))
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+
+
+def test_norms_do_not_raise() -> None:
+    def scaled(p: torch.Tensor, g: torch.Tensor) -> None:
+        with torch.no_grad():
+            for _ in range(2):
+                p.sub_(g / g.norm().clamp(min=1e-6) * torch.linalg.vector_norm(p))
+
+    p, q, g = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True), torch.arange(3.0)
+    report = dynamo_lite.explain(scaled)(p, g)
+    scaled(q, g)
+    assert torch.equal(p, q) and report.graph_count == 1 and not report.break_reasons
 
 
 def in_a_callee(x: torch.Tensor, i: torch.Tensor, seen: list[Any]) -> Any:

@@ -410,6 +410,7 @@ def record(
     node.meta["raises"] = output.fake_mode.raises_seen
     node.meta["visit"] = tx.root_visit()
     node.meta["writes"] = frozenset(output.fake_mode.written)
+    node.meta["unseen_by_autograd"] = not torch.is_grad_enabled() and target not in _AUTOGRAD_CHANGES
     if isinstance(result, list):
         for argument, fake in zip(args, fake_args):
             if fake is result:  # an operation on a list in place
