@@ -7,8 +7,8 @@ the original code runs.
 
 Invariant: what runs again had no effect yet: inputs that the graph has changed are put back, or else the exception goes
 on as it is, with the user's lines of the operation where that is known. What autograd knows of a tensor that it saw
-written can't be put back, but torch counts the writes to it. An exception by which torch itself ends a computation early
-is no failure: it passes through the frame, which has left torch's modes.
+written can't be put back, but torch counts the writes to it. An exception by which torch itself ends a computation
+early is no failure: it passes through the frame, which has left torch's modes.
 """
 from __future__ import annotations
 
