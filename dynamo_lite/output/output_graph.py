@@ -484,7 +484,7 @@ class OutputGraph:
 
     def inputs_changed_for_autograd(self) -> list[TensorVariable]:
         """Those of which autograd may know something else behind the graph: what it knows can't be put back, as
-        elements can. Of a write in ``no_grad`` it knows only that there was one."""
+        elements can. Of a write in ``no_grad``, or to ``x.data``, it knows at most that there was one."""
         nodes = (n for n in self.graph.nodes if n.meta.get("impure") and not n.meta.get("unseen_by_autograd"))
         return [t for t in self._inputs_written_by(nodes) if t.fake.requires_grad]
 

@@ -282,8 +282,14 @@ def of_leaf_and_result(p: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
     return y + p
 
 
+def of_data(p: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    p.data.mul_(3)
+    p.detach()[1:].add_(1)
+    return torch.ones(4)[i] * p
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
-@pytest.mark.parametrize("fn", [with_momentum, of_leaf_and_result])
+@pytest.mark.parametrize("fn", [with_momentum, of_leaf_and_result, of_data])
 def test_writes_that_autograd_does_not_see_are_put_back(fn: Any, backend: str) -> None:
     """One graph: in `no_grad` an operation may raise behind a write to an input that requires gradients."""
     def run(call: Any, leaf: bool, at: int) -> list[Any]:

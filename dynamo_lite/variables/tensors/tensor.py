@@ -404,13 +404,16 @@ def record(
         unsupported("unsupported_torch_call", f"{target_name(target)} returns a {type(result).__name__}")
     if output.rebound:
         check_uses(output, target, (node_args, node_kwargs), result, impure)
-    if impure and output.fake_mode.written:
-        check_leaf_views(output, output.fake_mode.written, pytree.tree_leaves((fake_args, fake_kwargs)))
+    written = frozenset(output.fake_mode.written) if impure else frozenset()
+    leaves = pytree.tree_leaves((fake_args, fake_kwargs)) if written else []
+    if written:
+        check_leaf_views(output, written, leaves)
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
     node.meta["raises"] = output.fake_mode.raises_seen
     node.meta["visit"] = tx.root_visit()
-    node.meta["writes"] = frozenset(output.fake_mode.written)
-    node.meta["unseen_by_autograd"] = not torch.is_grad_enabled() and target not in _AUTOGRAD_CHANGES
+    node.meta["writes"] = written
+    node.meta["unseen_by_autograd"] = target not in _AUTOGRAD_CHANGES and not (torch.is_grad_enabled() and any(
+        isinstance(x, torch.Tensor) and x.requires_grad and x.untyped_storage()._cdata in written for x in leaves))
     if isinstance(result, list):
         for argument, fake in zip(args, fake_args):
             if fake is result:  # an operation on a list in place

@@ -119,7 +119,7 @@ def check_uses(output: Any, target: Any, arguments: Any, result: Any, impure: bo
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
 
 
-def check_leaf_views(output: Any, written: set[int], operands: list[Any]) -> None:
+def check_leaf_views(output: Any, written: frozenset[int], operands: list[Any]) -> None:
     """Breaks where an operation writes to a view from outside that requires gradients, of a leaf, which eager refuses,
     also if it is another view of the leaf that has been made to require them: the tensor without data is no view of
     anything, and by the time the graph refused it, it might have written to others."""
