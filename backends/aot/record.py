@@ -276,7 +276,7 @@ class Recorder(TorchDispatchMode):
                 return result
             kind = "composite"
         if kind == "composite":
-            in_python = func.py_kernels.get(_COMPOSITE_KEY) if self._decomposes_in_python() else None
+            in_python = func.py_kernels.get(_COMPOSITE_KEY) if self._decomposes_in_python((args, kwargs)) else None
             with self:
                 if in_python is not None:
                     return in_python(*args, **kwargs)
@@ -285,10 +285,10 @@ class Recorder(TorchDispatchMode):
             raise CannotFunctionalize(f"{func} changes which memory a tensor uses")
         return _RECORDED[kind](self, func, args, kwargs)
 
-    def _decomposes_in_python(self) -> bool:
-        """Whether the trace has met a function that asks for sizes as numbers where C++ decomposes it."""
-        env = getattr(self._fake_mode, "env", None)
-        return env is not None and bool(env.decomposes_in_python)
+    def _decomposes_in_python(self, operands: Any) -> bool:
+        """Whether the trace's fake mode has torch's decompositions in Python compute with these operands."""
+        asked = getattr(self._fake_mode, "decomposes_in_python", None)
+        return asked is not None and asked(operands)
 
     def _record_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], view: bool = False) -> Any:
         result = func(*args, **kwargs)

@@ -18,6 +18,7 @@ from typing import Any, Iterator
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, no_dispatch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite import torch_versions
@@ -29,11 +30,17 @@ from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, NumbersAsked
 
-__all__ = ["FakeTensor", "TraceFakeMode"]
+__all__ = ["FakeTensor", "TraceFakeMode", "have_elements"]
 
 # Sizes and strides.
 Layout = tuple[tuple[Any, ...], tuple[Any, ...]]
-_raw_dispatch = getattr(FakeTensorMode.__torch_dispatch__, "__wrapped__", FakeTensorMode.__torch_dispatch__)
+# Behind `__torch_dispatch__` of torch's mode, which logs each TypeError with its traceback: see `fake.quiet`.
+_raw_dispatch = FakeTensorMode.dispatch
+
+
+def have_elements(operands: Any) -> bool:
+    """Whether no tensor among the operands is without elements; a guard of sizes that are symbols."""
+    return all(n > 0 for x in pytree.tree_leaves(operands) if isinstance(x, torch.Tensor) for n in x.shape)
 
 
 # How C++ asks for sizes as numbers.
@@ -135,6 +142,21 @@ class TraceFakeMode(FakeTensorMode):
             yield
         finally:
             env.may_call_again = before
+
+    @contextlib.contextmanager
+    def decompositions_in_cpp(self) -> Iterator[None]:
+        """Inside, no decomposition in Python takes the place of one in C++."""
+        env = self.symbols()
+        before, env.decomposes_in_python = env.decomposes_in_python, False
+        try:
+            yield
+        finally:
+            env.decomposes_in_python = before
+
+    def decomposes_in_python(self, operands: Any) -> bool:
+        """Whether torch's decompositions in Python compute with these operands: where this trace has met a function
+        that asks for sizes as numbers. They leave out what eager checks of tensors without elements."""
+        return self.env is not None and bool(self.env.decomposes_in_python) and have_elements(operands)
 
     def asks_for_numbers(self, error: Exception) -> bool:
         """Whether a call has ended since C++ takes no symbols in a list of sizes, and can be made again as in

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from .. import exc, log
 from ..continuation.node_lines import stack_of
 from ..fake import calls
-from ..fake.mode import TraceFakeMode
+from ..fake.mode import TraceFakeMode, have_elements
 from ..guards import Guard, GuardSet
 from ..guards.memory import overlap_on_device
 from ..guards.source import Source
@@ -277,6 +277,9 @@ class OutputGraph:
             exc.Unsupported: it can't be run without data, or fails.
         """
         mode = self.fake_mode
+        if mode.env is not None and mode.env.decomposes_in_python and not have_elements((args, kwargs)):
+            with mode.decompositions_in_cpp():
+                return self.run_fake(tx, op, target, args, kwargs)
         mode.effects_seen = mode.known.needed = False
         self.scalars.start()
         key = None if self.scalars.any else calls.key_of(mode, op, target, args, kwargs)
@@ -319,6 +322,9 @@ class OutputGraph:
     ) -> tuple[Any, bool]:
         """The same, from now on with torch's decompositions in Python; where one fails, with none in this trace."""
         env = self.fake_mode.symbols()
+        if not have_elements((args, kwargs)):
+            with self.fake_mode.decompositions_in_cpp():
+                return self.run_fake(tx, op, target, args, kwargs)
         env.decomposes_in_python = True
         try:
             return self.run_fake(tx, op, target, args, kwargs)

@@ -67,6 +67,28 @@ def test_a_decomposition_that_fails_is_left_alone():
         torch.testing.assert_close(compiled(x), f(x))
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor_lite"])
+@pytest.mark.parametrize("options", [
+    {"scale_factor": 2}, {"size": 4}, {"scale_factor": 2, "mode": "nearest-exact"},
+    {"scale_factor": 2, "mode": "linear"}, {"scale_factor": 0.5, "mode": "area"},
+], ids=str)
+def test_no_elements_are_refused_as_in_eager(options, backend, capfd):
+    """Decompositions in Python leave out these checks."""
+    def f(x):
+        return F.interpolate(x, **options)
+
+    def outcome(call, x):
+        try:
+            return call(x).shape
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = dynamo_lite.compile(f, backend=backend, dynamic=True)
+    for size in ((2, 3, 8), (1, 0, 6), (0, 2, 6), (1, 2, 0), (3, 2, 10)):
+        assert outcome(compiled, torch.ones(size)) == outcome(f, torch.ones(size)), size
+    assert "Traceback" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_one_graph_for_spectra_of_any_length(backend):
     def f(x):

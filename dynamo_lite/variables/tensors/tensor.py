@@ -405,20 +405,24 @@ def record(
     if output.rebound:
         check_uses(output, target, (node_args, node_kwargs), result, impure)
     written = frozenset(output.fake_mode.written) if impure else frozenset()
-    leaves = pytree.tree_leaves((fake_args, fake_kwargs)) if written else []
+    operands = pytree.tree_leaves((fake_args, fake_kwargs)) if written else []
     if written:
-        check_leaf_views(output, written, leaves)
+        check_leaf_views(output, written, operands)
     node = output.create_node(tx, op, target, node_args, node_kwargs, result, impure)
-    node.meta["raises"] = output.fake_mode.raises_seen
-    node.meta["visit"] = tx.root_visit()
-    node.meta["writes"] = written
-    node.meta["unseen_by_autograd"] = target not in _AUTOGRAD_CHANGES and not (torch.is_grad_enabled() and any(
-        isinstance(x, torch.Tensor) and x.requires_grad and x.untyped_storage()._cdata in written for x in leaves))
+    node.meta.update(
+        raises=output.fake_mode.raises_seen, visit=tx.root_visit(), writes=written,
+        unseen_by_autograd=target not in _AUTOGRAD_CHANGES and not _autograd_sees(written, operands))
     if isinstance(result, list):
         for argument, fake in zip(args, fake_args):
             if fake is result:  # an operation on a list in place
                 return argument
     return wrap_result(tx, node, result)
+
+
+def _autograd_sees(written: frozenset[int], operands: list[Any]) -> bool:
+    """Whether a write to these storages is a node of autograd's: not in ``no_grad``, nor one to ``x.data``."""
+    return torch.is_grad_enabled() and any(
+        isinstance(x, torch.Tensor) and x.requires_grad and x.untyped_storage()._cdata in written for x in operands)
 
 
 def _node_arguments(
