@@ -9,6 +9,7 @@ values; a symbol that has been found equal to something is replaced by it in all
 """
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from .records import Malformed, condition_as_data, condition_of
 from .relations import Compound, Condition, Relation, compare, is_short, negated, relation
 
 HIGHEST = (1 << 62) - 1
+# Limits: integers, which are exact, or infinities. A float that is finite would round what is compared with 0.
 Interval = tuple[float, float]
 
 
@@ -168,28 +170,30 @@ class Environment:
         for monomial in x.terms:
             for a in monomial:
                 low, high = self._of_atom(a)
-                if math.isinf(low):
+                if not isinstance(low, int):
                     return self._interval(x)
-                shifts[a] = ints.add(ints.atom(a), int(low))
-                tops[a] = high - low
+                shifts[a] = ints.add(ints.atom(a), low)
+                tops[a] = _plus(high, -low)
         shifted = ints.replace(x, shifts.get)
         if isinstance(shifted, int):
             return shifted, shifted
-        lowest = highest = float(shifted.const) if abs(shifted.const) < 1 << 52 else shifted.const
+        lowest: float = shifted.const
+        highest: float = shifted.const
         for monomial, k in shifted.terms.items():
-            end = _times(k, math.prod(tops.get(a, math.inf) for a in monomial))
-            lowest, highest = lowest + min(end, 0), highest + max(end, 0)
+            end = functools.reduce(_times, (tops.get(a, math.inf) for a in monomial), k)
+            lowest, highest = _plus(lowest, min(end, 0)), _plus(highest, max(end, 0))
         return lowest, highest
 
     def _interval(self, x: Index) -> Interval:
         """Between which numbers it lies."""
         if isinstance(x, int):
             return x, x
-        low = high = float(x.const) if abs(x.const) < 1 << 52 else x.const
+        low: float = x.const
+        high: float = x.const
         for monomial, k in x.terms.items():
             bounds = self._of_monomial(monomial)
             ends = (_times(k, bounds[0]), _times(k, bounds[1]))
-            low, high = low + min(ends), high + max(ends)
+            low, high = _plus(low, min(ends)), _plus(high, max(ends))
         return low, high
 
     def _of_monomial(self, monomial: tuple[Atom, ...]) -> Interval:
@@ -205,7 +209,7 @@ class Environment:
         if isinstance(a, Sym):
             return self._limits.get(a, (a.lower, math.inf))
         if isinstance(a, Mod):
-            return 0, max(self._interval(a.divisor)[1] - 1, 0)
+            return 0, max(_plus(self._interval(a.divisor)[1], -1), 0)
         if isinstance(a, FloorDiv):
             low, high = self._interval(a.expr)
             least, most = self._interval(a.divisor)
@@ -391,11 +395,21 @@ class Environment:
         self._limits[symbol] = low, high
 
 
+def _plus(a: float, b: float) -> float:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    return b if isinstance(a, int) else a
+
+
 def _times(a: float, b: float) -> float:
-    return 0 if a == 0 or b == 0 else a * b
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    return 0 if a == 0 or b == 0 else math.inf if (a > 0) == (b > 0) else -math.inf
 
 
 def _quotient(a: float, b: float) -> float:
-    if math.isinf(a):
+    if not isinstance(a, int):
         return a
-    return 0 if math.isinf(b) and a >= 0 else -1 if math.isinf(b) else a // b
+    if not isinstance(b, int):
+        return 0 if a >= 0 else -1
+    return a // b

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dynamo_lite.symbols import integers as ints
-from dynamo_lite.symbols.environment import Environment, Frozen
+from dynamo_lite.symbols.environment import HIGHEST, Environment, Frozen
 from dynamo_lite.symbols.relations import compare, compound, negated
 
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=")
@@ -53,6 +53,45 @@ def test_answers_follow_from_decisions(seed):
     for values in itertools.product(range(lowest, 13, 2), range(lowest, 13), range(lowest, 13, 3)):
         check(env, names, asked, values)
     check(env, names, asked, hints)
+
+
+def nested_expression(draw, symbols, depth=3):
+    if depth == 0 or draw.random() < 0.2:
+        return draw.choice([*symbols, *symbols, draw.randrange(-9, 10), draw.choice([1 << 53, -(1 << 60), HIGHEST])])
+    x, y = (nested_expression(draw, symbols, depth - 1) for _ in range(2))
+    kind = draw.choice(["add", "add", "mul", "mod", "floordiv"])
+    if kind in ("mod", "floordiv"):
+        return getattr(ints, kind)(x, ints.add(ints.mod(y, draw.randrange(1, 9)), draw.choice([1, 2, 5])))
+    return getattr(ints, kind)(x, y)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_known_of_symbols_without_limits(seed):
+    """Sums of numbers as large as the limits are exact: a float's rounding would answer for them."""
+    draw = random.Random(seed)
+    names = ["a", "b", "c"]
+    limits = [draw.choice([(2, HIGHEST), (-HIGHEST, HIGHEST), (-HIGHEST, -1), (0, 40)]) for _ in names]
+    env = Environment()
+    symbols = [env.new(name, draw.randint(max(low, -50), min(high, 50)), low, high)
+               for name, (low, high) in zip(names, limits)]
+    calls = [[draw.choice([low, high, draw.randint(low, high), draw.randint(max(low, -50), min(high, 50))])
+              for low, high in limits] for _ in range(60)]
+    for _ in range(150):
+        condition = compare(draw.choice(OPERATORS), nested_expression(draw, symbols), nested_expression(draw, symbols))
+        known = env.known(condition)
+        if known is not None:
+            assert all(holds(condition, env, names, values) is known for values in calls), condition
+
+
+def test_a_small_part_of_a_sum_as_large_as_the_limits():
+    env = Environment()
+    s, n, k = env.new("s", 6, 2), env.new("n", 20, -HIGHEST), env.new("k", -2, -HIGHEST, -1)
+    part = ints.mod(ints.add(ints.mul(s, -1), 3), ints.add(ints.mod(n, 7), 1))
+    assert env.known(compare("<", part, ints.mul(k, -1))) is None
+    assert not env.decide(compare(">=", ints.mul(k, -1), part)) and len(env.decisions) == 1
+    many = ints.product([s] * 30)  # more than a float can hold
+    assert env.known(compare(">=", many, 1 << 30)) is True
+    assert env.known(compare(">", ints.add(many, ints.mul(n, -1)), 0)) is None
 
 
 def env_whole(env, x):
