@@ -180,7 +180,8 @@ class Environment:
         lowest: float = shifted.const
         highest: float = shifted.const
         for monomial, k in shifted.terms.items():
-            end = functools.reduce(_times, (tops.get(a, math.inf) for a in monomial), k)
+            factors: tuple[float, ...] = (k, *(tops.get(a, math.inf) for a in monomial))
+            end = functools.reduce(_times, factors)
             lowest, highest = _plus(lowest, min(end, 0)), _plus(highest, max(end, 0))
         return lowest, highest
 
