@@ -304,3 +304,17 @@ def test_an_index_that_is_none_of_the_dimensions():
         else:
             with pytest.raises(IndexError, match=f"index {m} is out of bounds for dimension 0 with size {n}"):
                 compiled(x, y)
+
+
+def test_a_comparison_whose_sides_are_numbers_of_any_size():
+    """What the limits of such numbers say has to be exact: rounded, they said that the quotient is the larger one."""
+    def fn(x, y, n, m):
+        i = torch.sym_max((3 - y.shape[0]) % (abs(n) % 7 + 1), abs(m // -(abs(len(x)) % 7 + 1)))
+        j = abs(i) % (abs(x.numel()) % 7 + 1) // (abs(x.shape[1] % (abs(i) % 7 + 1)) % 7 + 1)
+        return i, j, y.unfold(0, 2, j % 3 + 1)
+
+    with config.patch(capture_scalar_outputs=True):
+        compiled = dynamo_lite.compile(fn, backend="eager", dynamic=True)
+        for a, b, n, m in ((3, 16, 14, 1), (4, 2, 20, 8), (3, 3, -9, -3), (3, 6, -9, -3), (6, 9, -4, 19), (12, 8, -4, 19)):
+            args = torch.zeros(a, b), torch.arange(float(a + b)), n, m
+            torch.testing.assert_close(compiled(*args), fn(*args))
