@@ -315,6 +315,6 @@ def test_a_comparison_whose_sides_are_numbers_of_any_size():
 
     with config.patch(capture_scalar_outputs=True):
         compiled = dynamo_lite.compile(fn, backend="eager", dynamic=True)
-        for a, b, n, m in ((3, 16, 14, 1), (4, 2, 20, 8), (3, 3, -9, -3), (3, 6, -9, -3), (6, 9, -4, 19), (12, 8, -4, 19)):
+        for a, b, n, m in ((3, 16, 14, 1), (4, 2, 20, 8), (3, 3, -9, -3), (3, 6, -9, -3), (6, 9, -4, 19)):
             args = torch.zeros(a, b), torch.arange(float(a + b)), n, m
             torch.testing.assert_close(compiled(*args), fn(*args))
