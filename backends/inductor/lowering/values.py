@@ -22,9 +22,14 @@ Number = Union[bool, int, float]
 Shape = tuple[ix.Index, ...]
 
 
-@functools.lru_cache(maxsize=4096)
 def dim_var(dim: int, size: ix.Index) -> ix.Index:
     """The index of dimension ``dim``."""
+    # Symbols of one name are equal, but what they are at least is another graph's for each graph.
+    return _dim_var(dim, size) if isinstance(size, int) else ix.var(f"i{dim}", size)
+
+
+@functools.lru_cache(maxsize=4096)
+def _dim_var(dim: int, size: int) -> ix.Index:
     return ix.var(f"i{dim}", size)
 
 

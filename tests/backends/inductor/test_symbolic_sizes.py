@@ -5,6 +5,9 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite import log
+from dynamo_lite.backends.inductor.codegen.indices import index_text
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.lowering.values import loop_vars, shape_vars
 
 SIZES = ((4, 16), (3, 20), (5, 33), (9, 17), (7, 19), (2, 70))
 
@@ -161,3 +164,29 @@ def test_a_kernel_of_atens_that_has_no_symbols(mode, caplog):
         x = torch.randn(2, 3, n, n + 1)
         torch.testing.assert_close(compiled(x), F.interpolate(x, scale_factor=2, mode=mode) * 2)
     assert "a fault of dynamo_lite" not in caplog.text
+
+
+def test_symbols_of_one_name_have_limits_of_their_own():
+    """Each graph's first symbol has the same name. What one graph knows of it is no other graph's."""
+    for lower, negative in ((2, False), (-100, True), (0, False)):
+        s = ix.atom(ix.Sym("s0", lower))
+        (var,) = loop_vars(shape_vars([ix.add(ix.mod(s, 3), 1)]))
+        text = index_text(var.size, {}, "/", None)
+        assert ("% (3) + (3)" in text) is negative, text
+
+
+def test_a_size_that_follows_from_a_negative_number():
+    def of_size(x):
+        return torch.zeros(x.shape[0] % 3 + 1, 2) + 1
+
+    def of_number(n):
+        return torch.zeros(n % 3 + 1, 2) + 1
+
+    of_sizes = dynamo_lite.compile(of_size, dynamic=True)
+    for n in (5, 7, 8):
+        torch.testing.assert_close(of_sizes(torch.ones(n)), of_size(torch.ones(n)))
+    of_numbers = dynamo_lite.compile(of_number, dynamic=True)
+    for n in (5, -5, -4, 7, -7):
+        del_me = [torch.full((6,), 1e10) for _ in range(50)]
+        del del_me
+        torch.testing.assert_close(of_numbers(n), of_number(n))
