@@ -234,7 +234,9 @@ def _is_unchanged(tensor: torch.Tensor, value: torch.Tensor) -> bool:
     """Whether a tensor has the bits of its copy; False where they can't be compared as they lie."""
     if tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized or tensor.is_neg():
         return False
-    bits, before = (t.reshape(-1).view(torch.uint8) for t in (tensor, value))
+    # A copy has strides of its own: a tensor of one element may have any stride and counts as contiguous.
+    packed = (t.clone(memory_format=torch.contiguous_format).reshape(t.numel()) for t in (tensor, value))
+    bits, before = (t.view(torch.uint8) for t in packed)
     return torch.equal(bits, before)
 
 

@@ -292,21 +292,24 @@ class Codegen:
             value.hold_changes(self)
         else:
             assert isinstance(value, DictVariable)
-            changes = value.changes()
-            if changes is None:
-                check_rebuildable(value.items, "a dict")
-            removed, stored = changes if changes is not None else ([], list(value.items.values()))
-            self.push_all(removed)
-            self.emit.build_tuple(len(removed))
-            for key, item in stored:
-                self.push(key)
-                self.push(item)
-                self.emit.build_tuple(2)
-            self.emit.build_tuple(len(stored))
-            self.emit.build_tuple(2)
+            self._push_steps(value)
         name = self.emit.temporary()
         self.emit.store_fast(name)
         return name
+
+    def _push_steps(self, value: DictVariable) -> None:
+        """Pushes what was done to a dict from outside, for `change_dict`; or all that it holds, for `replace_dict`."""
+        steps = value.changes()
+        if steps is None:
+            check_rebuildable(value.items, "a dict")
+            steps = list(value.items.values())
+        for step in steps:
+            if step is None:
+                self.emit.load_const(None)
+            else:
+                self.push_all(step)
+                self.emit.build_tuple(len(step))
+        self.emit.build_tuple(len(steps))
 
     def replace_contents(self, value: VariableTracker, held: str) -> None:
         """Gives a container from outside its new contents, past any method of a subclass."""
@@ -385,25 +388,22 @@ def set_in_deque(target: collections.deque[Any], items: tuple[Any, ...]) -> None
             collections.deque.__setitem__(target, index, item)
 
 
-_Entries = tuple[tuple[Any, Any], ...]
 
-
-def replace_dict(target: dict[Any, Any], change: tuple[tuple[Any, ...], _Entries]) -> None:
+def replace_dict(target: dict[Any, Any], entries: tuple[tuple[Any, Any], ...]) -> None:
     """Makes these the entries of a dict, in this order."""
-    base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
-    base.clear(target)
-    for key, value in change[1]:
-        base.__setitem__(target, key, value)
+    change_dict(target, (None, *entries))
 
 
-def change_dict(target: dict[Any, Any], change: tuple[tuple[Any, ...], _Entries]) -> None:
-    """Deletes and stores entries of a dict."""
+def change_dict(target: dict[Any, Any], steps: tuple[tuple[Any, ...] | None, ...]) -> None:
+    """Does to a dict what was done in the trace, step by step: stores a key with a value, deletes a key, removes the
+    last entry (a step of no elements), or all (None)."""
     base: Any = next(cls for cls in type(target).__mro__ if not cls.__flags__ & (1 << 9))
-    removed, stored = change
-    for key in removed:
-        base.__delitem__(target, key)
-    for key, value in stored:
-        base.__setitem__(target, key, value)
+    done = (base.popitem, base.__delitem__, base.__setitem__)
+    for step in steps:
+        if step is None:
+            base.clear(target)
+        else:
+            done[len(step)](target, *step)
 
 
 def set_attribute(target: Any, name: str, value: Any) -> None:

@@ -332,7 +332,7 @@ def frame_values(frame: Any) -> list[VariableTracker]:
 
 
 # Attributes of trackers under which they keep real objects, whose containers hold no trackers and may be large.
-_REAL = ("value", "_value", "_globals", "_before")
+_REAL = ("value", "_value", "_globals", "_before", "_changes")
 
 
 def parts_of(tracker: VariableTracker) -> list[VariableTracker]:

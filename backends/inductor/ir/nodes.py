@@ -112,8 +112,12 @@ class Builder:
 
     def inside(self, value: ix.Index, low: ix.Index, high: ix.Index) -> Node:
         """Whether ``low <= value < high``: a guard. What a ``where`` chooses by it is evaluated only where it holds."""
-        if isinstance(value, int) and isinstance(low, int) and isinstance(high, int):
-            return self.const(low <= value < high, torch.bool)
+        if not ix.free_vars(value) or self.is_at_most(high, low):
+            above, below = ix.add(value, 1), self.is_at_most(low, value)
+            if below and self.is_at_most(above, high):
+                return self.const(True, torch.bool)
+            if self.is_at_most(high, low) or self.is_at_most(above, low) or self.is_at_most(high, value):
+                return self.const(False, torch.bool)
         attr = _in_fewest_loops(value, low, high)
         value = attr[0]
         return self._node("inside", torch.bool, (), attr, attr, frozenset(ix.free_vars(value)))

@@ -23,7 +23,7 @@ FOLLOWED = (*_IN_ORDER, *_OVER_DICTS, enumerate, zip, map)
 def container_of(iterator: Any) -> Any:
     """What an iterator goes over: the container itself; for one at its end an empty one, or None."""
     if type(iterator) in _OVER_DICTS:
-        return next((part for part in gc.get_referents(iterator) if type(part) is dict), None)
+        return next((part for part in gc.get_referents(iterator) if isinstance(part, dict)), None)
     return iterator.__reduce__()[1][0]
 
 
@@ -41,7 +41,7 @@ def is_new(iterator: Any) -> bool | None:
     """Whether an iterator over a dict has given nothing, and the dict is as large as when it was made; None at its
     end."""
     over = container_of(iterator)
-    return None if over is None else iterator.__length_hint__() == len(over)
+    return None if over is None else iterator.__length_hint__() == dict.__len__(over)
 
 
 def inner_of(iterator: Any) -> tuple[Any, ...]:

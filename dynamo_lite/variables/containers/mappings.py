@@ -30,17 +30,14 @@ from ..base import (
 from ..bound import BINARY_METHODS, COMPARE_METHODS, BoundMethodVariable
 from ..constant import ConstantVariable, is_constant_value
 from ..identity import as_key
+from .dict_changes import DictChanges, Entries, Entry, Step
 from .dict_views import CLEAR_MOVES, DictIteratorVariable, DictViewVariable
 from .sequences import TupleVariable
 from .sets import constant_part
-from .user_keys import UserKey, check_rebuildable, check_unchanged
+from .user_keys import UserKey, check_rebuildable
 
 if TYPE_CHECKING:
     from ..protocols import Codegen, Tracer
-
-
-Entry = tuple[VariableTracker, VariableTracker]  # key and value
-Entries = dict[Any, Entry]
 
 
 class DictVariable(VariableTracker):
@@ -69,10 +66,8 @@ class DictVariable(VariableTracker):
         self._entries = items
         self.structure = 0  # counts changes of which keys there are
         self.moves = 0  # the same, for an OrderedDict's iterators; up to Python 3.12 they tell clear() apart
-        self._initial = {h: key for h, (key, _) in items.items()} if source is not None else {}
-        # What the real dict has, looked at or not, by what tells its keys apart.
-        self._before = {_mark(h): value for h, (_, value) in items.items()} if source is not None else {}
-        self._deleted: set[Any] = set()  # keys of the real dict that were deleted, be they stored again
+        ordered = issubclass(cls, collections.OrderedDict)
+        self._changes = DictChanges(items if source is not None else {}, ordered)
         self._guard_keys = guard_keys
         self._decided: set[Any] = set()  # keys that have been guarded or written while all of them are not
         self.cls = cls
@@ -86,26 +81,14 @@ class DictVariable(VariableTracker):
             guard()
         return self._entries
 
-    def changes(self) -> tuple[list[VariableTracker], list[tuple[VariableTracker, VariableTracker]]] | None:
-        """The keys to delete from the real dict and the entries to store in it, so that it becomes this one.
-
-        None where that would not give the order of its keys. No other key is hashed again. What was deleted and stored
-        again is here, too: iterators of the dict notice.
-        """
-        now = {_mark(hashed): entry for hashed, entry in self._entries.items()}
-        before = {_mark(hashed): key for hashed, key in self._initial.items()}
-        kept = dict.fromkeys(mark for mark in before if mark in now and mark not in self._deleted)
-        if list(now)[: len(kept)] != list(kept):
-            return None
-        check_unchanged(hashed for hashed in self._entries if _mark(hashed) not in kept)
-        stored = [(key, value) for mark, (key, value) in now.items()
-                  if mark not in kept or self._before.get(mark) is not value]
-        return [key for mark, key in before.items() if mark not in kept], stored
+    def changes(self) -> list[Step] | None:
+        """What is to be done to the real dict, so that it becomes this one; None: all of it is to be replaced."""
+        return self._changes.steps(self._entries)
 
     def is_as_before(self, key: Any) -> bool:
         """Whether the trace has left alone what the real dict has under a constant key."""
         entry = self._entries.get(key)
-        return self._before.get(key) is (entry and entry[1])
+        return self._changes.before(key) is (entry and entry[1])
 
     def _entry(self, tx: Tracer, key: VariableTracker) -> tuple[Any, Entry | None]:
         """The hash key and the entry under a key; relies on this key alone where that is possible."""
@@ -126,9 +109,7 @@ class DictVariable(VariableTracker):
         key, value = self._entries[hashed]
         found = realized(tx, value)
         if found is not value:
-            mark = _mark(hashed)
-            if self._before.get(mark) is value:
-                self._before[mark] = found
+            self._changes.look_at(hashed, value, found)
             self._entries[hashed] = (key, found)
         return found
 
@@ -159,18 +140,22 @@ class DictVariable(VariableTracker):
         tx.output.effects.mutate(self, old[1:] if old is not None else ())
         if old is None:
             self._moved()
-            if _mark(hashed) in self._before:
+            if self._changes.had(hashed):
                 _ = self.items  # deleted and stored again: the other keys decide whether that moves it
+            if self.source is not None:
+                self._changes.store(hashed, key)
         self._entries[hashed] = (old[0] if old is not None else key, value)
 
     def _moved(self) -> None:
         self.structure += 1
         self.moves += 1
 
-    def _remove(self, tx: Tracer, hashed: Any) -> tuple[VariableTracker, VariableTracker]:
+    def _remove(self, tx: Tracer, hashed: Any, last: bool = False) -> tuple[VariableTracker, VariableTracker]:
+        """Removes an entry; `last`: as popitem does."""
         tx.output.effects.mutate(self, self._entries[hashed][1:])
         self._moved()
-        self._deleted.add(_mark(hashed))
+        if self.source is not None:
+            self._changes.remove(hashed, self._entries[hashed][0], last)
         return self._entries.pop(hashed)
 
     def proxy(self) -> VariableTracker:
@@ -364,7 +349,7 @@ class DictVariable(VariableTracker):
             ordered = self.cls is collections.OrderedDict
             tx.raise_error(KeyError, "dictionary is empty" if ordered else "popitem(): dictionary is empty")
         hashed = list(self.items)[-1 if last is None or tx.truth(last) else 0]
-        return TupleVariable(list(self._remove(tx, hashed)))
+        return TupleVariable(list(self._remove(tx, hashed, last=True)))
 
     def _update(self, tx: Tracer, /, *others: VariableTracker, **named: VariableTracker) -> VariableTracker:
         """Stores each entry as it comes, so that what gives them sees it (Objects/dictobject.c, dict_update)."""
@@ -401,7 +386,7 @@ class DictVariable(VariableTracker):
         tx.output.effects.mutate(self)
         self.structure += 1
         self.moves += CLEAR_MOVES
-        self._deleted.update(self._before)
+        self._changes.clear()
         self.items.clear()
         return ConstantVariable(None)
 
@@ -461,11 +446,6 @@ class DictVariable(VariableTracker):
             cg.emit.swap(2)
             cg.push(key)
             cg.emit.store_subscr()
-
-
-def _mark(hashed: Any) -> Any:
-    """What tells keys apart without asking the user's code."""
-    return ("user's", id(hashed)) if isinstance(hashed, UserKey) else hashed
 
 
 class MappingProxyVariable(DictVariable):

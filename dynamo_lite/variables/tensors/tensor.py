@@ -158,9 +158,14 @@ class TensorVariable(VariableTracker):
 
     def _of_leaf(self, tx: Tracer, name: str) -> VariableTracker:
         """``is_leaf`` and ``retains_grad``, which change while the tensor's metadata stay."""
+        written = self.fake.untyped_storage()._cdata in tx.output.written_storages
         if self.source is not None:
             tx.guard(AttrSource(self.source, name), "is", getattr(self.value, name))
-            return ConstantVariable(getattr(self.value, name))
+            if not written:
+                return ConstantVariable(getattr(self.value, name))
+            over = tx.output.inputs_over(self.value) if self.value is not None else []
+            if any(other is not self and other.fake.requires_grad for other in over):
+                unsupported("unsupported_attribute", f"Tensor.{name} of a tensor that was written to through another")
         if name == "retains_grad" and self.fake.requires_grad:
             unsupported("unsupported_attribute", f"Tensor.{name} of a value computed in the graph")
         return ConstantVariable(getattr(self.fake, name))

@@ -363,6 +363,6 @@ def guard_mask(output: OutputGraph, node: fx.Node) -> None:
     value = source.function(base.value)
     if value is None or (value.dtype, value.shape, value.stride()) != (fake.dtype, fake.shape, fake.stride()):
         return
-    packed = value.contiguous().reshape(value.numel())
+    packed = value.clone(memory_format=torch.contiguous_format).reshape(value.numel())
     output.guards.add(source, "tensor_data", bytes(packed.view(torch.uint8).tolist()))
     output.fake_mode.known.add(fake, value.clone())

@@ -190,3 +190,18 @@ def test_a_size_that_follows_from_a_negative_number():
         del_me = [torch.full((6,), 1e10) for _ in range(50)]
         del del_me
         torch.testing.assert_close(of_numbers(n), of_number(n))
+
+
+def test_a_part_without_elements_of_a_dimension_of_one_row(caplog):
+    """Where the part begins is a symbol; no loop runs over the dimension."""
+    def fn(z, n):
+        z[..., :8] = z.dim()
+        z[n:].mul_(2)
+
+    compiled = dynamo_lite.compile(fn)
+    for rows, n in ((1, 16), (1, 16), (4, 9), (16, 9), (4, 5), (1, 1), (3, 2), (1, 7)):
+        got, expected = torch.ones(rows, 11), torch.ones(rows, 11)
+        compiled(got, n)
+        fn(expected, n)
+        assert torch.equal(got, expected), (rows, n)
+    assert "a fault of dynamo_lite" not in caplog.text

@@ -80,3 +80,42 @@ def test_attributes_go_out_with_the_tensor(function, backend):
         if function is changed:
             assert got[0].tags is got[1]
     assert log.counters().get("graphs", 0) - before == 1
+
+
+def written(x, b, y, said):
+    x.mul_(y)
+    said += [x.is_leaf, b.is_leaf, x.grad_fn is None, b.grad_fn is None]
+    with torch.no_grad():
+        said.append(x.is_leaf)
+
+
+def base_written(x, b, y, said):
+    b[0] = y
+    said += [x.is_leaf, x.grad_fn is None, b.is_leaf]
+
+
+def written_unseen(x, b, y, said):
+    with torch.no_grad():
+        b.mul_(y)
+    said += [x.is_leaf, b.is_leaf, b.retains_grad, x.retains_grad, x.grad_fn is None]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+@pytest.mark.parametrize("fn", [written, base_written, written_unseen])
+def test_an_input_that_was_written_to_is_no_leaf(fn, backend):
+    makers = (lambda: torch.ones(4), lambda: torch.ones(4, requires_grad=True),
+              lambda: torch.ones(4, requires_grad=True) * 2)
+    views = (lambda b: b[:4], torch.Tensor.detach, torch.clone, lambda b: b.view(2, 2).t())
+    for make in makers:
+        for view in views:
+            dynamo_lite.reset()
+            results = []
+            for call in (fn, dynamo_lite.compile(fn, backend=backend)):
+                base = make()
+                x, said = view(base), []
+                try:
+                    call(x, base, torch.ones((), requires_grad=True), said)
+                except RuntimeError as e:
+                    said.append(str(e).partition("\n")[0])
+                results.append([said, x.is_leaf, base.is_leaf, x.requires_grad, base.requires_grad])
+            assert results[0] == results[1]
