@@ -10,19 +10,17 @@ the result that the same operator has without symbols.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, no_dispatch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite import log
 from dynamo_lite.fake import dense_results, symbolic_cache
 from dynamo_lite.fake import strides as stride_rules
-from dynamo_lite.fake.dense_results import is_known_equal
+from dynamo_lite.fake.symbolic_rules import RULES
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, Frozen, NumbersAsked
@@ -98,107 +96,6 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
         raise expected
     _fix(mode.env, args, kwargs, reason)
     return _as_without(mode, func, args, expected, result)
-
-
-def _pad(mode: Any, x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.Tensor:
-    """``constant_pad_nd``, for which torch has a kernel in place of a rule. It gives a copy where nothing is added."""
-    if not any(n > 0 for n in sorted(pad, key=hint_of, reverse=True)):
-        raise NotImplementedError("nothing is added")
-    size = list(x.shape)
-    for at in range(len(pad) // 2):
-        size[-1 - at] = size[-1 - at] + pad[2 * at] + pad[2 * at + 1]
-        if size[-1 - at] < 0:
-            raise NotImplementedError("a size is negative")
-    with mode:
-        return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=suggest_memory_format(x))
-
-
-def _convolution(
-    mode: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
-    padding: Sequence[Any], dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
-) -> Any:
-    """``convolution`` of contiguous tensors, whose result is contiguous, whatever computes it. Torch's rule finds out
-    first what does, by the size of the batch among other things, and each question would be a guard."""
-    spatial = x.dim() - 2
-    if transposed or x.device.type != "cpu" or weight.dim() != x.dim() or x.layout is not torch.strided:
-        return NotImplemented
-    if not (_is_contiguous(x) and _is_contiguous(weight)) or _is_empty(x) or _is_empty(weight):
-        return NotImplemented
-    if x.shape[1] != weight.shape[1] * groups:
-        return NotImplemented
-    size = [x.shape[0], weight.shape[0]]
-    steps, pads, gaps = (list(v) * spatial if len(v) == 1 else list(v) for v in (stride, padding, dilation))
-    for n, k, s, p, d in zip(x.shape[2:], weight.shape[2:], steps, pads, gaps):
-        room = n + 2 * p - d * (k - 1) - 1
-        if room < 0:
-            return NotImplemented
-        size.append(room // s + 1)
-    with mode:
-        return torch.empty(size, dtype=x.dtype, device=x.device)
-
-
-def _convolution_backward(
-    mode: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias_sizes: Sequence[Any] | None,
-    stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any], transposed: bool,
-    output_padding: Sequence[Any], groups: int, output_mask: Sequence[bool],
-) -> Any:
-    """Its gradients, which are contiguous where the operands are, likewise."""
-    sizes = (x.shape, weight.shape, bias_sizes if bias_sizes is not None else (grad.shape[1],))
-    if transposed or x.device.type != "cpu" or x.layout is not torch.strided or weight.dim() != x.dim():
-        return NotImplemented
-    if not (_is_contiguous(x) and _is_contiguous(weight)):
-        return NotImplemented
-    with mode:
-        return tuple(
-            torch.empty(tuple(n), dtype=x.dtype, device=x.device) if on else None for n, on in zip(sizes, output_mask))
-
-
-def _is_empty(x: torch.Tensor) -> bool:
-    return any(type(n) is int and n == 0 for n in x.shape)
-
-
-def _is_contiguous(x: torch.Tensor) -> bool:
-    """Whether strides are those of a contiguous tensor, dimensions of one element included; asks nothing of symbols."""
-    dense: Any = 1
-    for n, s in zip(reversed(x.shape), reversed(x.stride())):
-        if not is_known_equal(s, dense):
-            return False
-        dense = dense * n
-    return True
-
-
-# Rules of ours, for operators that have none in torch, or one that asks for more than its result depends on. What they
-# don't cover is ``NotImplemented``.
-def _slice(
-    mode: Any, x: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> Any:
-    """``slice``, asking only for what the result depends on: ``x[-15:]`` of 15 rows is what it is of fewer, all of
-    them, so that the border lies where torch's rule has it for more than 15 alone."""
-    if not -x.dim() <= dim < x.dim() or is_symbolic(step) or step < 1:
-        return NotImplemented
-    size = x.shape[dim]
-    first = _clamped(0 if start is None else start, size)
-    last = size if end is None or not is_symbolic(end) and end == sys.maxsize else _clamped(end, size)
-    length = 0 if last <= first else last - first
-    sizes, strides = list(x.shape), list(x.stride())
-    sizes[dim], offset = (length + step - 1) // step, x.storage_offset() + first * strides[dim]
-    strides[dim] = strides[dim] * step
-    with mode:
-        return x.as_strided(sizes, strides, offset)
-
-
-def _clamped(at: Any, size: Any) -> Any:
-    """An end of a slice as a position. Where the two answers for one counted from the end agree, it is the first."""
-    if at < 0:
-        return 0 if at + size <= 0 else at + size
-    return size if at > size else at
-
-
-RULES: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten.slice.Tensor: _slice,
-    torch.ops.aten.constant_pad_nd.default: _pad, torch.ops.aten.convolution.default: _convolution,
-    torch.ops.aten.convolution_backward.default: _convolution_backward,
-}
 
 
 def _first_line(error: Exception) -> str:

@@ -80,7 +80,7 @@ class GuardFacts:
         number: Any = None
         if isinstance(source, (SizeSource, StrideSource)):
             known = self._tensors.get(source.base.key)
-            if known is not None:
+            if known is not None and source.part < len(known.expected[_SHAPE]):
                 number = (_size if isinstance(source, SizeSource) else _stride)(known, source.part)
         else:
             number = self._consts.get(source.key)

@@ -97,7 +97,9 @@ class Operators(Part):
         left, right = realized(self.tx, left), realized(self.tx, right)
         if left is right:
             return True
-        if left.same_object(right) is True and not isinstance(left, (FunctionVariable,)):
+        # Whether numbers that change are one object can't be told, and need not: their comparison is guarded.
+        with_symbols = left.is_symbolic or right.is_symbolic
+        if not with_symbols and left.same_object(right) is True and not isinstance(left, (FunctionVariable,)):
             return True
         return self.tx.truth(self.compare("==", left, right))
 

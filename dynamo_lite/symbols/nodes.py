@@ -344,13 +344,12 @@ _OPERATORS = {operator.eq: "==", operator.ne: "!=", operator.lt: "<", operator.l
 
 
 def _is_told_by_rounded(a: Index, b: Index) -> bool:
-    """Whether two integers compare as the floats do that are next to them, however large symbols are: where nothing
-    but a small constant is subtracted."""
+    """Whether two integers compare as the floats do that are next to them, however large symbols are: where they are
+    a multiple of one term apart, but for a small constant, so that they are far apart wherever floats round."""
     difference = ints.add(a, ints.mul(b, -1))
     if isinstance(difference, int):
         return isinstance(a, int)
-    signs = {k > 0 for k in difference.terms.values()}
-    return len(signs) == 1 and abs(difference.const) < _EXACT
+    return len(difference.terms) == 1 and abs(difference.const) < _EXACT
 
 
 class FloatNode(Node):
@@ -413,23 +412,51 @@ class FloatNode(Node):
                 a.fix(why)
         return self.hint
 
-    def _integer_value(self) -> Index | None:
-        """The integer that it is, if it is computed from integers by sums alone, and exactly."""
+    def _ratio(self) -> tuple[Index, int] | None:
+        """Numerator and denominator, a power of 2, where it is computed from integers by sums, products with constants
+        and constants, each exactly; None otherwise."""
+        if abs(self.hint) >= _EXACT:
+            return None
         if self.function == "constant":
-            return int(self.hint) if self.hint.is_integer() and abs(self.hint) < _EXACT else None
+            ratio = self.hint.as_integer_ratio() if math.isfinite(self.hint) else (0, _EXACT)
+            return ratio if max(map(abs, ratio)) < _EXACT else None
         if self.function is float and isinstance(self.args[0], IntNode):
-            return self.args[0].expr if abs(self.args[0].hint) < _EXACT else None
-        if self.function in (operator.add, operator.sub):
-            a, b = (n.expr if isinstance(n, IntNode) else n._integer_value() for n in self.args)
-            if a is not None and b is not None:
-                return ints.add(a, b if self.function is operator.add else ints.mul(b, -1))
-        return None
+            return self.args[0].expr, 1
+        if self.function not in (operator.add, operator.sub, operator.mul):
+            return None
+        mine, theirs = ((n.expr, 1) if isinstance(n, IntNode) else n._ratio() for n in self.args)
+        if mine is None or theirs is None:
+            return None
+        (a, p), (b, q) = mine, theirs
+        if self.function is operator.mul:
+            return (ints.mul(a, b), p * q) if isinstance(a, int) or isinstance(b, int) else None
+        b = b if self.function is operator.add else ints.mul(b, -1)
+        return ints.add(ints.mul(a, q), ints.mul(b, p)), p * q
+
+    def _integer_value(self) -> Index | None:
+        """The integer that it is, if it is computed from integers, and exactly."""
+        ratio = self._ratio()
+        return ratio[0] if ratio is not None and ratio[1] == 1 else None
+
+    def _has_product(self) -> bool:
+        return self.function is operator.mul or any(n._has_product() for n in self.args if isinstance(n, FloatNode))
+
+    def _is_exact(self) -> bool:
+        """Whether no step of its computation rounds: numerators fit a float's mantissa, which is guarded."""
+        ratio = self._ratio()
+        if ratio is None or not all(n._is_exact() for n in self.args if isinstance(n, FloatNode)):
+            return False
+        decide, limit = self.env.decide, _EXACT
+        return isinstance(ratio[0], int) or (
+            decide(compare("<", ratio[0], limit)) and decide(compare(">", ratio[0], -limit)))
 
     def _compared(self, function: Callable[[Any, Any], bool], other: Node) -> BoolNode:
         mine = self._integer_value()
         theirs = other.expr if isinstance(other, IntNode) else (
             other._integer_value() if isinstance(other, FloatNode) else None)
-        if mine is not None and theirs is not None and _is_told_by_rounded(mine, theirs):
+        if mine is not None and theirs is not None and (
+                not self._has_product() and _is_told_by_rounded(mine, theirs)
+                or self._is_exact() and (not isinstance(other, FloatNode) or other._is_exact())):
             return BoolNode(self.env, compare(_OPERATORS[function], mine, theirs))
         if isinstance(other, IntNode):
             other.guard_int()
@@ -454,8 +481,13 @@ class FloatNode(Node):
         return FloatNode.of(abs, self)
 
     def _integer(self, function: Callable[[float], int]) -> IntNode:
-        self.fix()
-        return IntNode(self.env, function(self.hint))
+        ratio = self._ratio()
+        if ratio is None or isinstance(ratio[0], int) or not self._is_exact():
+            self.fix()
+            return IntNode(self.env, function(self.hint))
+        up = function is math.ceil or function is math.trunc and self.env.decide(compare("<", ratio[0], 0))
+        sign = -1 if up else 1
+        return IntNode(self.env, ints.mul(ints.floordiv(ints.mul(ratio[0], sign), ratio[1]), sign))
 
     def floor(self) -> IntNode:
         return self._integer(math.floor)

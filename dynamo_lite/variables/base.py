@@ -73,6 +73,8 @@ class VariableTracker:
 
     # Whether `is` has a meaning that the program may rely on, so that it has to be built once and shared.
     has_identity: ClassVar[bool] = False
+    # Whether the value is a number that this call alone is known to have.
+    is_symbolic: ClassVar[bool] = False
     # Of what an instance of a subclass of a builtin holds: the instance, which is what leaves the trace.
     holder: VariableTracker | None = None
     # The real object, where the tracker knows one.

@@ -52,9 +52,6 @@ class ConstantVariable(VariableTracker):
         source: where it lives, if it came in from outside.
     """
 
-    # Whether the value is one that this call alone is known to have.
-    is_symbolic = False
-
     def __init__(self, value: Any, source: Source | None = None) -> None:
         super().__init__(source)
         self.value = value

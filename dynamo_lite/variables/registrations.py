@@ -10,10 +10,19 @@ from .containers import builtin_iteration, outer_iterators
 from .functions import compiled_functions, introspected
 from .objects import context_vars, thread_locals
 from .tensors import arrays, inputs, legacy_tensors, method_calls
-from .torch_api import autograd_function, branches, checkpointing, optimizers, sized_functions, transforms
+from .torch_api import (
+    autograd_function,
+    branches,
+    checkpointing,
+    composed_functions,
+    optimizers,
+    sized_functions,
+    transforms,
+)
 
 __all__ = [
     "arrays", "autograd_function", "branches", "builtin_iteration", "checkpointing", "compiled_functions",
+    "composed_functions",
     "context_vars", "equality",
     "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
     "sized_functions", "thread_locals", "transforms",

@@ -90,3 +90,18 @@ def test_no_more_than_twice_as_many_entries_as_the_limit_says():
         for n in range(2, 20):
             assert torch.equal(compiled(torch.ones(n), "a" * n), torch.ones(n) + n)
     assert len(entries(f.__code__)) <= 4
+
+
+def test_a_relation_of_a_dimension_that_another_entry_has_not():
+    """At the limit, an entry for vectors is compared with those whose guards compare a second dimension."""
+    def f(x, z, n):
+        for _ in z[:4]:
+            y = z.expand_as(z) if n in (2, 3, 5) else x
+            dynamo_lite.graph_break()
+            y.float().mean()
+
+    sizes = ((3, 4, 3), (3, 16, 6), (3, 0, 6), (8, 8, 9), (2, 16, 0), (1, 0, 1), (9, 4, 4))
+    with config.patch(raise_internal_errors=True):
+        compiled = dynamo_lite.compile(f, backend="eager")
+        for rows, columns, n in sizes:
+            compiled(torch.randn(columns, rows).t(), torch.randn(rows), n)

@@ -1,0 +1,184 @@
+"""What operators give for symbolic sizes, where torch has no rule, or one that asks for more than results depend on.
+
+A rule takes the fake mode of the result and the operator's arguments, and returns the result, or ``NotImplemented`` for
+what it does not cover. Invariant: a rule asks of symbols nothing but what eager's result, or its error, depends on;
+``fake.symbolic`` compares what it gives with the operator's result for the sizes of the traced call.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._prims_common import corresponding_complex_dtype, suggest_memory_format
+
+from dynamo_lite.fake.dense_results import is_known_equal
+from dynamo_lite.symbols.nodes import hint_of, is_symbolic
+
+
+def _pad(mode: Any, x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.Tensor:
+    """``constant_pad_nd``, for which torch has a kernel in place of a rule. It gives a copy where nothing is added."""
+    if not any(n > 0 for n in sorted(pad, key=hint_of, reverse=True)):
+        if any(n < 0 for n in sorted(pad, key=hint_of)):
+            raise NotImplementedError("nothing is added")
+        with mode:
+            return x.clone()
+    size = list(x.shape)
+    for at in range(len(pad) // 2):
+        size[-1 - at] = size[-1 - at] + pad[2 * at] + pad[2 * at + 1]
+        if size[-1 - at] < 0:
+            raise NotImplementedError("a size is negative")
+    with mode:
+        return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=suggest_memory_format(x))
+
+
+def _convolution(
+    mode: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[Any],
+    padding: Sequence[Any], dilation: Sequence[Any], transposed: bool, output_padding: Sequence[Any], groups: int,
+) -> Any:
+    """``convolution`` of contiguous tensors, whose result is contiguous, whatever computes it. Torch's rule finds out
+    first what does, by the size of the batch among other things, and each question would be a guard."""
+    spatial = x.dim() - 2
+    if transposed or x.device.type != "cpu" or weight.dim() != x.dim() or x.layout is not torch.strided:
+        return NotImplemented
+    if not (_is_contiguous(x) and _is_contiguous(weight)) or _is_empty(x) or _is_empty(weight):
+        return NotImplemented
+    if x.shape[1] != weight.shape[1] * groups:
+        return NotImplemented
+    size = [x.shape[0], weight.shape[0]]
+    steps, pads, gaps = (list(v) * spatial if len(v) == 1 else list(v) for v in (stride, padding, dilation))
+    for n, k, s, p, d in zip(x.shape[2:], weight.shape[2:], steps, pads, gaps):
+        room = n + 2 * p - d * (k - 1) - 1
+        if room < 0:
+            return NotImplemented
+        size.append(room // s + 1)
+    with mode:
+        return torch.empty(size, dtype=x.dtype, device=x.device)
+
+
+def _convolution_backward(
+    mode: Any, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias_sizes: Sequence[Any] | None,
+    stride: Sequence[Any], padding: Sequence[Any], dilation: Sequence[Any], transposed: bool,
+    output_padding: Sequence[Any], groups: int, output_mask: Sequence[bool],
+) -> Any:
+    """Its gradients, which are contiguous where the operands are, likewise."""
+    sizes = (x.shape, weight.shape, bias_sizes if bias_sizes is not None else (grad.shape[1],))
+    if transposed or x.device.type != "cpu" or x.layout is not torch.strided or weight.dim() != x.dim():
+        return NotImplemented
+    if not (_is_contiguous(x) and _is_contiguous(weight)):
+        return NotImplemented
+    with mode:
+        return tuple(
+            torch.empty(tuple(n), dtype=x.dtype, device=x.device) if on else None for n, on in zip(sizes, output_mask))
+
+
+def _baddbmm(
+    mode: Any, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    """``baddbmm``, whose rule in torch refuses symbols. The result is contiguous."""
+    if a.dim() != 3 or b.dim() != 3 or x.dim() > 3 or a.dtype is not b.dtype or x.dtype is not a.dtype:
+        return NotImplemented
+    size = (a.shape[0], a.shape[1], b.shape[2])
+    if b.shape[0] != a.shape[0] or b.shape[1] != a.shape[2]:
+        return NotImplemented
+    if not all(mine == 1 or mine == theirs for mine, theirs in zip(reversed(x.shape), reversed(size))):
+        return NotImplemented
+    with mode:
+        return torch.empty(size, dtype=a.dtype, device=a.device)
+
+
+def _is_empty(x: torch.Tensor) -> bool:
+    return any(type(n) is int and n == 0 for n in x.shape)
+
+
+def _is_contiguous(x: torch.Tensor) -> bool:
+    """Whether strides are those of a contiguous tensor, dimensions of one element included; asks nothing of symbols."""
+    dense: Any = 1
+    for n, s in zip(reversed(x.shape), reversed(x.stride())):
+        if not is_known_equal(s, dense):
+            return False
+        dense = dense * n
+    return True
+
+
+def _slice(
+    mode: Any, x: torch.Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Any:
+    """``slice``, asking only for what the result depends on: ``x[-15:]`` of 15 rows is what it is of fewer, all of
+    them, so that the border lies where torch's rule has it for more than 15 alone."""
+    if not -x.dim() <= dim < x.dim() or is_symbolic(step) or step < 1:
+        return NotImplemented
+    size = x.shape[dim]
+    first = _clamped(0 if start is None else start, size)
+    last = size if end is None or not is_symbolic(end) and end == sys.maxsize else _clamped(end, size)
+    length = 0 if last <= first else last - first
+    sizes, strides = list(x.shape), list(x.stride())
+    sizes[dim], offset = (length + step - 1) // step, x.storage_offset() + first * strides[dim]
+    strides[dim] = strides[dim] * step
+    with mode:
+        return x.as_strided(sizes, strides, offset)
+
+
+def _clamped(at: Any, size: Any) -> Any:
+    """An end of a slice as a position. Where the two answers for one counted from the end agree, it is the first."""
+    if at < 0:
+        return 0 if at + size <= 0 else at + size
+    return size if at > size else at
+
+
+def _complex(mode: Any, a: torch.Tensor, b: torch.Tensor) -> Any:
+    """``complex`` and ``polar``: laid out as a sum."""
+    if a.dtype is not b.dtype or not a.dtype.is_floating_point:
+        return NotImplemented
+    with mode:
+        like = a + b
+        return torch.empty_strided(
+            like.shape, like.stride(), dtype=corresponding_complex_dtype(a.dtype), device=like.device)
+
+
+def _addcmul(mode: Any, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: Any = 1) -> Any:
+    """``addcmul`` and ``addcdiv``: laid out as the sum of the first with the product of the others."""
+    if not x.dtype is a.dtype is b.dtype:
+        return NotImplemented
+    with mode:
+        return x + a * b
+
+
+def _addbmm(mode: Any, x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """``addbmm``: as ``addmm`` of two of the matrices."""
+    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or not a.shape[0] > 0:
+        return NotImplemented
+    with mode:
+        return torch.addmm(x, a[0], b[0])
+
+
+def _diagonal_copy(mode: Any, x: torch.Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    with mode:
+        return x.diagonal(offset, dim1, dim2).clone(memory_format=torch.contiguous_format)
+
+
+def _trace(mode: Any, x: torch.Tensor) -> Any:
+    if x.dim() != 2:
+        return NotImplemented
+    with mode:
+        return x.new_empty((), dtype=x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
+
+
+def _solved(mode: Any, x: torch.Tensor, a: torch.Tensor, upper: bool = False) -> Any:
+    """``cholesky_solve``: columns that lie one behind the other."""
+    if x.dim() != 2 or a.dim() != 2 or a.shape[0] != a.shape[1] or x.shape[0] != a.shape[0]:
+        return NotImplemented
+    with mode:
+        return torch.empty((x.shape[1], x.shape[0]), dtype=x.dtype, device=x.device).t()
+
+
+RULES: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten.complex.default: _complex, torch.ops.aten.polar.default: _complex,
+    torch.ops.aten.addcmul.default: _addcmul, torch.ops.aten.addcdiv.default: _addcmul,
+    torch.ops.aten.addbmm.default: _addbmm, torch.ops.aten.diagonal_copy.default: _diagonal_copy,
+    torch.ops.aten.trace.default: _trace, torch.ops.aten.cholesky_solve.default: _solved,
+    torch.ops.aten.slice.Tensor: _slice,
+    torch.ops.aten.constant_pad_nd.default: _pad, torch.ops.aten.convolution.default: _convolution,
+    torch.ops.aten.convolution_backward.default: _convolution_backward, torch.ops.aten.baddbmm.default: _baddbmm,
+}

@@ -1,0 +1,103 @@
+"""Functions of torch that C++ composes of operators, by ways that depend on more than sizes and types, or that ask for
+sizes as numbers: the graph calls these operators.
+
+Invariant: the operators give what the function gives, laid out as it is; arguments for which the function raises are
+left to the function.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...rules.table import handles
+from ..base import VariableTracker
+from ..constant import ConstantVariable
+from ..tensors.tensor import TensorVariable, call_in_graph
+
+if TYPE_CHECKING:
+    from ..protocols import Tracer
+
+
+def _is_sized_by_symbols(x: VariableTracker) -> bool:
+    return isinstance(x, TensorVariable) and bool(x.fake._has_symbolic_sizes_strides)
+
+
+def _number(value: VariableTracker | None, default: int) -> int | None:
+    """An argument that is an int, or a sequence of one; None: it is something else."""
+    content: Any = value
+    if value is not None and value.python_type() in (tuple, list) and len(content.items) == 1:
+        value = content.items[0]
+    if value is None or value.is_none():
+        return default
+    if not isinstance(value, ConstantVariable) or value.is_symbolic or type(value.value) is not int:
+        return None
+    return value.value
+
+
+def _windows(given: dict[str, VariableTracker]) -> tuple[int, int, int, int] | None:
+    """Kernel, stride, padding and dilation as numbers; None where one is something else, or eager refuses them."""
+    kernel = _number(given.get("kernel_size"), 0)
+    stride = _number(given.get("stride"), kernel or 0)
+    padding, dilation = _number(given.get("padding"), 0), _number(given.get("dilation"), 1)
+    if kernel is None or stride is None or padding is None or dilation is None:
+        return None
+    if min(kernel, stride, dilation) < 1 or not 0 <= padding <= kernel // 2:
+        return None
+    return kernel, stride, padding, dilation
+
+
+def _pool_by_two_dimensions(tx: Tracer, given: dict[str, VariableTracker]) -> VariableTracker | None:
+    """ATen/native/Pooling.cpp, ``max_pool1d``: one of the two has one element. None where that is not done.
+
+    Also for sizes that do not change: of a fake tensor C++ thinks that it is a subclass's, and takes another way than
+    eager does, with other strides.
+    """
+    x, windows = given.get("input"), _windows(given)
+    if windows is None or not isinstance(x, TensorVariable) or x.fake.dim() not in (2, 3):
+        return None
+    if not x.fake.is_floating_point() or x.fake.layout is not torch.strided:
+        return None
+    kernel, stride, padding, dilation = windows
+    if not all(n > 0 for n in x.fake.shape) or x.fake.shape[-1] + 2 * padding <= dilation * (kernel - 1):
+        return None
+    made: VariableTracker = x
+    if x.fake.device.type == "cpu" and not (x.fake.requires_grad and torch.is_grad_enabled()):
+        made = tx.call_method(x, "contiguous", [])  # the kernel of one dimension gives a contiguous result
+    made = tx.call_method(made, "unsqueeze", [ConstantVariable(-2)])
+    pairs = ((1, kernel), (1, stride), (0, padding), (1, dilation))
+    arguments = [tx.values.from_result(pair, "window") for pair in pairs]
+    ceil = given.get("ceil_mode", ConstantVariable(False))
+    made = call_in_graph(tx, torch.nn.functional.max_pool2d, [made, *arguments, ceil], {})
+    return tx.call_method(made, "squeeze", [ConstantVariable(-2)])
+
+
+def _pools(function: Callable[..., Any]) -> None:
+    names = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices")
+
+    @handles(function)
+    def call(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        made = None
+        if len(args) <= len(names) and kwargs.keys() <= set(names[len(args):]):
+            made = _pool_by_two_dimensions(tx, {**dict(zip(names, args)), **kwargs})
+        return made if made is not None else call_in_graph(tx, function, list(args), kwargs)
+
+
+# What F.max_pool1d calls where no indices are asked for, and what that calls.
+for _function in (torch.nn.functional._max_pool1d, torch.max_pool1d):  # type: ignore[attr-defined]
+    _pools(_function)
+
+
+@handles(torch.take_along_dim, torch.Tensor.take_along_dim, of_tensor=True)
+def _take_along_dim(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """ATen/native/TensorAdvancedIndexing.cpp: where the other sizes are the same, nothing is broadcast."""
+    given = {**dict(zip(("input", "indices", "dim"), args)), **kwargs}
+    x, indices, dim = given.get("input"), given.get("indices"), given.get("dim")
+    if isinstance(x, TensorVariable) and isinstance(indices, TensorVariable) and isinstance(dim, ConstantVariable) and (
+            _is_sized_by_symbols(x) or _is_sized_by_symbols(indices)):
+        a, b, at = x.fake, indices.fake, dim.value
+        fits = type(at) is int and -a.dim() <= at < a.dim() == b.dim() and b.dtype is torch.int64 and len(given) == 3
+        if fits and all(n == m for d, (n, m) in enumerate(zip(a.shape, b.shape)) if d != at % a.dim()):
+            return tx.call_method(x, "gather", [dim, indices])
+    return call_in_graph(tx, torch.take_along_dim, list(args), kwargs)
