@@ -18,19 +18,21 @@ from dynamo_lite.symbols.nodes import hint_of, is_symbolic
 
 
 def _pad(mode: Any, x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.Tensor:
-    """``constant_pad_nd``, for which torch has a kernel in place of a rule. It gives a copy where nothing is added."""
-    if not any(n > 0 for n in sorted(pad, key=hint_of, reverse=True)):
-        if any(n < 0 for n in sorted(pad, key=hint_of)):
-            raise NotImplementedError("nothing is added")
-        with mode:
-            return x.clone()
+    """``constant_pad_nd``, for which torch has a kernel in place of a rule. It gives a copy of a part where nothing is
+    added."""
     size = list(x.shape)
     for at in range(len(pad) // 2):
         size[-1 - at] = size[-1 - at] + pad[2 * at] + pad[2 * at + 1]
         if size[-1 - at] < 0:
             raise NotImplementedError("a size is negative")
+    if any(n > 0 for n in sorted(pad, key=hint_of, reverse=True)):
+        with mode:
+            return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=suggest_memory_format(x))
     with mode:
-        return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=suggest_memory_format(x))
+        for at in range(len(pad) // 2):
+            if pad[2 * at] != 0 or pad[2 * at + 1] != 0:
+                x = x.narrow(-1 - at, -pad[2 * at], size[-1 - at])
+        return x.clone()
 
 
 def _convolution(

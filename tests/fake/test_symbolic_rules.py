@@ -128,6 +128,23 @@ def test_padding_to_a_multiple(fn: Any, backend: str) -> None:
     assert dynamo_lite.metrics()["graphs"] - before == 3
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_padding_that_takes_away(backend: str) -> None:
+    """As networks with skip connections have it: a difference of sizes, of either sign."""
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        y = F.avg_pool1d(x, 2, ceil_mode=True).repeat_interleave(2, 2)
+        missing = x.shape[2] - y.shape[2]
+        return x + F.pad(y, (missing // 2, missing - missing // 2))
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    before = dynamo_lite.metrics().get("graphs", 0)
+    for size in (8, 12, 16, 7, 20, 9, 13, 32, 24, 5):
+        for x in (torch.randn(2, 3, size), torch.randn(2, size, 3).mT):
+            torch.testing.assert_close(compiled(x), fn(x))
+            assert compiled(x).stride() == fn(x).stride()
+    assert dynamo_lite.metrics()["graphs"] - before <= 6  # for two layouts
+
+
 COMPARISONS: dict[str, tuple[Callable[[torch.Tensor], Any], int]] = {
     "with itself": (lambda x: x * 2 if x.shape != x.shape else x * 3, 2),
     "of another tensor": (lambda x: x * 2 if x.shape == (x + 1).shape else x * 3, 2),
