@@ -167,6 +167,21 @@ def _trace(mode: Any, x: torch.Tensor) -> Any:
         return x.new_empty((), dtype=x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else torch.int64)
 
 
+def _arange(mode: Any, start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """``arange`` by steps that are whole, floats included, of whole ends: backwards, too."""
+    floats = any(type(n) is float for n in (start, end, step))
+    numbers = [int(n) if type(n) is float and n.is_integer() else n for n in (start, end, step)]
+    if not all(type(n) in (int, torch.SymInt) for n in numbers) or type(numbers[2]) is not int or not numbers[2]:
+        return NotImplemented
+    first, last, by = numbers if numbers[2] > 0 else (-numbers[0], -numbers[1], -numbers[2])
+    if last < first:
+        return NotImplemented  # eager refuses it
+    if dtype is None:
+        dtype = torch.get_default_dtype() if floats else torch.int64
+    with mode:
+        return torch.empty((last - first + by - 1) // by, dtype=dtype, device=options.get("device") or "cpu")
+
+
 def _solved(mode: Any, x: torch.Tensor, a: torch.Tensor, upper: bool = False) -> Any:
     """``cholesky_solve``: columns that lie one behind the other."""
     if x.dim() != 2 or a.dim() != 2 or a.shape[0] != a.shape[1] or x.shape[0] != a.shape[0]:
@@ -179,7 +194,8 @@ RULES: dict[Any, Callable[..., Any]] = {
     torch.ops.aten.complex.default: _complex, torch.ops.aten.polar.default: _complex,
     torch.ops.aten.addcmul.default: _addcmul, torch.ops.aten.addcdiv.default: _addcmul,
     torch.ops.aten.addbmm.default: _addbmm, torch.ops.aten.diagonal_copy.default: _diagonal_copy,
-    torch.ops.aten.trace.default: _trace, torch.ops.aten.cholesky_solve.default: _solved,
+    torch.ops.aten.arange.start_step: _arange, torch.ops.aten.trace.default: _trace,
+    torch.ops.aten.cholesky_solve.default: _solved,
     torch.ops.aten.slice.Tensor: _slice,
     torch.ops.aten.constant_pad_nd.default: _pad, torch.ops.aten.convolution.default: _convolution,
     torch.ops.aten.convolution_backward.default: _convolution_backward, torch.ops.aten.baddbmm.default: _baddbmm,

@@ -27,6 +27,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "trace of ints": lambda x: (x * 9).int().trace(),
     "cholesky_solve": lambda x: torch.cholesky_solve(
         x.detach()[:, :2], torch.linalg.cholesky(x.detach() @ x.detach().T + torch.eye(x.shape[0]))),
+    "arange backwards": lambda x: (
+        torch.arange(x.shape[0], -x.shape[1], -1.0) * 2, torch.arange(x.shape[0] - 1, -1, -1) + 1,
+        torch.arange(0, 2 * x.shape[0], 3, dtype=torch.float64).sin(), torch.arange(x.shape[0] - 1, -1, -2.0).cos()),
     "take_along_dim": lambda x: torch.take_along_dim(x, x.argsort(1), 1),
     "take_along_dim, few": lambda x: torch.take_along_dim(x, x.argmax(0, keepdim=True), dim=0),
     "max_pool1d": lambda x: F.max_pool1d(x, 2),
