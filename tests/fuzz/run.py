@@ -114,7 +114,14 @@ class Worker:
             return json.loads(line)    # type: ignore[no-any-return]
         code = self.process.wait()
         self.process = None
-        return f"--kind {self.kind} --seed {self.seed} --count 1\nthe process died: {code}\n"
+        seed = ["--kind", self.kind, "--seed", str(self.seed)]
+        plain = subprocess.run(
+            [sys.executable, "-m", "fuzz.run", "--plain", *seed], stdout=subprocess.DEVNULL, stderr=self.log,
+            cwd=Path(__file__).parents[1])
+        if plain.returncode < 0:
+            print(f"{' '.join(seed)}: plain Python dies, too", file=self.log, flush=True)  # a fault of torch's
+            return None
+        return f"{' '.join(seed)} --count 1\nthe process died: {code}\n"
 
     def hangs(self) -> str | None:
         if time.monotonic() - self.since < HANG * (3 if self.smaller else 1):
@@ -171,11 +178,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--small", action="store_true", help="minimize what is found")
     parser.add_argument("--show", action="store_true", help="print the program of --seed and stop")
+    parser.add_argument("--plain", action="store_true", help="run the program of --seed in plain Python and stop")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     kinds = KINDS if options.kind == "all" else (options.kind,)
     if options.work:
         work(options.kind, options.small)
+        return 0
+    if options.plain:
+        from . import harness
+
+        source, how = plan(kinds[0], options.seed)
+        harness.plainly(source, how, how.calls)
         return 0
     if options.show:
         print(*plan(kinds[0], options.seed), sep="\n")
