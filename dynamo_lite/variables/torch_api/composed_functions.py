@@ -2,7 +2,7 @@
 sizes as numbers: the graph calls these operators.
 
 Invariant: the operators give what the function gives, laid out as it is; arguments for which the function raises are
-left to the function.
+left to the function, and so is a call that torch function modes see, which are to see one call.
 """
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _pools(function: Callable[..., Any]) -> None:
     @handles(function)
     def call(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         made = None
-        if len(args) <= len(names) and kwargs.keys() <= set(names[len(args):]):
+        if not tx.output.overrides.active() and len(args) <= len(names) and kwargs.keys() <= set(names[len(args):]):
             made = _pool_by_two_dimensions(tx, {**dict(zip(names, args)), **kwargs})
         return made if made is not None else call_in_graph(tx, function, list(args), kwargs)
 
@@ -94,8 +94,9 @@ def _take_along_dim(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracke
     """ATen/native/TensorAdvancedIndexing.cpp: where the other sizes are the same, nothing is broadcast."""
     given = {**dict(zip(("input", "indices", "dim"), args)), **kwargs}
     x, indices, dim = given.get("input"), given.get("indices"), given.get("dim")
-    if isinstance(x, TensorVariable) and isinstance(indices, TensorVariable) and isinstance(dim, ConstantVariable) and (
-            _is_sized_by_symbols(x) or _is_sized_by_symbols(indices)):
+    symbols = any(t is not None and _is_sized_by_symbols(t) for t in (x, indices)) and not tx.output.overrides.active()
+    if symbols and isinstance(x, TensorVariable) and isinstance(indices, TensorVariable) and isinstance(
+            dim, ConstantVariable):
         a, b, at = x.fake, indices.fake, dim.value
         fits = type(at) is int and -a.dim() <= at < a.dim() == b.dim() and b.dtype is torch.int64 and len(given) == 3
         if fits and all(n == m for d, (n, m) in enumerate(zip(a.shape, b.shape)) if d != at % a.dim()):
