@@ -250,6 +250,8 @@ _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "ran
 RULES: dict[Any, Rule] = {
     **{getattr(aten, name).default: _preserved for name in _LIKE},
     aten.randint_like.low_dtype: _preserved,
+    aten.fill.Scalar: _preserved,
+    aten.fill.Tensor: _preserved,
     aten.flip.default: _preserved,
     aten.nan_to_num.default: _preserved,
     aten.hardtanh.default: _preserved,

@@ -34,6 +34,7 @@ from dynamo_lite.backends.inductor.lowering.refusals import is_refused
 from dynamo_lite.backends.inductor.lowering.size_floats import are_for_the_library
 from dynamo_lite.backends.inductor.lowering.sizes import sizes_of
 from dynamo_lite.backends.inductor.lowering.splitting import pieces, reduced_in_pieces
+from dynamo_lite.backends.inductor.lowering.storage import KEEP_STORAGE, argument_in_storage, keeps_foreign_storage
 from dynamo_lite.backends.inductor.lowering.uses import Uses, find_uses
 from dynamo_lite.backends.inductor.lowering.values import (
     Shape,
@@ -242,6 +243,10 @@ class GraphLowering:
         given = self._node.args[0]
         return any(user.target is torch.ops.aten.copy_.default and user.args[0] is given for user in self._node.users)
 
+    def is_given(self, name: str) -> bool:
+        """Whether a buffer is an input or a constant."""
+        return name in self._inputs or name in self.constants
+
     def realize(self, x: TensorValue, fresh: bool = False, gaps: bool = False) -> str:
         """Puts ``x`` in memory of its own layout and makes it a load from there. Does nothing if it is a load already,
         unless ``fresh``. A layout with gaps becomes a contiguous one, unless ``gaps``. Returns the buffer's name."""
@@ -419,7 +424,10 @@ class GraphLowering:
                 return prog.SizeRef(index_of(leaf))
             return prog.SizeRef(self.size_expr(leaf)) if isinstance(leaf, ix.Expr) else leaf
 
-        args, kwargs = torch.fx.node.map_aggregate((node.args, dict(node.kwargs)), reference)
+        kept = node.target in KEEP_STORAGE
+        args, kwargs = torch.fx.node.map_aggregate((node.args[kept:], dict(node.kwargs)), reference)
+        if kept:
+            args = (prog.BufferRef(argument_in_storage(self, node.all_input_nodes[0])), *args)
         leaves, spec = pytree.tree_flatten(node.meta["val"])
         names: list[str | None] = []
         values: list[Any] = []
@@ -495,13 +503,14 @@ class GraphLowering:
             own = (
                 layout is not None
                 and layout[0] not in taken
-                and layout[0] not in self._inputs
-                and (layout[0] not in self.constants)
+                and not self.is_given(layout[0])
                 and is_size(layout[2], 0)
                 and (same_layout(value.shape, layout[1], self.buffers[layout[0]]))
                 and (same_strides(value.shape, layout[1], value.stride))
             )
-            name = layout[0] if own and layout is not None else self._reshaped(value, taken)
+            name = None
+            if layout is None or not keeps_foreign_storage(self, layout[0], arg):
+                name = layout[0] if own and layout is not None else self._reshaped(value, taken)
             if name is None:
                 name = self.realize(value, fresh=True, gaps=True)
             taken.add(name)

@@ -1,0 +1,91 @@
+"""Arguments of library calls whose results take over more of an argument than its elements.
+
+``slice_scatter``, ``select_scatter``, ``diagonal_scatter`` and ``as_strided_scatter`` copy their first argument's
+strides together with its storage offset (of an empty tensor and for ``as_strided_scatter``, see
+``clone_preserve_strides`` in PyTorch's aten/src/ATen/native/TensorFactories.cpp) and write into the copy. Generated
+code stores no copies: a clone of a view reads the view's memory. Such an argument must not lie there when the library
+gets it.
+
+Invariant: what ``argument_in_storage`` names has the storage offset and the size of storage of eager's argument,
+counted from the input or the library's result that it is a view of.
+"""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from dynamo_lite.backends.aot.passes import is_view
+from dynamo_lite.backends.inductor import program as prog
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.symbolic import index_of
+from dynamo_lite.backends.inductor.lowering.layouts import same_layout, strides_of
+from dynamo_lite.backends.inductor.lowering.values import TensorValue, is_size
+
+aten = torch.ops.aten
+KEEP_STORAGE = frozenset({
+    aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default,
+    aten.as_strided_scatter.default})
+"""Operators whose result has the storage offset of the first argument."""
+
+
+def _root_of(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that made the memory that a chain of views looks at in eager."""
+    while node.op == "call_function" and is_view(node.target):
+        source = node.args[0]
+        assert isinstance(source, torch.fx.Node)
+        if node.target is operator.getitem and not is_view(source.target):
+            return node
+        node = source
+    return node
+
+
+def argument_in_storage(g: Any, node: torch.fx.Node) -> str:
+    """A name for the value of ``node``, the first argument of an operator of ``KEEP_STORAGE``; ``g`` is the
+    ``GraphLowering``."""
+    root = _root_of(node)
+    value, x = g.env[root], g.env[node]
+    if root.op != "call_function" or _is_in_own_memory(g, root, value):
+        return str(g.tensor_ref(x))
+    if value.dtype is not x.dtype:  # offsets in elements of another size
+        return str(g.realize(x, fresh=True))
+    fake, base = node.meta["val"], root.meta["val"]
+    name: str = g.realize(TensorValue(value.shape, value.dtype, value.node, strides_of(base), value.device), fresh=True)
+    if node is root:
+        return name
+    view = g.new_buffer(x.shape, strides_of(fake), x.dtype, x.device)
+    offset = ix.add(index_of(fake.storage_offset()), ix.mul(index_of(base.storage_offset()), -1))
+    g.emit(prog.View(view.name, name, g.size_expr(offset)))
+    return str(view.name)
+
+
+def _is_in_own_memory(g: Any, root: torch.fx.Node, value: TensorValue) -> bool:
+    """Whether the value has memory of which it is the whole, or is a result of the library."""
+    layout = g.layout_of(value)
+    if layout is None:
+        return False
+    name, stride, offset = layout
+    if not is_size(offset, 0) or not same_layout(value.shape, stride, g.buffers[name]):
+        return False
+    return not g.is_given(name) and _maker(g, name) in (None, _call_of(root).target)
+
+
+def keeps_foreign_storage(g: Any, name: str, node: torch.fx.Node) -> bool:
+    """Whether the buffer's storage offset is that of an argument of the library, which the value of ``node`` has not
+    got in eager."""
+    maker = _maker(g, name)
+    return maker in KEEP_STORAGE and maker is not _call_of(_root_of(node)).target
+
+
+def _maker(g: Any, name: str) -> Any:
+    """The operator of the library that made a buffer; None if loops did."""
+    calls = (made for made in g.operations if isinstance(made, prog.ExternCall) and name in made.outputs)
+    return next((made.target for made in calls), None)
+
+
+def _call_of(node: torch.fx.Node) -> torch.fx.Node:
+    """The call whose result a node is, or is a part of."""
+    source = node.args[0] if node.target is operator.getitem else node
+    assert isinstance(source, torch.fx.Node)
+    return source
