@@ -3,7 +3,9 @@
 A lowering is a function ``(g, *args, **kwargs)``: ``g`` is the ``GraphLowering`` in progress, the rest are the
 operator's arguments by its schema, tensors as ``TensorValue``. It returns a ``TensorValue`` (or a tuple of them), or
 ``NotImplemented`` for a case that it leaves to the library. Registration checks that the function's parameters are
-those of the operator's schema, so a lowering can't drift from the operator that it stands for.
+those of the operator's schema, so a lowering can't drift from the operator that it stands for. A parameter that is
+annotated as a whole number, or several (``int``, ``Sequence[int]``, either or ``None``), gets no symbols: calls with
+one go to the library. A lowering that computes with symbols says ``ix.Index``.
 
 Invariant: an operator has one lowering, the one registered last.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -22,14 +24,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lowering:
-    """One operator's lowering. ``view`` marks those whose result is another look at their first argument."""
+    """One operator's lowering. ``view`` marks those whose result is another look at their first argument; ``numbers``
+    are the parameters, by place and name, that take no symbols."""
 
     target: Any
     fn: Callable[..., Any]
     view: bool = False
+    numbers: tuple[tuple[int, str], ...] = ()
+
+    def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether no argument is a symbol where the lowering needs a number."""
+        given = [args[at] if at < len(args) else kwargs.get(name) for at, name in self.numbers]
+        return all(
+            n is None or isinstance(n, int) for value in given
+            for n in (value if isinstance(value, (list, tuple)) else (value,)))
 
 
 LOWERINGS: dict[Any, Lowering] = {}
+_WHOLE = ("int", "Sequence[int]", "int | None", "Sequence[int] | None")
 
 
 def register_lowering(*targets: Any, view: bool = False) -> Callable[[F], F]:
@@ -44,10 +56,20 @@ def register_lowering(*targets: Any, view: bool = False) -> Callable[[F], F]:
     def register(fn: F) -> F:
         for target in map(overload_of, targets):
             _check_parameters(target, fn)
-            LOWERINGS[target] = Lowering(target, fn, view)
+            LOWERINGS[target] = Lowering(target, fn, view, _numbers(fn))
         return fn
 
     return register
+
+
+def _numbers(fn: Callable[..., Any]) -> tuple[tuple[int, str], ...]:
+    parameters = list(inspect.signature(fn).parameters.values())[1:]
+    return tuple((at, p.name) for at, p in enumerate(parameters) if _as_text(p.annotation) in _WHOLE)
+
+
+def _as_text(annotation: Any) -> str:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return text.replace("collections.abc.", "").replace("typing.", "")
 
 
 def overload_of(target: Any) -> Any:

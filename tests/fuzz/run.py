@@ -114,20 +114,31 @@ class Worker:
             return json.loads(line)    # type: ignore[no-any-return]
         code = self.process.wait()
         self.process = None
-        seed = ["--kind", self.kind, "--seed", str(self.seed)]
-        plain = subprocess.run(
-            [sys.executable, "-m", "fuzz.run", "--plain", *seed], stdout=subprocess.DEVNULL, stderr=self.log,
-            cwd=Path(__file__).parents[1])
-        if plain.returncode < 0:
-            print(f"{' '.join(seed)}: plain Python dies, too", file=self.log, flush=True)  # a fault of torch's
-            return None
-        return f"{' '.join(seed)} --count 1\nthe process died: {code}\n"
+        return self.unless_plain(f"the process died: {code}")
 
-    def hangs(self) -> str | None:
-        if time.monotonic() - self.since < HANG * (3 if self.smaller else 1):
+    def unless_plain(self, finding: str) -> str | None:
+        """A death or a hang, with its seed; None if the program dies or hangs in plain Python, too: a fault of torch's,
+        or a recursion that catches its own error and begins again, which takes exponential time."""
+        seed = f"--kind {self.kind} --seed {self.seed}"
+        try:
+            plain = subprocess.run(
+                [sys.executable, "-m", "fuzz.run", "--plain", *seed.split()], stdout=subprocess.DEVNULL,
+                stderr=self.log, cwd=Path(__file__).parents[1], timeout=HANG / 4)
+        except subprocess.TimeoutExpired:
+            print(f"{seed}: no end in plain Python, either", file=self.log, flush=True)
             return None
+        if plain.returncode < 0:
+            print(f"{seed}: plain Python dies, too", file=self.log, flush=True)
+            return None
+        return f"{seed} --count 1\n{finding}\n"
+
+    def hangs(self) -> bool:
+        return time.monotonic() - self.since >= HANG * (3 if self.smaller else 1)
+
+    def end_hang(self) -> str | None:
+        """Ends the process of a hanging program; the finding."""
         self.stop()
-        return f"--kind {self.kind} --seed {self.seed} --count 1\nno end after {HANG:.0f} seconds\n"
+        return self.unless_plain(f"no end after {HANG:.0f} seconds")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -157,7 +168,7 @@ def fuzz(kind: str, first: int, count: int | None, seconds: float, jobs: int, sm
             files = {w.process.stdout: w for w in busy if w.process is not None}
             ready, _, _ = select.select(list(files), [], [], 1.0)
             ended = [(files[file], files[file].answer()) for file in ready]
-            ended += [(w, text) for w in busy if all(w is not e for e, _ in ended) for text in [w.hangs()] if text]
+            ended += [(w, w.end_hang()) for w in busy if all(w is not e for e, _ in ended) and w.hangs()]
             for worker, text in ended:
                 busy.remove(worker)
                 tried += 1

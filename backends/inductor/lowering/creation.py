@@ -175,8 +175,8 @@ def arange_start(
 @register_lowering(aten.eye.m)
 def eye_of(
     g: GraphLowering,
-    n: int,
-    m: int,
+    n: ix.Index,
+    m: ix.Index,
     dtype: torch.dtype | None = None,
     layout: Any = None,
     device: Any = None,
@@ -193,7 +193,7 @@ def eye_of(
 @register_lowering(aten.eye.default)
 def eye(
     g: GraphLowering,
-    n: int,
+    n: ix.Index,
     dtype: torch.dtype | None = None,
     layout: Any = None,
     device: Any = None,

@@ -195,14 +195,14 @@ def soft_margin_loss_backward(
 # ---------------------------------------------------------------- views
 @register_lowering(aten.slice_backward.default)
 def slice_backward(
-    g: GraphLowering, grad_output: TensorValue, input_sizes: Sequence[ix.Index], dim: int, start: int, end: int,
-    step: int,
+    g: GraphLowering, grad_output: TensorValue, input_sizes: Sequence[ix.Index], dim: int, start: ix.Index,
+    end: ix.Index, step: ix.Index,
 ) -> Any:
     return slice_scatter(g, filled(g, input_sizes, 0, grad_output.dtype), grad_output, dim, start, end, step)
 
 
 @register_lowering(aten.select_backward.default)
 def select_backward(
-    g: GraphLowering, grad_output: TensorValue, input_sizes: Sequence[ix.Index], dim: int, index: int
+    g: GraphLowering, grad_output: TensorValue, input_sizes: Sequence[ix.Index], dim: int, index: ix.Index
 ) -> Any:
     return select_scatter(g, filled(g, input_sizes, 0, grad_output.dtype), grad_output, dim, index)

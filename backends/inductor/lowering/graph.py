@@ -157,8 +157,9 @@ class GraphLowering:
             return self._library(node)  # for what it raises
         if self.has_lowering(node):
             args, kwargs = self._values((node.args, node.kwargs))
+            lowering = LOWERINGS[node.target]
             self._place = _device_of(node)
-            result = LOWERINGS[node.target].fn(self, *args, **kwargs)
+            result = lowering.fn(self, *args, **kwargs) if lowering.takes(args, kwargs) else NotImplemented
             self._place = None
             if result is not NotImplemented and self._is_computed(result):
                 self.metrics["lowered"] += 1

@@ -114,7 +114,7 @@ def constant_pad(g: GraphLowering, self: TensorValue, pad: Sequence[ix.Index], v
 
 
 @register_lowering(aten.roll.default)
-def roll(g: GraphLowering, self: TensorValue, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+def roll(g: GraphLowering, self: TensorValue, shifts: Sequence[ix.Index], dims: Sequence[int] = ()) -> Any:
     if not dims or is_size(self.numel, 0):
         return NotImplemented
     x = self
@@ -147,12 +147,14 @@ def slice_scatter(
     end: Any = None,
     step: Any = 1,
 ) -> Any:
+    if not is_size(step, 1) or is_size(self.numel, 0):
+        return NotImplemented
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
     start, end = 0 if start is None else start, size if end is None else end
     last: ix.Index
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
-        start, last, step = slice(start, end, step).indices(size)
+        start, last, _ = slice(start, end).indices(size)
         if last <= start:
             return NotImplemented
     else:
@@ -160,8 +162,6 @@ def slice_scatter(
         if found is None:
             return NotImplemented
         start, last = found, ix.add(found, src.shape[dim])
-    if step != 1 or is_size(self.numel, 0):
-        return NotImplemented
     first: ix.Index = start
     if not _in_order(g, (first, ix.add(last, ix.mul(first, -1)), ix.add(size, ix.mul(last, -1)))):
         return NotImplemented

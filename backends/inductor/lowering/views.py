@@ -126,21 +126,21 @@ def slice_(g: GraphLowering, self: TensorValue, dim: int = 0, start: Any = None,
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
     start, end = 0 if start is None else start, size if end is None else end
-    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+    if all(isinstance(n, int) for n in (size, start, end, step)):
         start, end, step = slice(start, end, step).indices(size)
         length: ix.Index = max(0, -(-(end - start) // step))
     else:
         first = begin_of_slice(g, start, size)
-        if first is None or not isinstance(step, int):
+        if first is None:
             return NotImplemented
         start, length = first, index_of(g.results()[0].shape[dim])
-        if start == 0 and length == size and step == 1:
+        if is_size(start, 0) and length == size and is_size(step, 1):
             return self
     return part_of(g, self, dim, start, length, step)
 
 
 def part_of(
-    g: GraphLowering, x: TensorValue, dim: int, start: ix.Index, length: ix.Index, step: int = 1
+    g: GraphLowering, x: TensorValue, dim: int, start: ix.Index, length: ix.Index, step: ix.Index = 1
 ) -> TensorValue:
     """So many elements of a dimension, from one on."""
     shape = (*x.shape[:dim], length, *x.shape[dim + 1 :])
@@ -188,7 +188,7 @@ def split_with_sizes(
 
 
 @register_lowering(aten.split.Tensor, view=True)
-def split(g: GraphLowering, self: TensorValue, split_size: int, dim: int = 0) -> Any:
+def split(g: GraphLowering, self: TensorValue, split_size: ix.Index, dim: int = 0) -> Any:
     dim = wrap(dim, self.ndim)
     size = self.shape[dim]
     if not isinstance(size, int) or not isinstance(split_size, int):

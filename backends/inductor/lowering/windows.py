@@ -143,7 +143,7 @@ def upsample_nearest2d_backward(
     g: GraphLowering,
     grad_output: TensorValue,
     output_size: Sequence[int],
-    input_size: Sequence[int],
+    input_size: Sequence[ix.Index],
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
