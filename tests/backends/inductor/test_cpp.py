@@ -11,7 +11,7 @@ import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor import codecache, target_info
 from dynamo_lite.backends.inductor.codegen.cpp import kernel as cpp_kernel
-from dynamo_lite.backends.inductor.codegen.cpp import source
+from dynamo_lite.backends.inductor.codegen.cpp import functions, source
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_source
 from dynamo_lite.backends.inductor.codegen.cpp.text import header
 from dynamo_lite.backends.inductor.ir import index as ix
@@ -93,6 +93,33 @@ FUNCTIONS = {
     "sin": torch.sin,
     "cos": torch.cos,
 }
+
+
+def _every_function(x, y):
+    """Each function of the loop IR, once of float32 and once beside float64, which halves the number of lanes."""
+    one = [torch.exp, torch.exp2, torch.expm1, torch.log, torch.log2, torch.log10, torch.log1p, torch.sin, torch.cos,
+           torch.tan, torch.asin, torch.acos, torch.atan, torch.sinh, torch.cosh, torch.tanh, torch.asinh, torch.acosh,
+           torch.atanh, torch.erf, torch.lgamma, torch.erfc, F.gelu]
+    two = [torch.pow, torch.atan2, torch.hypot, torch.fmod, torch.nextafter]
+    found = [f(x) for f in one] + [f(x, x + 0.25) for f in two]
+    found += [f(x) * y for f in one] + [f(x, x + 0.25) * y for f in two] + [f(y) for f in one]
+    return tuple(found)
+
+
+@pytest.mark.parametrize("simd", SIMD)
+def test_every_function_at_every_width(simd, check_many, data):
+    with config.patch(cpp_simd=simd):
+        cases = [(f"{simd} {n}", _every_function, [data.random(n).sigmoid(), data.random(n).sigmoid().double()])
+                 for n in (5, 21, 40)]
+        check_many(cases, {torch.float32: (1e-5, 1e-5), torch.float64: (1e-5, 1e-5)})
+
+
+@pytest.mark.parametrize("simd", ["avx512", "avx2"])
+def test_functions_that_torch_lacks_are_computed_by_lane(simd, check_many, data, monkeypatch):
+    """A null address was called where libtorch_cpu does not export a function for a width."""
+    monkeypatch.setattr(functions, "_exported", lambda symbol: "cosh" not in symbol)
+    with config.patch(cpp_simd=simd):
+        check_many([(simd, lambda x: (torch.cosh(x), torch.sinh(x)), [data.random(37)])], {torch.float32: (1e-5, 0)})
 
 
 @pytest.mark.parametrize("simd", ["avx512", "avx2"])

@@ -3,12 +3,17 @@
 The commonest ones of float32 are our own, in line (``math.h``): a call costs all vector registers. The others, and
 float64, are Sleef's, which libtorch_cpu exports and eager's kernels call, too. A kernel library finds them in the
 libtorch_cpu of the process when it is loaded: linking against that library would take longer than compiling. Without
-AVX2 the functions are libm's, lane by lane.
+AVX2, and where this libtorch_cpu lacks one, the functions are libm's, lane by lane.
+
+Invariant: a generated file asks for no symbol that the libtorch_cpu of this process does not export, as the address
+would be null.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -65,17 +70,48 @@ FAST = {
     "cos": "fast_sin_cos<{L}, 1>(x, []({V} v) {{ return Sleef_cos{code}_u10(v); }})",
 }
 
+# Scalar, lanes, Sleef's code for such vectors.
 _TYPES = {
     "avx512": (("float", 16, "f16"), ("double", 8, "d8"), ("float", 8, "f8"), ("double", 4, "d4")),
     "avx2": (("float", 8, "f8"), ("double", 4, "d4"), ("float", 4, "f4")),
 }
+# Vectors that libtorch has no functions for, which Sleef has with SSE only: those of twice as many lanes are called.
+_HALVES = {"f4": "f8"}
 
 
 _LIBRARY = """
 extern "C" void* dlopen(const char*, int) noexcept;
 extern "C" void* dlsym(void*, const char*) noexcept;
 static void* const libtorch = dlopen("libtorch_cpu.so", 1 | 4);  // RTLD_LAZY | RTLD_NOLOAD
+template <class V>
+struct Halves {
+    V low, high;
+};
+template <class V>
+INLINE auto twice(V v) {
+    const Halves<V> both{v, v};
+    vec<elem<V>, 2 * lanes<V>> x;
+    __builtin_memcpy(&x, &both, sizeof x);
+    return x;
+}
+template <class V>
+INLINE auto low_half(V v) {
+    Halves<vec<elem<V>, lanes<V> / 2>> both;
+    __builtin_memcpy(&both, &v, sizeof v);
+    return both.low;
+}
 """
+
+
+@functools.cache
+def _exported(symbol: str) -> bool:
+    """Whether the libtorch_cpu of this process has a function."""
+    return hasattr(ctypes.CDLL("libtorch_cpu.so", mode=os.RTLD_LAZY | os.RTLD_NOLOAD), symbol)
+
+
+def _symbol(name: str, code: str) -> str:
+    _, sleef, suffix, _ = FUNCTIONS[name]
+    return f"Sleef_{sleef}{code}{suffix}"
 
 
 @functools.cache
@@ -112,23 +148,31 @@ def declarations(used: Iterable[str], simd: str, in_line: bool = True) -> str:
         return "\n" + "".join(map(_by_lane, names)) + "".join(vector.format(name, DERIVED[name][1]) for name in derived)
     header = "\n" + _math_header() if wanted & set(FAST) else ""
     kind = "INLINE" if in_line else "static NOINLINE"
-    parts = [_declare(name, simd, kind) for name in names] + [_declare_derived(name, simd, kind) for name in derived]
+    parts = [_declare(name, simd, kind) if _found(name, simd) else _by_lane(name) for name in names]
+    parts += [_declare_derived(name, simd, kind) for name in derived]
     return header + _LIBRARY + "".join(parts)
 
 
+def _found(name: str, simd: str) -> bool:
+    return all(_exported(_symbol(name, code)) for _, _, code in _TYPES[simd] if code not in _HALVES)
+
+
 def _declare(name: str, simd: str, kind: str) -> str:
-    arity, sleef, suffix, _ = FUNCTIONS[name]
+    arity, _, _, _ = FUNCTIONS[name]
     names = "xy"[:arity]
     lines = []
     for scalar, lanes, code in _TYPES[simd]:
         v = f"vec<{scalar}, {lanes}>"
-        symbol = f"Sleef_{sleef}{code}{suffix}"
+        symbol = _symbol(name, code)
         parameters = ", ".join(f"{v} {p}" for p in names)
         call = f"{symbol}({', '.join(names)})"
         fast = FAST.get(name) if scalar == "float" else None
         if fast is None or symbol in fast.format(L=lanes, V=v, code=code):
-            types = ", ".join([v] * arity)
-            lines.append(f'static {v} (*const {symbol})({types}) = (decltype({symbol}))dlsym(libtorch, "{symbol}");')
+            if code in _HALVES:
+                wide = f"{_symbol(name, _HALVES[code])}({', '.join(f'twice({p})' for p in names)})"
+                lines.append(f"INLINE {v} {symbol}({parameters}) {{ return low_half({wide}); }}")
+            else:
+                lines.append(_pointer(symbol, ", ".join([v] * arity), v))
         if fast is not None:
             call = fast.format(L=lanes, V=v, code=code)
         lines.append(f"{kind} {v} {name}_({parameters}) {{ return {call}; }}")
@@ -137,6 +181,10 @@ def _declare(name: str, simd: str, kind: str) -> str:
         call = ", ".join(f"bc<{lanes}>({p})" for p in names)
         lines.append(f"INLINE {scalar} {name}_({parameters}) {{ return {name}_({call})[0]; }}")
     return "\n".join(lines) + "\n"
+
+
+def _pointer(symbol: str, types: str, result: str) -> str:
+    return f'static {result} (*const {symbol})({types}) = (decltype({symbol}))dlsym(libtorch, "{symbol}");'
 
 
 def _declare_derived(name: str, simd: str, kind: str) -> str:
