@@ -5,6 +5,7 @@ Invariant: a result is rounded where eager's kernel rounds it.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -123,24 +124,55 @@ def gelu(g: GraphLowering, self: TensorValue, approximate: str = "none") -> Any:
     if not _by_onednn(self):
         return formula(g, lambda x: (x * 0.5) * (x * _SQRT_HALF).f("erf_plus_one"), self)
 
+    edges = _edges_of_onednn(self.dtype)
+
     def as_onednn(x: _Math) -> _Math:
-        doubled = x * (x * _SQRT_HALF).f("erf_plus_one")  # which may be infinite
-        return x._do("eq", x, math.inf).select(math.nan, doubled * 0.5) if _gelu_of_infinity_is_nan() else doubled * 0.5
+        if edges.most_is_infinite:
+            y = (x * (x * _SQRT_HALF).f("erf_plus_one")) * 0.5
+        else:
+            y = (x * 0.5) * (x * _SQRT_HALF).f("erf_plus_one")
+        if edges.zero_is_positive:
+            y = y + 0.0
+        return x._do("eq", x, math.inf).select(math.nan, y) if edges.infinity_is_nan else y
 
     return formula(g, as_onednn, self)
 
 
 def _by_onednn(x: TensorValue) -> bool:
-    """Whether eager asks oneDNN for ``gelu`` in place of its own kernel, as far as is known."""
-    if x.dtype not in (torch.float32, torch.bfloat16) or is_size(x.numel, 1) or not torch.backends.mkldnn.enabled:
+    """Whether eager asks oneDNN for ``gelu`` in place of its own kernel (ATen/native/cpu/Activation.cpp)."""
+    if is_size(x.numel, 1) or not torch.backends.mkldnn.enabled or not _onednn_takes(x.dtype):
         return False
     return x.stride is None or x.stride == ix.contiguous_strides(x.shape)
 
 
 @functools.cache
-def _gelu_of_infinity_is_nan() -> bool:
-    """oneDNN's is on processors for which it generates code."""
-    return bool(torch.nn.functional.gelu(torch.full((64,), math.inf)).isnan().any())
+def _onednn_takes(dtype: torch.dtype) -> bool:
+    """Whether oneDNN computes with a dtype on this processor, as eager asks it."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    asked = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
+    return dtype is torch.float32 or dtype in asked and bool(getattr(torch.ops.mkldnn, asked[dtype])())
+
+
+@dataclasses.dataclass(frozen=True)
+class _Edges:
+    """What ``gelu`` gives where formulas that are equal otherwise differ."""
+
+    infinity_is_nan: bool
+    most_is_infinite: bool  # the largest number is doubled before it is halved
+    zero_is_positive: bool  # of -0.0: a sum of two terms, of which one is positive
+
+
+@functools.cache
+def _edges_of_onednn(dtype: torch.dtype) -> _Edges:
+    """oneDNN's code, and with it the formula, depends on the processor's instructions, so eager is asked."""
+    def of(value: float) -> torch.Tensor:
+        return torch.nn.functional.gelu(torch.full((64,), value, dtype=dtype))  # as many as fill vectors
+
+    return _Edges(
+        infinity_is_nan=bool(of(math.inf).isnan().any()),
+        most_is_infinite=bool(of(torch.finfo(dtype).max).isinf().any()),
+        zero_is_positive=not bool(of(-0.0).signbit().any()))
 
 
 @register_lowering(aten.silu.default)
