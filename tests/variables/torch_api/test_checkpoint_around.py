@@ -238,7 +238,7 @@ def test_statistics_are_updated_as_often_as_in_eager():
     for backend in BACKENDS:
         dynamo_lite.reset()
         for a, b in zip(want, run(dynamo_lite.compile(backend=backend)), strict=True):
-            torch.testing.assert_close(a, b)
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)  # a batch norm of five rows; twice counted is 0.1
 
 
 def test_a_second_backward_and_retained_graphs():
