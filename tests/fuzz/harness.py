@@ -33,6 +33,7 @@ NUDGE = 1 + 2.0**-18
 MEMORY = 1 << 30    # bytes that a program may take
 LIMIT = 2000    # recursion that goes on for longer is not what is tried here
 end_cycles = False  # after each call; a process with little in it, such as the fuzzer's workers, has the time
+IMPORTS = "<frozen importlib._bootstrap>"    # the file of the import system's own frames
 SECONDS = 2     # of the processor's time: nor programs that take longer in plain Python
 
 
@@ -182,10 +183,12 @@ def plainly(source: str, options: Options, calls: tuple[int, ...], nudge: float 
     return None if any(call[0][:2] == ("raised", "MemoryError") for call in seen) else seen
 
 
-def compare(source: str, options: Options, calls: tuple[int, ...] | None = None) -> Found | None:
-    """The first difference between plain Python and the compiled program."""
+def compare(source: str, options: Options, calls: tuple[int, ...] | None = None,
+            plain: list[Any] | None = None) -> Found | None:
+    """The first difference between plain Python and the compiled program; None also if plain Python doesn't run it.
+    `plain` is what `plainly` has seen of it, if that is known."""
     calls = options.calls if calls is None else calls
-    plain = plainly(source, options, calls)
+    plain = plainly(source, options, calls) if plain is None else plain
     if plain is None:
         return None    # no program
     dynamo_lite.reset()
@@ -223,12 +226,19 @@ class TooLong(BaseException):
     """A program has run for longer than a program may; its own handlers don't catch it."""
 
 
+def _importing(frame: types.FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != IMPORTS:
+        frame = frame.f_back
+    return frame is not None
+
+
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
     running = True
 
-    def stop(*_: Any) -> None:
-        if running:
+    def stop(_: int, frame: types.FrameType | None) -> None:
+        # A module whose import is cut short stays half made, and each program behind this one fails for it.
+        if running and not _importing(frame):
             raise TooLong
 
     # The processor's time, so that a loaded machine has the same programs as a quiet one. Again and again, as `finally:

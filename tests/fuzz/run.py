@@ -19,6 +19,7 @@ from typing import IO, Any
 
 HANG = 120.0    # seconds for one program, its compiles included
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
+MANY = 20       # seeds; of so many, plain Python runs nine in ten
 KINDS = ("programs", "environments", "shapes", "numbers")
 
 
@@ -45,15 +46,16 @@ def plan(kind: str, seed: int) -> tuple[str, Any]:
     return programs.program(seed, breaks=seed % 2 == 1, grad=grad), options
 
 
-def try_seed(kind: str, seed: int, smaller: bool) -> str | None:
-    """What a seed finds, in words."""
+def try_seed(kind: str, seed: int, smaller: bool) -> tuple[bool, str | None]:
+    """Whether plain Python runs the program of a seed, and what it finds, in words."""
     from . import harness
     from .minimize import minimize
 
     source, options = plan(kind, seed)
-    found = harness.compare(source, options)
-    if found is None:
-        return None
+    plain = harness.plainly(source, options, options.calls)
+    found = plain and harness.compare(source, options, plain=plain)
+    if not found:
+        return plain is not None, None
     # What all programs share stays as it is, and is not printed.
     head, mark, own = source.partition(OWN)
     head += "\n"
@@ -65,7 +67,7 @@ def try_seed(kind: str, seed: int, smaller: bool) -> str | None:
 
         text = minimize(text, differs, float(os.environ.get("DYNAMO_LITE_FUZZ_MINIMIZE", "60")))
         found = harness.compare(head + text, options) or found
-    return f"--kind {kind} --seed {seed} --count 1\n{dataclasses.replace(found, source=text)}"
+    return True, f"--kind {kind} --seed {seed} --count 1\n{dataclasses.replace(found, source=text)}"
 
 
 def work(kind: str, smaller: bool) -> None:
@@ -105,20 +107,21 @@ class Worker:
         self.process.stdin.flush()
         self.seed, self.since = seed, time.monotonic()
 
-    def answer(self) -> str | None:
-        """The finding of the seed at hand, once it is there; a death is one."""
+    def answer(self) -> tuple[bool, str | None]:
+        """Whether the program of the seed at hand has run, and its finding, once it is there; a death is one."""
         assert self.process is not None and self.process.stdout is not None
         line = self.process.stdout.readline()
         self.done += 1
         if line:
-            return json.loads(line)    # type: ignore[no-any-return]
+            ran, text = json.loads(line)
+            return ran, text
         code = self.process.wait()
         self.process = None
         return self.unless_plain(f"the process died: {code}")
 
-    def unless_plain(self, finding: str) -> str | None:
-        """A death or a hang, with its seed; None if the program dies or hangs in plain Python, too: a fault of torch's,
-        or a recursion that catches its own error and begins again, which takes exponential time."""
+    def unless_plain(self, finding: str) -> tuple[bool, str | None]:
+        """A death or a hang, with its seed; no program if plain Python dies or hangs, too: a fault of torch's, or a
+        recursion that catches its own error and begins again, which takes exponential time."""
         seed = f"--kind {self.kind} --seed {self.seed}"
         try:
             plain = subprocess.run(
@@ -126,17 +129,17 @@ class Worker:
                 stderr=self.log, cwd=Path(__file__).parents[1], timeout=HANG / 4)
         except subprocess.TimeoutExpired:
             print(f"{seed}: no end in plain Python, either", file=self.log, flush=True)
-            return None
+            return False, None
         if plain.returncode < 0:
             print(f"{seed}: plain Python dies, too", file=self.log, flush=True)
-            return None
-        return f"{seed} --count 1\n{finding}\n"
+            return False, None
+        return True, f"{seed} --count 1\n{finding}\n"
 
     def hangs(self) -> bool:
         return time.monotonic() - self.since >= HANG * (3 if self.smaller else 1)
 
-    def end_hang(self) -> str | None:
-        """Ends the process of a hanging program; the finding."""
+    def end_hang(self) -> tuple[bool, str | None]:
+        """Ends the process of a hanging program; as `answer`."""
         self.stop()
         return self.unless_plain(f"no end after {HANG:.0f} seconds")
 
@@ -147,11 +150,12 @@ class Worker:
             self.process = None
 
 
-def fuzz(kind: str, first: int, count: int | None, seconds: float, jobs: int, smaller: bool) -> tuple[int, list[str]]:
-    """The number of programs tried, and what was found."""
+def fuzz(kind: str, first: int, count: int | None, seconds: float, jobs: int,
+         smaller: bool) -> tuple[int, int, list[str]]:
+    """The number of seeds tried, of programs that have run, and what was found."""
     end = time.monotonic() + seconds
     found: list[str] = []
-    tried, seed = 0, first
+    tried, compared, seed = 0, 0, first
 
     def more() -> bool:
         return seed - first < count if count is not None else time.monotonic() < end
@@ -169,15 +173,16 @@ def fuzz(kind: str, first: int, count: int | None, seconds: float, jobs: int, sm
             ready, _, _ = select.select(list(files), [], [], 1.0)
             ended = [(files[file], files[file].answer()) for file in ready]
             ended += [(w, w.end_hang()) for w in busy if all(w is not e for e, _ in ended) and w.hangs()]
-            for worker, text in ended:
+            for worker, (ran, text) in ended:
                 busy.remove(worker)
                 tried += 1
+                compared += ran
                 if text:
                     found.append(text)
                     print(text, flush=True)
         for worker in workers:
             worker.stop()
-    return tried, found
+    return tried, compared, found
 
 
 def main() -> int:
@@ -209,10 +214,13 @@ def main() -> int:
     for kind in kinds:
         begin = time.monotonic()
         share = options.seconds / len(kinds)
-        tried, found = fuzz(kind, options.seed, options.count, share, options.jobs, options.small)
+        tried, compared, found = fuzz(kind, options.seed, options.count, share, options.jobs, options.small)
         total += len(found)
         took = time.monotonic() - begin
-        print(f"{kind}: {tried} programs in {took:.0f} s, {len(found)} differ", flush=True)
+        print(f"{kind}: {tried} seeds in {took:.0f} s, {compared} programs, {len(found)} differ", flush=True)
+        if tried > MANY and compared < tried / 2:
+            print(f"{kind}: plain Python does not run most of these programs", flush=True)
+            total += 1
     return 1 if total else 0
 
 

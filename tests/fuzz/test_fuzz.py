@@ -78,6 +78,25 @@ def test_a_seed_names_one_program_and_most_run_to_their_end():
     assert ends.count("returned") > ends.count("raised") > 0
 
 
+SLOW_IMPORT = """
+import time
+begin = time.process_time()
+while time.process_time() - begin < {seconds}:
+    pass
+whole = True
+"""
+
+
+def test_an_import_is_not_cut_short(tmp_path, monkeypatch):
+    """A program may take no longer than a few seconds, but a module is imported whole: the next program uses it."""
+    monkeypatch.setattr(harness, "SECONDS", 0.2)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "slow_to_import.py").write_text(SLOW_IMPORT.format(seconds=0.5))
+    source = f"{HEAD}def f(x, y):\n    import slow_to_import\n    return x + slow_to_import.whole\n"
+    harness.plainly(source, harness.Options(), (0,))
+    assert harness.plainly(source, harness.Options(), (0,)) is not None
+
+
 def test_the_minimizer():
     source = "def f(x):\n    a = 1\n    for i in range(3):\n        if a:\n            x = bad(x, 3)\n    return x\n"
     assert minimize(source, lambda text: "bad(" in text).count("\n") <= 2
@@ -86,6 +105,9 @@ def test_the_minimizer():
 @pytest.mark.parametrize("stripe", range(STRIPES))
 @pytest.mark.parametrize("kind", run.KINDS)
 def test_programs_differ_in_nothing(kind, stripe):
+    ran = 0
     for seed in range(stripe, COUNT[kind], STRIPES):
-        found = run.try_seed(kind, seed, smaller=False)
+        is_program, found = run.try_seed(kind, seed, smaller=False)
         assert found is None, found
+        ran += is_program
+    assert ran > 0, "plain Python runs none of these programs"
