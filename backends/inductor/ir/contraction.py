@@ -6,8 +6,9 @@ vectors are read, panel after panel of columns that are packed first. A tile of 
 fused behind it.
 
 Invariant: the nest's dims are ``batch``, then those of the result in the order of its memory, then the reduced ones;
-without ``transposed`` the result's last dims are the right operand's, with it they are the left operand's. Everything
-is float32. Sizes and strides may be symbols, but for those of a convolution's image and kernel.
+without ``transposed`` the result's last dims are the right operand's, with it they are the left operand's. Sums are of
+float32, operands of that or of 16 bits. Sizes and strides may be symbols, but for those of a convolution's image and
+kernel.
 """
 
 from __future__ import annotations

@@ -14,6 +14,28 @@ from dynamo_lite.backends.inductor.ir.nodes import Node
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Products:
+    """Which matrix products a target's template computes; the rest is the library's.
+
+    Attributes:
+        dtypes: of operands; sums are of float32.
+        least_lines, least_columns, least_depth: sizes of the left operand, the right one and the sum that are worth it.
+        streams: whether a template reads one operand in vectors, so that the other one's results lie in lines if the
+            right operand's columns lie in memory, and fewer lines than the least are sums along rows.
+    """
+
+    dtypes: Set[torch.dtype]
+    least_lines: int
+    least_columns: int
+    least_depth: int
+    streams: bool
+
+
+IN_VECTORS = Products(frozenset({torch.float32}), 8, 8, 8, True)
+"""Fewer lines or columns than 8 leave most of a vector idle, or most of a tile."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Abilities:
     """Attributes:
         library: operators that have a lowering, which needs what the target has not: templates of products.
@@ -21,6 +43,9 @@ class Abilities:
         computes: whether kernels can compute a node of the loop IR; None: they compute all.
         device: the type of the device whose tensors kernels read and write; what others hold is the library's.
         programs: a reduction that fewer blocks than this would compute is made in parts; 0: none is.
+        products: see there.
+        near_vector: a matrix of at most so many elements is multiplied with a vector by a loop, a larger one by the
+            library; None: any.
     """
 
     library: Set[Any] = frozenset()
@@ -28,6 +53,8 @@ class Abilities:
     computes: Callable[[Node], bool] | None = None
     device: str = "cpu"
     programs: int = 0
+    products: Products = IN_VECTORS
+    near_vector: int | None = None
 
 
 ALL = Abilities()

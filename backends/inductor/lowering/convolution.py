@@ -51,7 +51,7 @@ def convolution(
     groups: int,
 ) -> Any:
     spatial = input.ndim - 2
-    if transposed or spatial not in (1, 2) or not suits(input, weight, *([] if bias is None else [bias])):
+    if transposed or spatial not in (1, 2) or not suits(g, input, weight, *([] if bias is None else [bias])):
         return NotImplemented
     if not all(isinstance(n, int) for n in (*input.shape[1:], *weight.shape)):
         return NotImplemented

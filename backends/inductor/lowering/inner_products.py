@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.backends.inductor.ir.ops import FLOAT
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
 from dynamo_lite.backends.inductor.lowering.products import scaled_sum
@@ -24,7 +23,8 @@ def _product(g: GraphLowering, x: TensorValue, vector: TensorValue) -> Any:
     """The sums over the last dim of ``x`` times a vector."""
     if x.dtype not in FLOAT or vector.dtype is not x.dtype:
         return NotImplemented
-    if not isinstance(x.numel, int) or not 0 < x.numel <= target_info.current().near_vector:
+    most = g.abilities.near_vector
+    if not isinstance(x.numel, int) or x.numel == 0 or (most is not None and x.numel > most):
         return NotImplemented
     places = [0] if is_size(vector.shape[0], 1) else shape_vars(x.shape)[-1:]
     node = g.ops.op("mul", x.node, reindexed(g.ops, vector, places))

@@ -1,7 +1,8 @@
 """Matrix products as loops that a template computes, so that what follows is computed on the tiles.
 
-Only float32, of a size that is worth the packing; the rest is the library's. A size that is a symbol is taken to be
-worth it.
+Only dtypes and sizes that the target's template takes (``Products``); the rest is the library's. A size that is a
+symbol is taken to be worth it. Operands of 16 bits are summed up in float32, and the operator's result is rounded once,
+as the library's is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Node
 from dynamo_lite.backends.inductor.lowering.formulas import like
 from dynamo_lite.backends.inductor.lowering.graph import GraphLowering
-from dynamo_lite.backends.inductor.lowering.promotion import elementwise
+from dynamo_lite.backends.inductor.lowering.promotion import elementwise, opmath
 from dynamo_lite.backends.inductor.lowering.values import (
     Number,
     Shape,
@@ -30,9 +31,6 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 
 aten = torch.ops.aten
 
-# Fewer lines than this leave most of a vector idle, or most of a tile.
-MIN_LINES = 8
-MIN_DEPTH = 8
 # A sum of fewer products is no loop for vectors.
 MIN_SUM = 8
 
@@ -52,6 +50,12 @@ class Operand:
         dense = ix.contiguous_strides(self.shape)
         self.stride = tuple(d if is_size(n, 1) else s for n, s, d in zip(self.shape, layout[1], dense))
         self.buffer, self.offset = layout[0], layout[2]
+        self.dtype = x.dtype
+
+    def element(self, g: GraphLowering, at: Shape) -> Node:
+        """An element as it is multiplied."""
+        load = g.ops.load(self.buffer, ix.add(ix.dot(at, self.stride), self.offset), self.dtype)
+        return g.ops.cast(load, opmath(self.dtype))
 
     def flat(self, first: int, last: int) -> ix.Index | None:
         """The stride of dims ``first`` to ``last`` (not included) as one, if they are that."""
@@ -72,10 +76,11 @@ def _is_small(n: ix.Index, least: int) -> bool:
     return isinstance(n, int) and n < least
 
 
-def suits(*tensors: TensorValue) -> bool:
-    """Whether tensors are of the kind that the template takes."""
-    return all(
-        t.dtype is torch.float32 and t.device.type == "cpu" and not any(is_size(n, 0) for n in t.shape) for t in tensors
+def suits(g: GraphLowering, *tensors: TensorValue) -> bool:
+    """Whether tensors are of the kind that the target's template takes."""
+    dtype = tensors[0].dtype
+    return dtype in g.abilities.products.dtypes and all(
+        t.dtype is dtype and t.device.type == g.device and not any(is_size(n, 0) for n in t.shape) for t in tensors
     )
 
 
@@ -99,7 +104,7 @@ def emit_product(
         order: the variables of ``loops`` in the order of the nest's loops, if that is another.
     """
     stride = ix.contiguous_strides(shape)
-    buffer = g.new_buffer(shape, stride, torch.float32, torch.device("cpu"))
+    buffer = g.new_buffer(shape, stride, torch.float32, torch.device(g.device))
     variables = shape_vars(loops)
     g.emit(
         LoopNest(
@@ -114,18 +119,21 @@ def emit_product(
         )
     )
     node = g.ops.load(buffer.name, buffer.load_index(shape_vars(shape)), torch.float32)
-    return TensorValue(shape, torch.float32, node, stride)
+    return TensorValue(shape, torch.float32, node, stride, buffer.device)
 
 
 def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> TensorValue | None:
     """``x @ y`` with ``batch`` leading dims in common: x is (batch, lines..., k), y is (batch, k, n). None: not for the
-    template."""
-    if not suits(x, y):
+    template. The sums are of float32."""
+    rule = g.abilities.products
+    if not suits(g, x, y):
         return None
     depth, columns = x.shape[-1], y.shape[-1]
     lines, count = ix.product(x.shape[batch:-1]), ix.product(x.shape[:batch])
-    few = _is_small(lines, MIN_LINES)
-    if not few and (_is_small(columns, MIN_LINES) or _is_small(depth, MIN_DEPTH)):
+    few = _is_small(lines, rule.least_lines)
+    if few and not rule.streams:
+        return None
+    if not few and (_is_small(columns, rule.least_columns) or _is_small(depth, rule.least_depth)):
         return None
     if not g.sizes.at_most(1, depth, "what is summed in a product"):
         return None
@@ -138,12 +146,8 @@ def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Ten
     shape = (*x.shape[:-1], y.shape[-1])
     variables = shape_vars(shape)
     k = dim_var(len(shape), depth)
-    a = g.ops.load(left.buffer, ix.add(ix.dot((*variables[:-1], k), left.stride), left.offset), torch.float32)
-    b = g.ops.load(
-        right.buffer,
-        ix.add(ix.dot((*variables[:batch], k, variables[-1]), right.stride), right.offset),
-        torch.float32,
-    )
+    a = left.element(g, (*variables[:-1], k))
+    b = right.element(g, (*variables[:batch], k, variables[-1]))
     if few:
         # One pass over the second factor, whose columns are rows in memory: sums along them, without packing anything.
         strided = not (is_size(right.stride[-2], 1) and is_size(left.stride[-1], 1))
@@ -155,7 +159,7 @@ def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Ten
     outer = [tuple(s for n, s in zip(o.shape[:batch], o.stride[:batch]) if not is_size(n, 1)) for o in (left, right)]
     first = Matrix(left.buffer, left.offset, outer[0], line, left.stride[-1])
     second = Matrix(right.buffer, right.offset, outer[1], right.stride[-1], right.stride[-2])
-    if second.line != 1 and second.depth == 1 and 1 in (first.line, first.depth):
+    if rule.streams and second.line != 1 and second.depth == 1 and 1 in (first.line, first.depth):
         # The second factor's columns lie in memory (the weights of a linear layer): they are what is streamed.
         contraction = Contraction(batches, last, rows, depth, second, first, True)
     else:
@@ -191,22 +195,32 @@ def plus(g: GraphLowering, x: TensorValue, bias: TensorValue | None) -> TensorVa
 def linear(g: GraphLowering, input: TensorValue, weight: TensorValue, bias: TensorValue | None = None) -> Any:
     if input.ndim < 2 or weight.ndim != 2 or (bias is not None and bias.ndim != 1):
         return NotImplemented
-    if not suits(input, weight, *([] if bias is None else [bias])):
+    if not suits(g, input, weight, *([] if bias is None else [bias])):
         return NotImplemented
     out = product(g, input, turned(g, weight), 0)
-    return NotImplemented if out is None else plus(g, out, bias)
+    return NotImplemented if out is None else rounded(g, plus(g, out, bias), input.dtype)
 
 
 @register_lowering(aten.mm.default)
 def mm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
     out = product(g, self, mat2, 0)
-    return NotImplemented if out is None else out
+    return NotImplemented if out is None else rounded(g, out, self.dtype)
 
 
 @register_lowering(aten.bmm.default)
 def bmm(g: GraphLowering, self: TensorValue, mat2: TensorValue) -> Any:
     out = product(g, self, mat2, 1)
-    return NotImplemented if out is None else out
+    return NotImplemented if out is None else rounded(g, out, self.dtype)
+
+
+def rounded(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue:
+    """The result of an operator on operands of this dtype, in memory if that is not how it was summed up: what reads
+    it in another kernel moves half as many bytes."""
+    if x.dtype is dtype:
+        return x
+    result = TensorValue(x.shape, dtype, g.ops.cast(x.node, dtype), ix.contiguous_strides(x.shape), x.device)
+    g.realize(result)
+    return result
 
 
 def scaled_sum(
@@ -228,15 +242,20 @@ def scaled_sum(
 def addmm(
     g: GraphLowering, self: TensorValue, mat1: TensorValue, mat2: TensorValue, beta: Number = 1, alpha: Number = 1
 ) -> Any:
-    if not suits(self):
-        return NotImplemented
-    return scaled_sum(g, self, product(g, mat1, mat2, 0), beta, alpha)
+    return _scaled(g, self, mat1, mat2, 0, beta, alpha)
 
 
 @register_lowering(aten.baddbmm.default)
 def baddbmm(
     g: GraphLowering, self: TensorValue, batch1: TensorValue, batch2: TensorValue, beta: Number = 1, alpha: Number = 1
 ) -> Any:
-    if not suits(self):
+    return _scaled(g, self, batch1, batch2, 1, beta, alpha)
+
+
+def _scaled(
+    g: GraphLowering, self: TensorValue, x: TensorValue, y: TensorValue, batch: int, beta: Number, alpha: Number
+) -> Any:
+    if not suits(g, self, x, y):
         return NotImplemented
-    return scaled_sum(g, self, product(g, batch1, batch2, 1), beta, alpha)
+    out = scaled_sum(g, self, product(g, x, y, batch), beta, alpha)
+    return out if out is NotImplemented else rounded(g, out, self.dtype)

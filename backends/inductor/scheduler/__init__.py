@@ -15,16 +15,15 @@ from typing import Union
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph
-from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS, VECTORS, Arrangement
+from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS, Arrangement, vectors
 from dynamo_lite.backends.inductor.scheduler.build import build_kernel
-from dynamo_lite.backends.inductor.scheduler.contraction import arrange_contraction
 from dynamo_lite.backends.inductor.scheduler.fusion import Fuser
 from dynamo_lite.backends.inductor.scheduler.groups import Group
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 from dynamo_lite.backends.inductor.scheduler.scan import scan_kernel
 from dynamo_lite.backends.inductor.scheduler.update import update_kernel
 
-__all__ = ["BLOCKS", "VECTORS", "Arrangement", "Kernel", "Schedule", "schedule"]
+__all__ = ["BLOCKS", "Arrangement", "Kernel", "Schedule", "schedule", "vectors"]
 
 Step = Union[Kernel, prog.ExternCall, prog.View, prog.CopyInto]
 
@@ -37,9 +36,13 @@ class Schedule:
     metrics: dict[str, int]
 
 
-def schedule(lowered: LoweredGraph, arrangement: Arrangement = VECTORS) -> Schedule:
-    """Groups, kernels, order."""
-    groups = Fuser(lowered).run()
+def schedule(lowered: LoweredGraph, arrangement: Arrangement) -> Schedule:
+    """Groups, kernels, order.
+
+    Args:
+        arrangement: the target's.
+    """
+    groups = Fuser(lowered, arrangement.follows_product).run()
     needed = _read_outside(lowered, groups)
     steps: list[Step] = []
     nests = 0
@@ -59,7 +62,7 @@ def schedule(lowered: LoweredGraph, arrangement: Arrangement = VECTORS) -> Sched
                 continue
             kernel = build_kernel(lowered.builder, group, needed[group.number], lowered.buffers, arrangement)
             if group.contraction is not None:
-                steps.append(arrange_contraction(lowered.builder, kernel, group, lowered.buffers))
+                steps.append(arrangement.product_loops(lowered.builder, kernel, group, lowered.buffers))
             else:
                 steps.append(arrangement.loops(lowered.builder, kernel))
     return Schedule(steps, {**lowered.metrics, "nests": nests})

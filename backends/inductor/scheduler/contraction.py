@@ -1,8 +1,9 @@
 """Contractions in the scheduler: which epilogue may be fused behind one, and how its kernel's loops are named.
 
-The kernel of a contraction has three loops: over the batch, over lines, and along a line in vectors. The template
-computes tiles of them; everything fused behind is computed tile by tile, so it has to run over the same elements and to
-touch memory along the lines contiguously or not at all.
+The kernel of a contraction has three loops: over the batch, over lines, and along a line. A template computes tiles of
+them; everything fused behind is computed tile by tile, so it has to run over the same elements. Where a line is
+computed in vectors (``runs_along_vectors``, ``tiles_of_vectors``), it touches memory along the lines contiguously or
+not at all; blocks (``tiles_of_blocks``) take any place.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Mapping
 import torch
 
 from dynamo_lite import log
-from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, volume
 from dynamo_lite.backends.inductor.ir.loops import Buffer
@@ -22,6 +22,7 @@ from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel, Stage, Store, Tiles
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import rewrite
 from dynamo_lite.backends.inductor.scheduler.threads import share_work
+from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 
 def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> dict[ix.Var, ix.Index]:
@@ -34,7 +35,7 @@ def flat_loops(contraction: Contraction, mapping: Mapping[ix.Var, ix.Index]) -> 
     return out
 
 
-def accepts(group: Group, member: Member) -> bool:
+def runs_along_vectors(group: Group, member: Member) -> bool:
     """Whether a member that fits the group by its loops touches memory along the tiles' lines contiguously, or the same
     all along."""
     contraction = group.contraction
@@ -50,8 +51,8 @@ def accepts(group: Group, member: Member) -> bool:
     return all(ix.coefficient(substitute(substitute(index, mapping), flat), lane) in (0, 1) for index in indices)
 
 
-def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers: dict[str, Buffer]) -> Kernel:
-    """The kernel with its loops named, and with a workspace for packed operands."""
+def tiles_of_blocks(builder: Builder, kernel: Kernel, group: Group, buffers: dict[str, Buffer]) -> Kernel:
+    """The kernel with its loops named, its first stage the sum of products, its second what follows."""
     (first, *_), contraction = group.members, group.contraction
     assert contraction is not None
     mapping = group.mapping(first)
@@ -69,13 +70,23 @@ def arrange_contraction(builder: Builder, kernel: Kernel, group: Group, buffers:
     assert lane is not None
     kernel.outer = tuple(v for v in (batch, line) if v is not None)
     stores = [s for stage in kernel.stages for s in stage.statements if isinstance(s, Store)]
-    sharing = share_work(contraction, torch.get_num_threads(), target_info.current())
-    log.artifact("targets").debug("%s: %s", "; ".join(first.nest.origin), sharing)
+    kernel.stages = [kernel.stages[0], Stage((lane,), stores)]
+    kernel.tiles = Tiles(contraction, batch, line, lane)
+    kernel.inplace = ()
+    return kernel
+
+
+def tiles_of_vectors(
+    builder: Builder, kernel: Kernel, group: Group, buffers: dict[str, Buffer], threads: int, info: TargetInfo
+) -> Kernel:
+    """The same with a workspace for packed operands, the work shared out to threads."""
+    kernel = tiles_of_blocks(builder, kernel, group, buffers)
+    assert kernel.tiles is not None
+    sharing = share_work(kernel.tiles.contraction, threads, info)
+    log.artifact("targets").debug("%s: %s", "; ".join(group.members[0].nest.origin), sharing)
     name = f"workspace{len(buffers)}"
     buffer = buffers[name] = Buffer(name, (sharing.elements,), (1,), torch.float32)
     kernel.buffers[name] = buffer
     kernel.outputs = (*kernel.outputs, name)
-    kernel.stages = [kernel.stages[0], Stage((lane,), stores)]
-    kernel.tiles = Tiles(contraction, batch, line, lane, name, sharing)
-    kernel.inplace = ()
+    kernel.tiles.workspace, kernel.tiles.sharing = name, sharing
     return kernel

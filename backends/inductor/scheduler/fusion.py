@@ -4,7 +4,7 @@ Operations are taken in the graph's order and put in groups. A nest joins the gr
 reads the same buffer, if their iteration spaces fit (``space``), every value that passes between them inside the group
 is read where it was written, and no other operation has to run in between. A library call is a group of its own.
 
-Behind a sum of products that a template computes, only what runs tile by tile may join (``contraction``).
+Behind a sum of products that a template computes, only what runs tile by tile may join, which the target knows.
 
 Invariant: the graph of groups has no cycle; ``ancestors`` holds, as a bit mask by group number, all groups that must
 run first.
@@ -12,7 +12,7 @@ run first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dynamo_lite.backends.aot import passes
 from dynamo_lite.backends.inductor import program as prog
@@ -20,7 +20,6 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.ir.substitution import substitute
 from dynamo_lite.backends.inductor.lowering.lowered_graph import LoweredGraph, Operation
-from dynamo_lite.backends.inductor.scheduler.contraction import accepts
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member, make_member
 from dynamo_lite.backends.inductor.scheduler.guards import Limit, edges_of
 from dynamo_lite.backends.inductor.scheduler.order import dims_by_stride
@@ -38,10 +37,15 @@ MAX_ORDERS = 2
 
 
 class Fuser:
-    """Builds the groups of one graph."""
+    """Builds the groups of one graph.
 
-    def __init__(self, lowered: LoweredGraph):
+    Args:
+        follows_product: see ``Arrangement``.
+    """
+
+    def __init__(self, lowered: LoweredGraph, follows_product: Callable[[Group, Member], bool]):
         self.lowered = lowered
+        self._follows_product = follows_product
         self.groups: list[Group] = []
         self._writer: dict[str, Group] = {}
         self._readers: dict[str, list[Group]] = {}
@@ -237,10 +241,9 @@ class Fuser:
         loops = dict.fromkeys(v for value, *_ in limits for v in ix.free_vars(value))
         return all(edges_of(self.lowered.builder, limits, v) is not None for v in loops)
 
-    @staticmethod
-    def _follows(group: Group, member: Member) -> bool:
+    def _follows(self, group: Group, member: Member) -> bool:
         """Whether the member may be computed tile by tile behind the group's sum of products."""
-        return not member.reads.keys().isdisjoint(group.writes()) and accepts(group, member)
+        return not member.reads.keys().isdisjoint(group.writes()) and self._follows_product(group, member)
 
     def _values_pass(self, group: Group, member: Member, dims: Sizes, reduced: tuple[bool, ...], full: bool) -> bool:
         """Whether every element that the member reads of the group's buffers is the one written in the same

@@ -81,16 +81,21 @@ class Tiles:
 
     Attributes:
         batch, line, lane: the loops; None for one of a single iteration. The last is the vector loop.
-        workspace: the buffer for packed operands.
-        sharing: what each thread does.
+        workspace: the buffer for packed operands; "" for a target that packs none.
+        sharing: what each thread does, for a target whose threads share the work as its arrangement says.
     """
 
     contraction: Contraction
     batch: ix.Var | None
     line: ix.Var | None
     lane: ix.Var
-    workspace: str
-    sharing: WorkSharing
+    workspace: str = ""
+    sharing: WorkSharing | None = None
+
+    def indices(self) -> tuple[ix.Index, ...]:
+        """All sizes, strides and offsets."""
+        own = self.contraction.indices()
+        return own if self.sharing is None else (*own, self.sharing.slot)
 
 
 @dataclasses.dataclass(slots=True)
@@ -141,7 +146,7 @@ class Kernel:
         used += [v.size for stage in self.stages for v in stage.inner]
         used += [n for row in self.scratch.values() for n in row.size]
         if self.tiles is not None:
-            used += [*self.tiles.contraction.indices(), self.tiles.sharing.slot]
+            used += self.tiles.indices()
         for s in self.statements():
             used.append(s.index if isinstance(s, Store) else s.position)
         for n in walk([s.value for s in self.statements()]):

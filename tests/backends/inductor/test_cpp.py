@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.ir.nodes import Builder
 from dynamo_lite.backends.inductor.lowering import LoweredGraph
+from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 
 DTYPES = (
@@ -215,7 +216,7 @@ def test_sizes_that_are_symbols_are_arguments():
         LoopNest(buffers["columns"], (rows, columns), x, ix.atom(columns), "sum", (rows,)),
     ]
     lowered = LoweredGraph(builder, ("x",), {}, buffers, list(nests), ("twice", "sums", "columns"), {}, {})
-    kernels = [step for step in schedule(lowered).steps if isinstance(step, Kernel)]
+    kernels = [step for step in schedule(lowered, target_named("cpp").arrangement).steps if isinstance(step, Kernel)]
     assert len(kernels) == 2 and all(k.symbols() == ("s0",) for k in kernels)
     source, symbols = write_source(kernels, target_info.current())
     library = ctypes.CDLL(str(codecache.shared_library(source)))

@@ -18,6 +18,7 @@ from dynamo_lite.backends.inductor.ir.checker import check_nest
 from dynamo_lite.backends.inductor.ir.interpreter import run_nests
 from dynamo_lite.backends.inductor.ir.loops import LoopNest
 from dynamo_lite.backends.inductor.lowering import lower
+from dynamo_lite.backends.inductor.pipeline import target_named
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.scheduler.checker import check_kernel, run_kernel
 from dynamo_lite.runtime.storage_extent import storage_extent
@@ -189,7 +190,7 @@ def by_nests(lowered, inputs):
 
 def by_kernels(lowered, inputs):
     memory = flat(inputs, lowered.inputs)
-    for step in schedule(lowered).steps:
+    for step in schedule(lowered, target_named("cpp").arrangement).steps:
         assert isinstance(step, Kernel), step
         check_kernel(step)
         run_kernel(step, memory)

@@ -49,6 +49,7 @@ class ContractionKernel(CppKernel):
 
     def _outer_loops(self) -> None:
         t, c, sharing = self.tiles, self.tiles.contraction, self.tiles.sharing
+        assert sharing is not None
         batches, rows, columns = volume(c.batch), volume(c.rows), volume(c.columns)
         sizes_ = _list((rows, columns, c.depth))
         self.line(f"Contraction c{{{{{_list(_filled([v.size for v in c.batch], 1))}}}, {sizes_}}};")

@@ -1,14 +1,15 @@
 """C++ as a target: see ``inductor.target``."""
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 
+import torch
+
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
-from dynamo_lite.backends.inductor.scheduler.arrangement import VECTORS
+from dynamo_lite.backends.inductor.scheduler.arrangement import vectors
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.target import Sources, Target
+from dynamo_lite.backends.inductor.target import Abilities, Sources, Target
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 
@@ -18,8 +19,8 @@ def cpp_target(info: TargetInfo) -> Target:
     Args:
         info: of the processor.
     """
-    arrangement = dataclasses.replace(VECTORS, row_in_scratch=info.near_row)
-    return Target("cpp", arrangement, functools.partial(_write, info=info))
+    abilities = Abilities(near_vector=info.near_vector)
+    return Target("cpp", vectors(info, torch.get_num_threads()), functools.partial(_write, info=info), abilities)
 
 
 def _write(kernels: Sequence[Kernel], info: TargetInfo) -> Sources:
