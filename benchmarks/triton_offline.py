@@ -1,7 +1,7 @@
 """Compiles Triton kernels for GPUs that need not be there, and prints what the assembler says of each.
 
-    TRITON_INTERPRET=1 python benchmarks/triton_offline.py --programs DIR    writes the kernels of sample programs
-    python benchmarks/triton_offline.py DIR                                  compiles every kernel of the files in DIR
+    python benchmarks/triton_offline.py --programs DIR    writes the kernels of sample programs, as for CUDA tensors
+    python benchmarks/triton_offline.py DIR               compiles every kernel of the files in DIR
 
 A row is a kernel for one compute capability: registers of a thread, bytes spilled, shared memory of a block, and the
 widest loads and stores. Exits with 1 if a kernel does not compile, or one that has no loop in order spills.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import linecache
-import os
 import pathlib
 import re
 import subprocess
@@ -23,11 +22,18 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import dynamo_lite
+from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
+from dynamo_lite.backends.aot.record import record
+from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
+from dynamo_lite.backends.inductor.target import Tuning
+
 CAPABILITIES = (80, 90, 100)
+ALL_KERNELS = Tuning(products="template")
 
 
 def programs() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
-    """Sample programs: chains, norms, softmax, cross-entropy with gradients, gathers, scatters, scans, transposes."""
+    """Sample programs: chains, norms, softmax, cross-entropy, gathers, scatters, scans, transposes."""
     x, w, b = torch.randn(512, 768), torch.randn(768), torch.randn(768)
     ids = torch.randint(0, 512, (300,))
     model = nn.Sequential(nn.Linear(64, 96), nn.LayerNorm(96), nn.GELU(), nn.Linear(96, 10))
@@ -50,21 +56,67 @@ def programs() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
         "scan": (lambda x: x.cumsum(0), (torch.randn(64, 512),)),
         "windows": (lambda x: F.max_pool2d(x, 3, 2, 1), (torch.randn(2, 8, 32, 32),)),
         "step": (step, (torch.randn(32, 64), torch.randint(0, 10, (32,)))),
+        **products(),
     }
 
 
-def write_programs(folder: pathlib.Path) -> None:
-    import dynamo_lite
+def products() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
+    """Matrix products with what is fused to them, in three dtypes: large, of odd sizes, of a few lines, batches."""
+    out: dict[str, tuple[Any, tuple[torch.Tensor, ...]]] = {}
+    for name, dtype in (("single", torch.float32), ("half", torch.float16), ("bfloat", torch.bfloat16)):
+        def random(*sizes: int, dtype: torch.dtype = dtype) -> torch.Tensor:
+            return torch.randn(sizes, dtype=dtype)
 
+        large, weight, bias = random(2048, 1024), random(4096, 1024), random(4096)
+        out |= {
+            f"linear_{name}": (lambda x, w, b: F.gelu(F.linear(x, w, b)), (large, weight, bias)),
+            f"product_{name}": (lambda x, w: x @ w, (random(512, 768), random(768, 256))),
+            f"residual_{name}": (lambda x, w, y: x @ w * 0.5 + y, (random(64, 768), random(768, 768), random(64, 768))),
+            f"odd_{name}": (lambda x, w: F.relu(x @ w), (random(333, 77), random(77, 555))),
+            f"token_{name}": (lambda x, w: F.silu(F.linear(x, w)), (random(4, 1024), weight)),
+            f"batch_{name}": (lambda x, y: torch.bmm(x, y), (random(96, 128, 64), random(96, 64, 128))),
+        }
+    return out
+
+
+def write_programs(folder: pathlib.Path, tuning: Tuning = ALL_KERNELS) -> None:
+    """Writes the kernels of sample programs."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, (fn, args) in programs().items():
-        compiled = dynamo_lite.compile(fn, options={"cpu_codegen": "triton"})
-        result = compiled(*args)
-        if isinstance(result, torch.Tensor) and result.requires_grad:
-            result.backward()
-        source = dynamo_lite.generated_code(compiled)
-        (folder / f"{name}.py").write_text(source.partition("def call(")[0])
+        (folder / f"{name}.py").write_text(cuda_source(fn, args, tuning))
     print(f"{len(programs())} programs are in {folder}")
+
+
+def cuda_source(fn: Any, args: tuple[torch.Tensor, ...], tuning: Tuning = ALL_KERNELS) -> str:
+    """The kernels of a function of CPU tensors as for CUDA tensors; it runs by the captured graphs."""
+    sources = []
+
+    def backend(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        aten = record(gm, examples, FOR_KERNELS)
+        _move(aten.graph, gm.meta["fake_mode"])
+        sources.append(lower_and_schedule(aten.graph, aten.constants, target_named("cuda", tuning)).source)
+        return gm.forward
+
+    with torch.no_grad():
+        dynamo_lite.compile(fn, backend=backend, fullgraph=True)(*args)
+    (source,) = sources
+    return source
+
+
+def _move(graph: torch.fx.Graph, mode: Any) -> None:
+    """A recorded graph as one of CUDA tensors: torch records none without a GPU."""
+    def moved(value: Any) -> Any:
+        if isinstance(value, torch.device):
+            return torch.device("cuda:0")
+        if not isinstance(value, torch.Tensor):
+            return value
+        with mode:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda:0")
+
+    for node in graph.nodes:
+        node.args, node.kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), moved)
+        if "val" in node.meta:
+            node.meta["val"] = torch.fx.node.map_aggregate(node.meta["val"], moved)
 
 
 def compile_file(path: pathlib.Path) -> list[str]:
@@ -77,14 +129,15 @@ def compile_file(path: pathlib.Path) -> list[str]:
     namespace: dict[str, Any] = {"__name__": path.stem}
     exec(compile(source, str(path), "exec"), namespace)
     rows = []
-    for name, (types, blocks, warps) in namespace.get("SIGNATURES", {}).items():
+    for name, (types, blocks, warps, stages) in namespace.get("SIGNATURES", {}).items():
         signature = {**types, **dict.fromkeys(blocks, "constexpr")}
         # torch's allocator gives addresses that are multiples of 512.
         aligned = {(k,): [["tt.divisibility", 16]] for k, kind in enumerate(types.values()) if kind.startswith("*")}
         for capability in CAPABILITIES:
             made = triton.compile(
                 compiler.ASTSource(fn=namespace[name], signature=signature, constexprs=blocks, attrs=aligned),
-                target=target("cuda", capability, 32), options={"num_warps": warps, "enable_fp_fusion": False})
+                target=target("cuda", capability, 32), options={
+                    "num_warps": warps, "num_stages": stages, "enable_fp_fusion": False})
             rows.append(_row(f"{path.stem}.{name}", capability, made))
     return rows
 
@@ -93,6 +146,9 @@ def _row(name: str, capability: int, made: Any) -> str:
     used = _resources(made.asm["cubin"])
     ptx = made.asm["ptx"]
     loads, stores = (_widest(ptx, word) for word in ("ld.global", "st.global"))
+    copies = re.findall(r"cp\.async\.c[ag]\.shared\.global\s*\[[^\]]*\],\s*\[[^\]]*\],\s*(\w+)", ptx)
+    if copies:
+        loads += f", copies {8 * max(int(n, 0) for n in copies):>8} bits"
     return (f"{name:28} sm_{capability:<4} registers {used.get('REG', '?'):>4} spilled {_spilled(used):>5} "
             f"shared {made.metadata.shared:>6} loads {loads:>8} stores {stores:>8}")
 
@@ -124,8 +180,6 @@ def main() -> int:
     parser.add_argument("--programs", action="store_true", help="write the kernels of sample programs")
     options = parser.parse_args()
     if options.programs:
-        if os.environ.get("TRITON_INTERPRET") != "1":
-            parser.error("kernels are written for CPU tensors under TRITON_INTERPRET=1")
         write_programs(options.folder)
         return 0
     failed, kernels = 0, 0

@@ -32,9 +32,12 @@ from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers
+from dynamo_lite.backends.inductor.target import Tuning
 from dynamo_lite.backends.registry import KeptFiles
 
-OPTIONS = {"lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton")}
+OPTIONS = {
+    "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"),
+    "products": ("library", "template", "measured"), "blocks": ("rule", "measured")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
 
 
@@ -61,7 +64,8 @@ def inductor_lite(
     training = needs_gradients(gm, example_inputs)
     decided = {**chosen, "training": training, "codegen": codegen}
     key = graph_cache.key_of(gm, example_inputs, decided) if codegen is not None else None
-    route = Route(FOR_KERNELS if codegen is not None else REQUIRED, functools.partial(_build, codegen=codegen))
+    build = functools.partial(_build, codegen=codegen, chosen=chosen)
+    route = Route(FOR_KERNELS if codegen is not None else REQUIRED, build)
     return compile_graph(gm, example_inputs, route, key)
 
 
@@ -128,7 +132,9 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
     return call
 
 
-def _build(aten: AtenGraph, scopes: dict[str, bool], codegen: str | None) -> tuple[Call, Artifact | None]:
+def _build(
+    aten: AtenGraph, scopes: dict[str, bool], codegen: str | None, chosen: dict[str, Any]
+) -> tuple[Call, Artifact | None]:
     """A compiled aten graph: by kernels of a target if it can be, then with the artifact; otherwise by library
     calls."""
     if codegen is not None:
@@ -136,7 +142,7 @@ def _build(aten: AtenGraph, scopes: dict[str, bool], codegen: str | None) -> tup
         from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
 
         try:
-            target = target_named(codegen)
+            target = target_named(codegen, Tuning(chosen["products"], chosen["blocks"]))
             artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, target), scopes)
             return start(artifact), artifact
         except (exc.CompilerMissing, exc.CacheError) as e:

@@ -17,7 +17,9 @@ from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
-from dynamo_lite.backends.inductor.target import Target
+from dynamo_lite.backends.inductor.target import Target, Tuning
+
+BY_RULE = Tuning()
 
 
 def lower_and_schedule(
@@ -64,14 +66,18 @@ def lower_and_schedule(
     return program
 
 
-def target_named(name: str) -> Target:
+def target_named(name: str, tuning: Tuning = BY_RULE) -> Target:
     """The target of a language of kernels: "cpp", for the processor's vector instructions, "triton", for the CPU
-    through Triton's interpreter, or "cuda", the same on a GPU."""
+    through Triton's interpreter, or "cuda", the same on a GPU.
+
+    Args:
+        tuning: for the latter two.
+    """
     if name in ("triton", "cuda"):
         # Imported when asked for: no graph of C++ kernels needs its writers.
-        from dynamo_lite.backends.inductor.codegen.triton.target import CUDA, TRITON
+        from dynamo_lite.backends.inductor.codegen.triton.target import triton_target
 
-        return CUDA if name == "cuda" else TRITON
+        return triton_target(name == "cuda", tuning)
     return cpp_target(target_info.current())
 
 

@@ -15,7 +15,20 @@ from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
 from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
-__all__ = ["Abilities", "Sources", "Target"]
+__all__ = ["Abilities", "Sources", "Target", "Tuning"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tuning:
+    """What of a target's kernels is decided how, as options of ``compile`` have it.
+
+    Attributes:
+        products: matrix products are the "library"'s, a "template"'s, or whichever is "measured" to be faster.
+        blocks: sizes of blocks follow from a "rule", or are "measured".
+    """
+
+    products: str = "library"
+    blocks: str = "rule"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Kernel:
 
 def test_a_launch_is_one_call_with_addresses():
     types = {"in0": "*fp32", "out0": "*fp32", "n": "i64"}
-    builds, calls, loads = Builds(Kernel(), types, {"XBLOCK": 128}, 4, 0), [], []
+    builds, calls, loads = Builds(Kernel(), types, {"XBLOCK": 128}, 4, 1, 0), [], []
 
     def loaded(build):
         loads.append(build)
@@ -159,7 +159,7 @@ def test_a_launch_is_one_call_with_addresses():
 
 
 def test_a_launch_without_sizes_has_two_builds():
-    builds = Builds(Kernel(), {"out0": "*i64"}, {}, 1, 0)
+    builds = Builds(Kernel(), {"out0": "*i64"}, {}, 1, 1, 0)
     builds.loaded = lambda build: (lambda *args: seen.append((build, args[-1])), None, None)
     seen = []
     launch = builds.launcher()

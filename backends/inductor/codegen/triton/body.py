@@ -210,8 +210,13 @@ class Body:
         return guard.op == "inside" and not self._tests(*guard.attr)
 
     def _load(self, node: Node) -> Value:
+        """A load as arithmetic has it."""
         if not self._cases(node):
             return Value(const_text(0, node.dtype), _NONE)
+        return self.loaded(node, ".to(tl.float32)" if node.dtype in HALF else "")
+
+    def loaded(self, node: Node, widened: str = "") -> Value:
+        """A load as memory has it, 0 where it is masked; ``widened`` is what converts it."""
         buffer, index = node.attr
         axes, place = self._index_axes(index), self.index(index)
         guard = self._guard(node)
@@ -220,7 +225,6 @@ class Body:
             place = f"{place} + tl.zeros({self.shape(axes)}, tl.int32)"
         mask = self._guarded(axes, guard)
         rest = f", mask={mask}, other=0" if mask else ""
-        widened = ".to(tl.float32)" if node.dtype in HALF else ""
         return self.assign(f"tl.load({self._place(buffer, place)}{rest}){widened}", axes)
 
     def _place(self, buffer: str, place: str) -> str:

@@ -20,12 +20,12 @@ POINTERS = {
     torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16", torch.float16: "*fp16",
     torch.int64: "*i64", torch.int32: "*i32", torch.int16: "*i16", torch.int8: "*i8", torch.uint8: "*u8",
     torch.bool: "*i1"}
-_MEMORY = {
+MEMORY = {
     torch.float32: "tl.float32", torch.float64: "tl.float64", torch.bfloat16: "tl.bfloat16",
     torch.float16: "tl.float16", torch.int64: "tl.int64", torch.int32: "tl.int32", torch.int16: "tl.int16",
     torch.int8: "tl.int8", torch.uint8: "tl.uint8", torch.bool: "tl.int1"}
 # The type in a register: 16-bit floats are held as what they are converted to for arithmetic.
-VALUE = {**_MEMORY, torch.bfloat16: "tl.float32", torch.float16: "tl.float32"}
+VALUE = {**MEMORY, torch.bfloat16: "tl.float32", torch.float16: "tl.float32"}
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "tdiv": "//", "tmod": "%", "and": "&", "or": "|", "xor": "^", "shl": "<<",

@@ -46,6 +46,13 @@ class TritonKernel:
 
     def write(self) -> tuple[str, str, str]:
         """The functions, the function ``launch_NAME``, and entries of the table of signatures."""
+        self._write_functions()
+        given = ["stream", *self.parameters] if self.gpu else self.parameters
+        head = f"def launch_{NAME}({', '.join(given)}):"
+        return "\n\n".join(self._functions), "\n".join([head, *self._launches, ""]), "".join(self._signatures)
+
+    def _write_functions(self) -> None:
+        """All functions, with what launches them."""
         stages = self.kernel.stages
         if any(stage.ordered or stage.check for stage in stages):
             for stage in stages:
@@ -61,17 +68,23 @@ class TritonKernel:
             self._pointwise(stages)
         else:
             self._reduction(stages)
-        given = ["stream", *self.parameters] if self.gpu else self.parameters
-        head = f"def launch_{NAME}({', '.join(given)}):"
-        return "\n\n".join(self._functions), "\n".join([head, *self._launches, ""]), "".join(self._signatures)
 
     # ------------------------------------------------------------ functions
     def _body(self) -> Body:
         return Body(self.pointers, self.wide, self.gpu)
 
     def _finish(self, body: Body, blocks: dict[str, int], grid: list[str], volume: int,
-                around: str = "", threads: int | None = None) -> None:
-        """Adds a function with its launch; ``around`` is a condition of it."""
+                around: str = "", threads: int | None = None, stages: int = 1) -> None:
+        """Adds a function with its launch.
+
+        Args:
+            blocks: compile-time constants.
+            grid: how many programs there are, as factors.
+            volume: elements of a block.
+            around: a condition of the launch.
+            threads: how many warps run a block, if that does not follow from its volume.
+            stages: in how many stages loads of a loop are under way.
+        """
         name = NAME if not self._functions else f"{NAME}_{len(self._functions)}"
         plain = [*self.symbols]
         decorator = f"@triton.jit(do_not_specialize={plain})" if plain else "@triton.jit"
@@ -97,10 +110,11 @@ class TritonKernel:
             self._launches.append(f"{indent}run_{name}({programs}, stream, {', '.join(self.parameters)})")
         else:
             self._launches.append(
-                f"{indent}{name}[({programs},)]({', '.join(given)}, num_warps={threads}, enable_fp_fusion=False)")
+                f"{indent}{name}[({programs},)]({', '.join(given)}, num_warps={threads}, num_stages={stages}, "
+                "enable_fp_fusion=False)")
         kinds = {self.pointers[b]: POINTERS[buffer.dtype] for b, buffer in self.kernel.buffers.items()}
         kinds |= dict.fromkeys(self.symbols, "i64") | ({"fault": "*i64"} if "fault" in self.parameters else {})
-        self._signatures.append(f"    {name!r}: ({kinds}, {blocks}, {threads}),\n".replace("'", '"'))
+        self._signatures.append(f"    {name!r}: ({kinds}, {blocks}, {threads}, {stages}),\n".replace("'", '"'))
 
     def _programs(self, body: Body, loops: Sequence[tuple[ix.Var, str, int]]) -> list[str]:
         """Hands out blocks of loops, the first ones' fastest, to programs.
@@ -117,7 +131,7 @@ class TritonKernel:
         wide = ".to(tl.int64)" if self.wide else ""
         body.line(f"program = tl.program_id(0){wide}")
         for at, (v, block, size) in enumerate(loops):
-            count = _blocks(v.size, size)
+            count = blocks_of(v.size, size)
             grid.append(count if count.isdigit() else f"({count})")
             last = at == len(loops) - 1
             body.line(f"{v.name}_block = program" + ("" if last else f" % {grid[-1]}"))
@@ -338,7 +352,7 @@ class TritonKernel:
             body.results[r.acc] = Value(r.result, kept)
 
 
-def _blocks(size: ix.Index, block: int) -> str:
+def blocks_of(size: ix.Index, block: int) -> str:
     """How many blocks a loop has, as Python and as Triton."""
     if isinstance(size, int):
         return str(-(-size // block))

@@ -32,8 +32,8 @@ def load_for_gpu(source: str, device: int) -> dict[str, Any]:
         device: its index.
     """
     namespace = load(source)
-    kernels = {name: Builds(namespace[name], types, blocks, warps, device)
-               for name, (types, blocks, warps) in namespace["SIGNATURES"].items()}
+    kernels = {name: Builds(namespace[name], *(*described, device))
+               for name, described in namespace["SIGNATURES"].items()}
     with ThreadPoolExecutor(min(_WORKERS, len(kernels) or 1)) as pool:
         # Now, and not at the first launch, so that what cannot be compiled is known while there is another way.
         for made in [pool.submit(kernel.compile, 0) for kernel in kernels.values()]:
@@ -50,14 +50,16 @@ class Builds:
         types: of its parameters, as Triton's signatures have them.
         blocks: its compile-time constants.
         warps: how many run a block.
+        stages: in how many stages loads of a loop are under way.
         device: index of the device.
     """
 
     def __init__(
-        self, kernel: Any, types: Mapping[str, str], blocks: Mapping[str, Any], warps: int, device: int
+        self, kernel: Any, types: Mapping[str, str], blocks: Mapping[str, Any], warps: int, stages: int,
+        device: int,
     ) -> None:
         self._kernel, self._types, self._blocks = kernel, dict(types), dict(blocks)
-        self._options: dict[str, Any] = {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": False}
+        self._options: dict[str, Any] = {"num_warps": warps, "num_stages": stages, "enable_fp_fusion": False}
         self._device = device
         if "device_assert" in kernel.src:
             # Assertions are compiled in then, as those of eager's kernels are; checks of overflow are not wanted.

@@ -1,22 +1,28 @@
 """Triton as a target: see ``inductor.target``. Nothing here needs Triton."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
 
 from dynamo_lite.backends.inductor.codegen.triton.expressions import computes, computes_on_gpu
 from dynamo_lite.backends.inductor.codegen.triton.source import write_source
+from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.lowering.abilities import Products
 from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.target import Abilities, Sources, Target
+from dynamo_lite.backends.inductor.target import Abilities, Sources, Target, Tuning
 
 aten = torch.ops.aten
 
-# Their lowerings are templates of the C++ target; here the library computes them.
+# What the library computes where no template is asked for.
 _PRODUCTS = frozenset({
-    aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default,
-    aten.convolution.default})
+    aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
+# Their lowerings are templates of the C++ target alone.
+_CONVOLUTIONS = frozenset({aten.convolution.default})
+# One line is a product with a vector, which memory decides.
+_IN_BLOCKS = Products(frozenset({torch.float32}) | HALF, 2, 2, 1, False)
 
 # Writes that join a value with what is there by another operation than a sum.
 _JOINING = frozenset({aten.scatter_reduce.two, aten.scatter.reduce, aten.scatter.value_reduce})
@@ -38,17 +44,21 @@ def _leaves(node: torch.fx.Node) -> bool:
     return node.target in _ADDING and node.meta["val"].dtype not in _ATOMIC
 
 
-def _write_for_gpu(kernels: Sequence[Kernel]) -> Sources:
-    return Sources(*write_source(kernels, gpu=True))
+@functools.cache
+def triton_target(gpu: bool, tuning: Tuning) -> Target:
+    """Kernels in Triton: for CUDA tensors, or for CPU tensors in its interpreter.
+
+    Args:
+        tuning: which products are templates', and what is measured.
+    """
+    library = _CONVOLUTIONS if tuning.products != "library" else _CONVOLUTIONS | _PRODUCTS
+    write = functools.partial(_write, gpu=gpu, tuning=tuning)
+    if not gpu:
+        abilities = Abilities(library, computes=computes, products=_IN_BLOCKS)
+        return Target("triton", BLOCKS, write, abilities, launches=True)
+    abilities = Abilities(library | _JOINING, _leaves, computes_on_gpu, "cuda", PROGRAMS, _IN_BLOCKS)
+    return Target("cuda", BLOCKS, write, abilities, reports=False, launches=True)
 
 
-def _write(kernels: Sequence[Kernel]) -> Sources:
-    return Sources(*write_source(kernels))
-
-
-TRITON = Target("triton", BLOCKS, _write, Abilities(_PRODUCTS, computes=computes), launches=True)
-"""Kernels in Triton for CPU tensors."""
-CUDA = Target(
-    "cuda", BLOCKS, _write_for_gpu, Abilities(_PRODUCTS | _JOINING, _leaves, computes_on_gpu, "cuda", PROGRAMS),
-    reports=False, launches=True)
-"""Kernels in Triton for CUDA tensors."""
+def _write(kernels: Sequence[Kernel], gpu: bool, tuning: Tuning) -> Sources:
+    return Sources(*write_source(kernels, gpu, tuning, PROGRAMS // 2))

@@ -1,0 +1,118 @@
+"""Sizes of blocks that the templates of products may have: a table, and which rows of it suit a problem.
+
+Invariant: a row is a choice of speed alone; each computes the same sums, in another order at most.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+from dynamo_lite.backends.inductor.codegen.triton.blocks import power_of_two
+from dynamo_lite.backends.inductor.ir import index as ix
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProductBlocks:
+    """Attributes:
+        lines, columns: of the results that a block computes.
+        depth: how many products are added up at a time.
+        warps: that run a block.
+        stages: so many pieces of the operands are on their way at once.
+        group: so many lines of blocks are gone through column by column, so that programs that run at one time read
+            the same operands, which the second cache then holds.
+    """
+
+    lines: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+    group: int = 8
+
+    def shared(self, itemsize: int) -> int:
+        """Bytes of shared memory that the pieces on their way take."""
+        return (self.lines + self.columns) * self.depth * itemsize * self.stages
+
+
+LEAST = 16
+"""Lines, columns and depth that ``tl.dot`` takes at least."""
+
+SHARED = 99 << 10
+"""Bytes of shared memory of a block on the smallest devices (compute capability 8.6, 8.9, 12.0); 8.0 has 163 KB, 9.0
+and 10.0 have 227 KB, and a configuration that only these have room for is left out by the others when it is
+measured."""
+
+# For operands of 16 bits, on tensor cores: from those of large products to those of a few lines, as one token at a
+# time has them. Found in what cuBLAS and Triton's own tutorial use: tiles of 128 x 256 and 128 x 128 on Hopper with
+# eight or four warps; deep pieces where blocks are small, since little else hides memory's latency then.
+HALF = (
+    ProductBlocks(128, 256, 64, 8, 3),
+    ProductBlocks(256, 128, 64, 8, 3),
+    ProductBlocks(128, 128, 64, 8, 3),
+    ProductBlocks(128, 128, 32, 4, 4),
+    ProductBlocks(128, 64, 64, 4, 4),
+    ProductBlocks(64, 128, 64, 4, 4),
+    ProductBlocks(64, 64, 64, 4, 4),
+    ProductBlocks(64, 32, 64, 4, 5),
+    ProductBlocks(32, 64, 64, 4, 5),
+    ProductBlocks(32, 32, 128, 4, 4),
+    ProductBlocks(16, 128, 128, 4, 3),
+    ProductBlocks(16, 64, 128, 4, 4),
+    ProductBlocks(16, 32, 128, 2, 4),
+)
+# For float32. Without TF32 products are computed by the units that compute everything else: small tiles, whose sums
+# and operands stay in registers (128 x 128 of float32 are 64 of 255 registers with eight warps).
+SINGLE = (
+    ProductBlocks(128, 128, 16, 8, 3),
+    ProductBlocks(128, 64, 16, 8, 3),
+    ProductBlocks(64, 128, 16, 8, 3),
+    ProductBlocks(64, 64, 32, 8, 3),
+    ProductBlocks(64, 64, 16, 4, 3),
+    ProductBlocks(32, 64, 32, 4, 3),
+    ProductBlocks(64, 32, 32, 4, 3),
+    ProductBlocks(32, 32, 32, 4, 4),
+    ProductBlocks(16, 64, 64, 4, 3),
+    ProductBlocks(16, 32, 64, 2, 4),
+)
+
+
+def suitable(lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int) -> tuple[ProductBlocks, ...]:
+    """The rows of the table for products of these sizes, of which none is mostly idle; all that are not known count as
+    large. There is always one.
+
+    Args:
+        itemsize: of the operands, in bytes.
+    """
+    table = HALF if itemsize == 2 else SINGLE
+    most = [power_of_two(n, 1 << 20) for n in (lines, columns, depth)]
+    at_most = [max(n, LEAST) for n in most]
+
+    def trimmed(row: ProductBlocks) -> ProductBlocks:
+        return dataclasses.replace(row, depth=min(row.depth, at_most[2]))
+
+    rows = [trimmed(row) for row in table if row.lines <= at_most[0] and row.columns <= at_most[1]]
+    if not rows:
+        sides = (min(table[-1].lines, at_most[0]), min(table[-1].columns, at_most[1]))
+        rows = [dataclasses.replace(trimmed(table[-1]), lines=sides[0], columns=sides[1])]
+    return tuple(dict.fromkeys(rows))
+
+
+def by_rule(
+    batch: ix.Index, lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int, programs: int
+) -> ProductBlocks:
+    """The row that is taken without a measurement: the largest of those that give each multiprocessor a block, else
+    that with the most blocks.
+
+    Args:
+        programs: blocks that keep the device busy.
+    """
+    rows = [row for row in suitable(lines, columns, depth, itemsize) if row.shared(itemsize) <= SHARED]
+    rows = rows or [min(suitable(lines, columns, depth, itemsize), key=lambda row: row.shared(itemsize))]
+
+    def blocks(row: ProductBlocks) -> int:
+        count = 1
+        for size, block in ((lines, row.lines), (columns, row.columns), (batch, 1)):
+            count *= -(-size // block) if isinstance(size, int) else programs
+        return count
+
+    busy = [row for row in rows if blocks(row) >= programs]
+    return max(busy, key=lambda row: row.lines * row.columns) if busy else max(rows, key=blocks)

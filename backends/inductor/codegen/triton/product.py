@@ -1,0 +1,139 @@
+"""Matrix products as Triton kernels: a block of results is summed up piece by piece by ``tl.dot``, and what is fused
+behind is computed on it before it is stored.
+
+The kernel's first stage is the sum of products, its second what follows (``scheduler/contraction.py``). Programs go
+through the results in groups of lines, see ``ProductBlocks``. What an operand's element is may be an expression.
+
+Invariant: sums are of float32; beyond the ends of lines, columns and depth zeros are added up, and nothing is stored.
+"""
+from __future__ import annotations
+
+from dynamo_lite.backends.inductor.codegen.triton.body import Axis, Body, Value
+from dynamo_lite.backends.inductor.codegen.triton.configurations import ProductBlocks
+from dynamo_lite.backends.inductor.codegen.triton.expressions import MEMORY, index_text
+from dynamo_lite.backends.inductor.codegen.triton.kernel import TritonKernel, blocks_of
+from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.nodes import Node
+from dynamo_lite.backends.inductor.ir.ops import HALF
+from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Store
+
+_BOTH = frozenset((0, 1))
+
+
+class ProductKernel(TritonKernel):
+    """Writes the kernel of a product.
+
+    Args:
+        blocks: of which sizes.
+        precision: of float32 operands, as ``tl.dot`` has it: "ieee", or "tf32" where torch's settings allow it.
+    """
+
+    def __init__(self, kernel: Kernel, gpu: bool, blocks: ProductBlocks, precision: str = "ieee") -> None:
+        super().__init__(kernel, gpu)
+        self.blocks = blocks
+        self.precision = precision
+
+    def _write_functions(self) -> None:
+        tiles, (first, second) = self.kernel.tiles, self.kernel.stages
+        assert tiles is not None and tiles.line is not None and not tiles.contraction.transposed
+        (sum_,), (k,) = first.statements, first.inner
+        assert isinstance(sum_, Accumulate) and sum_.value.op == "mul"
+        a, b = sum_.value.args
+        if tiles.line not in a.vars or tiles.lane not in b.vars:
+            a, b = b, a
+        body = self._body()
+        grid = self._places(body)
+        body.line("sums = tl.zeros([YBLOCK, XBLOCK], tl.float32)")
+        self._sum(body, a, b, k)
+        self._axes(body, tiles.line, tiles.lane, "YBLOCK", "XBLOCK")
+        body.results[sum_.acc] = Value("sums", _BOTH)
+        self._stores(body, [s for s in second.statements if isinstance(s, Store)])
+        n = self.blocks
+        sizes = {"YBLOCK": n.lines, "XBLOCK": n.columns, "KBLOCK": n.depth, "GROUP": n.group}
+        self._finish(body, sizes, grid, n.lines * n.columns, threads=n.warps, stages=n.stages)
+
+    def _places(self, body: Body) -> list[str]:
+        """Which block of results a program computes; the grid."""
+        tiles, n = self.kernel.tiles, self.blocks
+        assert tiles is not None and tiles.line is not None
+        lines, columns = blocks_of(tiles.line.size, n.lines), blocks_of(tiles.lane.size, n.columns)
+        grid = [lines if lines.isdigit() else f"({lines})", columns if columns.isdigit() else f"({columns})"]
+        body.line(f"program = tl.program_id(0){'.to(tl.int64)' if self.wide else ''}")
+        if tiles.batch is not None:
+            body.line(f"b = program // ({grid[0]} * {grid[1]})")
+            body.line(f"program = program % ({grid[0]} * {grid[1]})")
+            body.names[tiles.batch], body.spread[tiles.batch] = "b", frozenset()
+            size = index_text(tiles.batch.size, {}, str)
+            grid.append(size if size.isdigit() else f"({size})")
+        # Lines of blocks in groups: within one, column by column.
+        body.line(f"group = program // (GROUP * {grid[1]})")
+        body.line(f"lines = tl.minimum({grid[0]} - group * GROUP, GROUP)")
+        body.line(f"program = program % (GROUP * {grid[1]})")
+        body.line("r = (group * GROUP + program % lines) * YBLOCK + tl.arange(0, YBLOCK)[:, None]")
+        body.line("c = (program // lines) * XBLOCK + tl.arange(0, XBLOCK)[None, :]")
+        for v, name, block in ((tiles.line, "r", n.lines), (tiles.lane, "c", n.columns)):
+            if not isinstance(v.size, int) or v.size % block:
+                body.line(f"{name}_mask = {name} < {index_text(v.size, {}, str)}")
+        return grid
+
+    def _mask(self, v: ix.Var, name: str, block: int) -> str:
+        return "" if isinstance(v.size, int) and v.size % block == 0 else f"{name}_mask"
+
+    def _axes(self, body: Body, first: ix.Var, second: ix.Var, *blocks: str, k: ix.Var | None = None) -> None:
+        """The loops of a tile of two axes; ``k`` is the one that is summed over."""
+        tiles, n = self.kernel.tiles, self.blocks
+        assert tiles is not None
+        sizes = {"YBLOCK": n.lines, "XBLOCK": n.columns, "KBLOCK": n.depth}
+        body.values.clear()
+        body.axes = []
+        for at, (v, block) in enumerate(zip((first, second), blocks)):
+            name = f"k{at}" if v is k else "r" if v is tiles.line else "c"
+            body.names[v], body.spread[v] = name, frozenset((at,))
+            body.axes.append(Axis(block, self._mask(v, name, sizes[block])))
+
+    def _sum(self, body: Body, a: Node, b: Node, k: ix.Var) -> None:
+        tiles = self.kernel.tiles
+        assert tiles is not None and tiles.line is not None
+        body.line(f"for start in range(0, {index_text(k.size, {}, str)}, KBLOCK):")
+        body.indent += 1
+        wide = ".to(tl.int64)" if self.wide else ""
+        body.line(f"k = (start + tl.arange(0, KBLOCK)){wide}")
+        for name, along in (("k1", "[None, :]"), ("k0", "[:, None]")):
+            body.line(f"{name} = k{along}")
+            if self._mask(k, name, self.blocks.depth):
+                body.line(f"{name}_mask = {name} < {index_text(k.size, {}, str)}")
+        self._axes(body, tiles.line, k, "YBLOCK", "KBLOCK", k=k)
+        left = self._operand(body, a, 1)
+        self._axes(body, k, tiles.lane, "KBLOCK", "XBLOCK", k=k)
+        right = self._operand(body, b, 0)
+        half = _narrow(a).dtype in HALF
+        precision = "" if half and self.gpu else f', input_precision="{self.precision}"'
+        body.line(f"sums = tl.dot({left}, {right}, sums{precision})")
+        body.indent -= 1
+
+    def _operand(self, body: Body, node: Node, depth: int) -> str:
+        """A piece of an operand, zero beyond the ends; ``depth`` is the axis along which is summed."""
+        narrow = _narrow(node)
+        # The interpreter has no products of bfloat16, and those of float32 are the same.
+        half = narrow.dtype in HALF and self.gpu
+        body.prepare([narrow])
+        if narrow.op == "load":
+            value = body.loaded(narrow) if half else body.value(narrow)
+            text = value.text
+        else:
+            value = body.value(narrow)
+            text = f"{value.text}.to({MEMORY[narrow.dtype]})" if half else value.text
+            mask = body.axes[depth].mask
+            if mask:
+                text = f"tl.where({mask}, {text}, 0.0)"
+                value = Value(text, value.axes | {depth})
+        if value.axes != _BOTH:
+            text = f"tl.broadcast_to({text}, {body.shape(_BOTH)})"
+        return text
+
+
+def _narrow(node: Node) -> Node:
+    """What is multiplied, without the conversion to the type of the sums."""
+    if node.op == "cast" and node.args[0].dtype in HALF:
+        return node.args[0]
+    return node
