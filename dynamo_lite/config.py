@@ -172,6 +172,10 @@ target: dict[str, float] = _option(
     "caches in bytes, costs (the log `targets` prints all)", choices=(
         "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "far_read",
         "foreign_read", "wake", "awake", "elements", "pages"))
+cuda_graph_limit: int = _option(
+    64, "CUDA graphs that are recorded of one compiled graph with mode='reduce-overhead', each with memory of its own: "
+    "one for each choice of sizes, weights and streams that it is called with, and more where results are held",
+    minimum=0)
 num_compile_workers: int = _option(0, "C++ files compiled side by side; 0: as many as there are processors", minimum=0)
 cpp_compiler_timeout: int = _option(
     300, "seconds that the C++ compiler may take for one file before it is stopped; 0: as many as it likes", minimum=0)

@@ -44,6 +44,7 @@ BACKEND_LAYERS = [
     "inductor.codecache",
     "inductor.codegen",
     "inductor.pipeline",
+    "inductor.device_graphs", "inductor.replay_plan", "inductor.replay",
     "inductor.artifact",
     "inductor.graph_key",
     "inductor.graph_cache",

@@ -446,6 +446,30 @@ data_pointer_of(PyObject *module, PyObject *tensor)
     return PyLong_FromVoidPtr(pointer);
 }
 
+/* data_pointers(tensors, indices): the addresses of those elements of a tuple or list, 8 bytes each */
+static PyObject *
+data_pointers(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    if (nargs != 2 || !PyTuple_Check(args[1]) || !(PyTuple_Check(args[0]) || PyList_Check(args[0]))) {
+        return PyErr_Format(PyExc_TypeError, "data_pointers(tensors, tuple of indices)");
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(args[1]);
+    PyObject *result = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(void *));
+    for (Py_ssize_t i = 0; result != NULL && i < n; i++) {
+        Py_ssize_t at = PyLong_AsSsize_t(PyTuple_GET_ITEM(args[1], i));
+        void *pointer = NULL;
+        PyObject *tensor = at == -1 && PyErr_Occurred() ? NULL : PySequence_GetItem(args[0], at);
+        if (tensor == NULL || data_pointer(tensor, &pointer) < 0) {
+            Py_CLEAR(result);
+        } else {
+            memcpy(PyBytes_AS_STRING(result) + i * (Py_ssize_t)sizeof(void *), &pointer, sizeof(void *));
+        }
+        Py_XDECREF(tensor);
+    }
+    return result;
+}
+
 /* has_strides(tensor, strides): whether the strides agree wherever a dimension has more than one element */
 static PyObject *
 has_strides(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
@@ -491,6 +515,8 @@ static PyMethodDef methods[] = {
      "use_tensor_type(torch.Tensor) -> bool\n\nReads pointers through that type's DLPack exchange API from now on, "
      "if it has one."},
     {"use_profiler", use_profiler, METH_VARARGS, USE_PROFILER_DOC},
+    {"data_pointers", (PyCFunction)(void (*)(void))data_pointers, METH_FASTCALL,
+     "data_pointers(tensors, indices) -> bytes\n\nThe addresses of tensors, 8 bytes each."},
     {"data_pointer", data_pointer_of, METH_O,
      "data_pointer(tensor) -> int\n\nThe address that a kernel would be given."},
     {NULL, NULL, 0, NULL},

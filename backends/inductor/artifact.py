@@ -31,7 +31,10 @@ from dynamo_lite.backends.inductor.codegen.cpp.text import header, without_comme
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper
 from dynamo_lite.backends.inductor.codegen.wrapper.launches import gpus_of, launcher_of, on_device
 from dynamo_lite.backends.inductor.codegen.wrapper.mutation import written_in_place
+from dynamo_lite.backends.inductor.device_graphs import CudaRecorder
 from dynamo_lite.backends.inductor.program import ExternCall, KernelCall, Program, step_writes
+from dynamo_lite.backends.inductor.replay import replayed, report_refusal
+from dynamo_lite.backends.inductor.replay_plan import ReplayPlan, plan_replay
 
 _runtime.use_tensor_type(torch.Tensor)
 _runtime.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
@@ -56,6 +59,7 @@ class Artifact:
         kernels, moved: how many kernels, and how many bytes they read and write in a call.
         library_calls: the operations that it calls.
         gpus: indices of the devices on which its kernels run, if these are GPUs.
+        replay: how its calls are recorded and replayed; None: they are not.
     """
 
     wrapper: WrapperSource
@@ -68,6 +72,7 @@ class Artifact:
     library_calls: tuple[str, ...]
     launches: bool = False
     gpus: tuple[int, ...] = ()
+    replay: ReplayPlan | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,12 +89,13 @@ class Pair:
     backward: Artifact | None
 
 
-def write(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Artifact:
+def write(aten: AtenGraph, program: Program, scopes: dict[str, bool], replays: bool = False) -> Artifact:
     """The artifact of an aten graph.
 
     Args:
         program: what the graph was lowered to.
         scopes: in which it runs, see ``write_wrapper``.
+        replays: whether its calls are to be recorded, where that can be.
     """
     with log.phase("codegen"):
         wrapper = write_wrapper(program, aten.outputs, allocate=_runtime.can_allocate(), **scopes)
@@ -99,7 +105,8 @@ def write(aten: AtenGraph, program: Program, scopes: dict[str, bool]) -> Artifac
     return Artifact(
         wrapper, program.source + wrapper.entries, program.libraries, aten.mutated,
         _raises_before_writes(program), len(kernels), sum(_moved(counted, step) for step in kernels),
-        tuple(_operation(step.target) for step in calls), program.launches, gpus_of(program))
+        tuple(_operation(step.target) for step in calls), program.launches, gpus_of(program),
+        plan_replay(aten, counted, scopes) if replays else None)
 
 
 def start(artifact: Artifact) -> Call:
@@ -130,10 +137,20 @@ def start(artifact: Artifact) -> Call:
     metrics.count_kernels(artifact.kernels, artifact.moved)
     for operation in artifact.library_calls:
         metrics.count_library_call(operation)
+    if artifact.replay is not None:
+        call = _replayed(call, artifact.replay)
     call.generated_code = (shown, wrapper.python) if source else (wrapper.python,)  # type: ignore[attr-defined]
     call.mutated_inputs = artifact.mutated  # type: ignore[attr-defined]
     call.raises_before_writes = artifact.raises_before_writes  # type: ignore[attr-defined]
     return call
+
+
+def _replayed(call: Call, plan: ReplayPlan) -> Call:
+    """The function with its calls recorded, if they can be."""
+    if plan.refusal:
+        report_refusal(plan.refusal)
+        return call
+    return replayed(call, plan, CudaRecorder(plan.device))
 
 
 def _library(artifact: Artifact) -> Path | None:

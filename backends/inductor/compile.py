@@ -36,9 +36,12 @@ from dynamo_lite.backends.inductor.target import Tuning
 from dynamo_lite.backends.registry import KeptFiles
 
 OPTIONS = {
-    "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"),
+    "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"), "cuda_graphs": ("off", "on"),
     "products": ("library", "template", "measured"), "blocks": ("rule", "measured")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
+
+MODES = {"reduce-overhead": {"cuda_graphs": "on"}}
+"""What ``compile(..., mode=...)`` means as options; on a CPU, nothing."""
 
 
 def inductor_lite(
@@ -70,6 +73,7 @@ def inductor_lite(
 
 
 inductor_lite.check_options = lambda options: _checked(options)  # type: ignore[attr-defined]
+inductor_lite.modes = MODES  # type: ignore[attr-defined]
 inductor_lite.kept_files = KeptFiles(kept_files.read_entry, kept_files.write_entry)  # type: ignore[attr-defined]
 
 
@@ -137,13 +141,14 @@ def _build(
 ) -> tuple[Call, Artifact | None]:
     """A compiled aten graph: by kernels of a target if it can be, then with the artifact; otherwise by library
     calls."""
+    replays = chosen["cuda_graphs"] == "on"
     if codegen is not None:
         # Imported when first needed: a program whose graphs are all kept does without lowering, 0.1 s.
         from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
 
         try:
             target = target_named(codegen, Tuning(chosen["products"], chosen["blocks"]))
-            artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, target), scopes)
+            artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, target), scopes, replays)
             return start(artifact), artifact
         except (exc.CompilerMissing, exc.CacheError) as e:
             _report_library_run("kernels can't be built", type(e).__name__, e)
@@ -153,7 +158,7 @@ def _build(
                 raise
             what = "a graph can't be lowered (a fault of dynamo_lite, please report it)"
             _report_library_run(what, "lowering failed", e)
-    return start(write(aten, library_program(aten), scopes)), None
+    return start(write(aten, library_program(aten), scopes, replays)), None
 
 
 def _codegen(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any]) -> str | None:

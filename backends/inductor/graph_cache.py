@@ -24,6 +24,7 @@ from dynamo_lite.backends.inductor.codegen.wrapper import EntrySpec, WrapperSour
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
 from dynamo_lite.backends.inductor.codegen.wrapper.faults import new_fault, raise_fault
 from dynamo_lite.backends.inductor.graph_key import NoKey, SymbolicKey, graph_key
+from dynamo_lite.backends.inductor.replay_plan import ReplayPlan
 from dynamo_lite.backends.inductor.serialize import Format, Malformed, NotKept
 from dynamo_lite.symbols import records
 
@@ -119,8 +120,8 @@ def keep(key: str | None, value: Artifact | Pair) -> None:
 
 
 # ---------------------------------------------------------------- what a file may hold
-_RECORDS = (Artifact, Pair, Decided, WrapperSource, EntrySpec, interface.Interface, interface.Result, interface.Written,
-            interface.Saved, call_sizes.CallSizes, call_sizes.SizePlace, call_sizes.SizeFormula,
+_RECORDS = (Artifact, ReplayPlan, Pair, Decided, WrapperSource, EntrySpec, interface.Interface, interface.Result,
+            interface.Written, interface.Saved, call_sizes.CallSizes, call_sizes.SizePlace, call_sizes.SizeFormula,
             graph.ValueOutput, graph.InputOutput, graph.LiteralOutput, graph.OutputAlias)
 _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of classes that are no dataclasses
 # What wrappers name beside operators.

@@ -63,7 +63,8 @@ def compile(
             `config.automatic_dynamic_sizes` is off.
         backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
             ``config.default_backend``.
-        mode: torch.compile's names are known, and those besides "default" have no effect, with a warning.
+        mode: torch.compile's names are known. "reduce-overhead" records calls on a GPU as CUDA graphs and replays them;
+            on a CPU it changes nothing. Others besides "default" have no effect, with a warning.
         options: passed to the backend as keyword ``options``; checked here, if it has an attribute ``check_options``.
         disable: return `model` as it is.
 
@@ -123,9 +124,17 @@ def _check_meaning(
         if not _takes_options(function):
             raise TypeError(f"backend {backend!r} takes no options")
         getattr(function, "check_options", lambda options: None)(dict(options))
-    if mode not in (None, "default"):
-        log.warn_once(f"dynamo_lite.compile: mode={mode!r} has no effect: there is one way to compile, with no graphs "
-                      "to replay and nothing to tune by trying", 4)
+    if mode not in (None, "default") and mode not in _modes_of(backend):
+        log.warn_once(f"dynamo_lite.compile: mode={mode!r} has no effect with backend {backend!r}", 4)
+
+
+def _modes_of(backend: str | Backend) -> Mapping[str, dict[str, Any]]:
+    """The modes that a backend knows, as options."""
+    try:
+        with in_flight.signals_deferred(), collector.importing():
+            return getattr(lookup_backend(backend), "modes", {})
+    except exc.InvalidBackend:  # said when it is looked up
+        return {}
 
 
 def _takes_options(function: Backend) -> bool:
@@ -208,7 +217,8 @@ def _hook_for(
     if known is not None:
         return known
     name = backend if isinstance(backend, str) else getattr(function, "__name__", type(function).__name__)
-    graphs = functools.partial(_run_backend, function, name, dict(options) if options else None)
+    chosen = dict(options) if options else getattr(function, "modes", {}).get(mode)
+    graphs = functools.partial(_run_backend, function, name, chosen)
     kept_files = getattr(function, "kept_files", None)
     settings = Settings(graphs, fullgraph, CodeMap(), dynamic=dynamic, kept_files=kept_files)
     hook = make_hook(settings)

@@ -330,6 +330,22 @@ def test_settings_without_an_effect_are_warned_of_once(setting):
         dynamo_lite.compile(lambda x: x, backend="eager", dynamic=None, options={})
 
 
+def test_modes_that_a_backend_knows_are_options_of_it():
+    seen = []
+
+    def backend(gm, inputs, *, options=None):
+        seen.append(options)
+        return gm.forward
+
+    backend.modes = {"reduce-overhead": {"cuda_graphs": "on"}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for known in (backend, "inductor_lite"):  # the latter's has no effect on a CPU
+            f = dynamo_lite.compile(lambda x: x + 1, backend=known, mode="reduce-overhead")
+            assert f(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert seen == [{"cuda_graphs": "on"}]
+
+
 def test_options_go_unchecked_to_a_backend_that_does_not_check_them():
     seen = []
 

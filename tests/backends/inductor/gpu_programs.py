@@ -7,6 +7,7 @@ tensors; with ``place`` they are recorded where they run.
 Needs ``TRITON_INTERPRET=1``; for processes of tests' own.
 """
 import dataclasses
+import functools
 
 import torch
 from libdevice_in_torch import libdevice
@@ -18,6 +19,7 @@ from dynamo_lite.backends.inductor import artifact as artifacts
 from dynamo_lite.backends.inductor.codegen.triton.loading import load
 from dynamo_lite.backends.inductor.compile import compile_graph
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
+from dynamo_lite.backends.inductor.replay import replayed, report_refusal
 from dynamo_lite.backends.inductor.route import Route
 
 CPU = torch.device("cpu")
@@ -30,10 +32,11 @@ class Gpu:
         artifacts: what was compiled, in order.
         launches: symbols of the kernels that ran, with the device that was current.
         devices: that were made current, and left.
+        recorder: with one, calls are recorded and replayed.
     """
 
-    def __init__(self, place=None):
-        self.place = place
+    def __init__(self, place=None, recorder=None):
+        self.place, self.recorder = place, recorder
         self.artifacts, self.launches, self.devices = [], [], [0]
 
     def __call__(self, gm, examples):
@@ -62,11 +65,16 @@ class Gpu:
         if self.place is None:
             self._move(aten.graph)
         program = lower_and_schedule(aten.graph, aten.constants, target_named("cuda"))
-        made = artifacts.write(aten, program, scopes)
+        made = artifacts.write(aten, program, scopes, self.recorder is not None)
         self.artifacts.append(made)
         names = {name: CPU if isinstance(value, torch.device) else value
                  for name, value in made.wrapper.namespace.items()}
         call = artifacts._load(dataclasses.replace(made.wrapper, namespace=names), None, self._launchers(made))
+        if made.replay is not None:
+            if made.replay.refusal:
+                report_refusal(made.replay.refusal)
+            else:
+                call = replayed(call, made.replay, self.recorder)
         call.generated_code = (made.source, made.wrapper.python)
         call.mutated_inputs, call.raises_before_writes = made.mutated, made.raises_before_writes
         return call, None
@@ -89,7 +97,11 @@ class Gpu:
             for arg, kind in zip(args, types.values()):
                 assert isinstance(arg, torch.Tensor) is kind.startswith("*")
             self.launches.append((name, self.devices[-1]))
-            kernel[(programs,)](*args, **blocks, num_warps=warps)
+            launch = functools.partial(kernel[(programs,)], *args, **blocks, num_warps=warps)
+            if self.recorder is None:
+                launch()
+            else:
+                self.recorder.launch(launch, [arg for arg in args if isinstance(arg, torch.Tensor)])
 
         return run
 

@@ -155,6 +155,83 @@ def test_from_other_threads():
     assert len(results) == 4 and all(torch.allclose(r, x.sin() + 1) for r in results)
 
 
+def graphs():
+    return metrics.metrics().get("cuda_graphs", 0)
+
+
+def test_reduce_overhead_replays():
+    dynamo_lite.reset_metrics()
+    model = nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 8)).to(GPU)
+    compiled = dynamo_lite.compile(model, mode="reduce-overhead")
+    found = []
+    with torch.no_grad():
+        for n in range(6):
+            x = torch.randn(16, 64, device=GPU)
+            found.append((compiled(x), model(x)))
+            model[0].weight.mul_(0.9)
+    assert graphs() == 1
+    for got, want in found:
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    assert graphs() == 2
+
+
+def test_reduce_overhead_keeps_large_results():
+    compiled = dynamo_lite.compile(lambda x: x.sin() * 2, mode="reduce-overhead")
+    x = torch.randn(1 << 20, device=GPU)
+    held = [compiled(x + n) for n in range(8)]
+    for n, y in enumerate(held):
+        torch.testing.assert_close(y, (x + n).sin() * 2)
+
+
+@pytest.mark.parametrize("name", ["norm", "conv", "words"])
+def test_reduce_overhead_trains(name):
+    torch.manual_seed(0)
+    model, x = models()[name]
+    model, x = model.to(GPU), x.to(GPU)
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    found = []
+    for run in (model, dynamo_lite.compile(model, mode="reduce-overhead")):
+        model.load_state_dict(state)
+        optimizer, losses = torch.optim.SGD(model.parameters(), 0.01), []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = run(x).float().square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        found.append((losses, [p.detach().clone() for p in model.parameters()]))
+    torch.testing.assert_close(found[1], found[0], rtol=2e-3, atol=2e-4)
+
+
+def test_reduce_overhead_draws_eagers_numbers():
+    fn = lambda x: F.dropout(x, 0.3, training=True) * 2
+    compiled, x = dynamo_lite.compile(fn, mode="reduce-overhead"), torch.randn(1000, device=GPU)
+    found = []
+    for run in (fn, compiled):
+        torch.manual_seed(5)
+        found.append([run(x) for _ in range(5)] + [torch.rand(3, device=GPU)])
+    assert all(map(torch.equal, *found))
+
+
+def test_reduce_overhead_after_a_recording_that_failed():
+    """What waits for the GPU, and is not known to, ends a recording; afterwards all is as before."""
+    from dynamo_lite.backends.inductor.device_graphs import CudaRecorder
+
+    x = torch.randn(1000, device=GPU)
+    recorder = CudaRecorder(0)
+    with pytest.raises(RuntimeError):
+        recorder.record(lambda: (x.nonzero(), torch.rand(3, device=GPU)))
+    torch.rand(3, device=GPU)
+    stream = torch.cuda.Stream()
+    x.record_stream(stream)
+    replay, (y,) = recorder.record(lambda: (x + 1,))
+    replay()
+    assert torch.equal(y, x + 1)
+
+
 def test_cpu_and_gpu_in_one_graph():
     def fn(x, y):
         return x * 2 + 1, (y * 3).sum(), (x * 2).cpu() + y, x * y.sum()

@@ -22,7 +22,7 @@ needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, re
 
 HEAD = f"""
 import sys
-sys.path.insert(0, {str(HERE)!r})
+sys.path[:0] = [{str(HERE)!r}, {str(HERE.parents[1])!r}]
 import torch, torch.nn as nn, torch.nn.functional as F
 from gpu_programs import *
 torch.manual_seed(0)
@@ -123,6 +123,68 @@ def test_devices():
         lambda name: "cuda:0" if "x" in name else "cpu"))
     (made,) = gpu.artifacts
     assert made.gpus == (0,) and "aten.mul.Tensor" in made.library_calls, made.library_calls
+    """)
+
+
+@needs_triton
+def test_calls_that_are_recorded():
+    """``mode="reduce-overhead"`` with a recorder that works here: kernels in the interpreter and library calls."""
+    run("""
+    from recorder_on_cpu import RecorderOnCpu
+    from dynamo_lite import metrics
+    m = nn.Sequential(nn.Linear(17, 21), nn.LayerNorm(21), nn.SiLU(), nn.Linear(21, 5))
+    with torch.no_grad():
+        gpu = Gpu(recorder=RecorderOnCpu())
+        compiled = dynamo_lite.compile(m, backend=gpu)
+        for n in range(4):
+            x = torch.randn(7, 17)
+            same(compiled(x), m(x), 1e-5)
+            for p in m.parameters():
+                p.mul_(0.9)
+    assert (gpu.recorder.recorded, gpu.recorder.replays) == (1, 3), vars(gpu.recorder)
+    assert gpu.artifacts[0].replay.fixed and gpu.artifacts[0].replay.copied
+    before = len(gpu.launches)
+    with torch.no_grad():
+        compiled(x)
+    assert len(gpu.launches) == before  # of Python's there are none
+
+    other = nn.Sequential(nn.Linear(17, 21), nn.LayerNorm(21), nn.SiLU(), nn.Linear(21, 5))
+    other.load_state_dict(m.state_dict())
+    gpu = Gpu(recorder=RecorderOnCpu())
+    compiled, y = dynamo_lite.compile(m, backend=gpu), torch.randint(0, 5, (7,))
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1, momentum=0.9) for model in (m, other)]
+    for n in range(5):
+        x = torch.randn(7, 17)
+        losses = []
+        for run, optimizer in zip((compiled, other), optimizers):
+            optimizer.zero_grad()
+            losses.append(F.cross_entropy(run(x), y))
+            losses[-1].backward()
+            optimizer.step()
+        same(*losses, 1e-5)
+        for p, q in zip(m.parameters(), other.parameters()):
+            same(p, q, 1e-5)
+    assert gpu.recorder.recorded == 2 and gpu.recorder.replays == 8, vars(gpu.recorder)
+
+    cache, want = torch.zeros(3, 4), torch.zeros(3, 4)
+    def step(cache, x, i):
+        cache.index_copy_(0, i, x)
+        return cache.sum(0)
+    gpu = Gpu(recorder=RecorderOnCpu())
+    compiled = dynamo_lite.compile(step, backend=gpu)
+    for n in range(5):
+        x, i = torch.randn(1, 4), torch.tensor([n % 3])
+        same(compiled(cache, x, i), step(want, x, i), 1e-6)
+        same(cache, want, 0.0)
+    assert gpu.recorder.replays == 4
+
+    gpu = Gpu(lambda name: "cuda:0" if "x" in name else "cpu", RecorderOnCpu())
+    check(lambda x, y: (x * 2 + 1, y * 3 - 1), x, x + 1, backend=gpu)
+    assert gpu.artifacts[0].replay.refusal == "its tensors are on cpu, cuda:0"
+    gpu = Gpu(recorder=RecorderOnCpu())
+    check(lambda x: torch.linalg.inv(x @ x.t() + torch.eye(3)), torch.randn(3, 3), backend=gpu)
+    assert "waits for the GPU" in gpu.artifacts[0].replay.refusal, gpu.artifacts[0].replay
+    assert any("no CUDA graph" in name for name in metrics()["fallbacks"])
     """)
 
 
