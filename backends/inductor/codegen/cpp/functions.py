@@ -83,23 +83,6 @@ _LIBRARY = """
 extern "C" void* dlopen(const char*, int) noexcept;
 extern "C" void* dlsym(void*, const char*) noexcept;
 static void* const libtorch = dlopen("libtorch_cpu.so", 1 | 4);  // RTLD_LAZY | RTLD_NOLOAD
-template <class V>
-struct Halves {
-    V low, high;
-};
-template <class V>
-INLINE auto twice(V v) {
-    const Halves<V> both{v, v};
-    vec<elem<V>, 2 * lanes<V>> x;
-    __builtin_memcpy(&x, &both, sizeof x);
-    return x;
-}
-template <class V>
-INLINE auto low_half(V v) {
-    Halves<vec<elem<V>, lanes<V> / 2>> both;
-    __builtin_memcpy(&both, &v, sizeof v);
-    return both.low;
-}
 """
 
 

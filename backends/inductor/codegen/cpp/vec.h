@@ -474,10 +474,29 @@ template <class V> INLINE V keep(int n, V a, V b) {
     return iota<elem<I>, lanes<V>>() < (elem<I>)n ? a : b;
 }
 template <class V> INLINE V keep(some m, V a, V b) { return keep(m.n, a, b); }
+// A vector as both halves of one of twice as many lanes, and the lower half of a vector.
+template <class V>
+struct Halves {
+    V low, high;
+};
+template <class V>
+INLINE auto twice(V v) {
+    const Halves<V> both{v, v};
+    vec<elem<V>, 2 * lanes<V>> x;
+    __builtin_memcpy(&x, &both, sizeof x);
+    return x;
+}
+template <class V>
+INLINE auto low_half(V v) {
+    Halves<vec<elem<V>, lanes<V> / 2>> both;
+    __builtin_memcpy(&both, &v, sizeof v);
+    return both.low;
+}
+
 // All lanes joined: those of the lower half with those of the upper one, and so on, as vectors while halves are registers.
 template <class V, class F> INLINE elem<V> fold(V v, F f) {
     if constexpr (sizeof(V) > 16) {
-        struct { vec<elem<V>, lanes<V> / 2> low, high; } halves;
+        Halves<vec<elem<V>, lanes<V> / 2>> halves;
         __builtin_memcpy(&halves, &v, sizeof v);
         return fold(f(halves.low, halves.high), f);
     } else {
