@@ -32,7 +32,6 @@ from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
 from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers
-from dynamo_lite.backends.inductor.target import Tuning
 from dynamo_lite.backends.registry import KeptFiles
 
 OPTIONS = {
@@ -40,7 +39,10 @@ OPTIONS = {
     "products": ("library", "template", "measured"), "blocks": ("rule", "measured")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
 
-MODES = {"reduce-overhead": {"cuda_graphs": "on"}}
+_MEASURED = {"products": "measured", "blocks": "measured"}
+MODES = {
+    "reduce-overhead": {"cuda_graphs": "on"}, "max-autotune": {**_MEASURED, "cuda_graphs": "on"},
+    "max-autotune-no-cudagraphs": _MEASURED}
 """What ``compile(..., mode=...)`` means as options; on a CPU, nothing."""
 
 
@@ -144,7 +146,7 @@ def _build(
     replays = chosen["cuda_graphs"] == "on"
     if codegen is not None:
         # Imported when first needed: a program whose graphs are all kept does without lowering, 0.1 s.
-        from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
+        from dynamo_lite.backends.inductor.pipeline import Tuning, lower_and_schedule, target_named
 
         try:
             target = target_named(codegen, Tuning(chosen["products"], chosen["blocks"]))

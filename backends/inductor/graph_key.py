@@ -125,7 +125,7 @@ def _state(options: dict[str, Any]) -> str:
         torch.is_autocast_cache_enabled(), torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.get_num_threads(), backends.mkldnn.enabled, torch.get_float32_matmul_precision(),
-        backends.mkldnn.matmul.fp32_precision, backends.mkldnn.conv.fp32_precision,  # type: ignore[attr-defined]
+        backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision, backends.mkldnn.conv.fp32_precision,  # type: ignore[attr-defined]
         backends.cuda.flash_sdp_enabled(), backends.cuda.mem_efficient_sdp_enabled(), backends.cuda.math_sdp_enabled(),
         backends.cuda.cudnn_sdp_enabled(), backends.cudnn.enabled,
         backends.opt_einsum.enabled, backends.opt_einsum.strategy,

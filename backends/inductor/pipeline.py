@@ -19,6 +19,8 @@ from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
 from dynamo_lite.backends.inductor.scheduler import Kernel, schedule
 from dynamo_lite.backends.inductor.target import Target, Tuning
 
+__all__ = ["BY_RULE", "Tuning", "lower_and_schedule", "target_named"]
+
 BY_RULE = Tuning()
 
 

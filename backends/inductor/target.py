@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities
+from dynamo_lite.backends.inductor.lowering.abilities import ALL, Abilities, Products
 from dynamo_lite.backends.inductor.scheduler.arrangement import Arrangement
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 
-__all__ = ["Abilities", "Sources", "Target", "Tuning"]
+__all__ = ["Abilities", "Products", "Sources", "Target", "Tuning"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

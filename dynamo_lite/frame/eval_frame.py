@@ -64,7 +64,8 @@ def compile(
         backend: a registered name, or ``(GraphModule, example_inputs) -> callable``; None is
             ``config.default_backend``.
         mode: torch.compile's names are known. "reduce-overhead" records calls on a GPU as CUDA graphs and replays them;
-            on a CPU it changes nothing. Others besides "default" have no effect, with a warning.
+            "max-autotune" does so, too, and measures which blocks of kernels, and which of the library's and our own
+            matrix products, are the fastest; "max-autotune-no-cudagraphs" only measures. On a CPU they change nothing.
         options: passed to the backend as keyword ``options``; checked here, if it has an attribute ``check_options``.
         disable: return `model` as it is.
 

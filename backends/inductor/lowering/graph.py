@@ -79,6 +79,7 @@ class GraphLowering:
         self._view_names: dict[tuple[Any, ...], str] = {}
         self._uses: dict[torch.fx.Node, Uses] = {}
         self._faults: list[tuple[type[Exception], str]] = []
+        self.products: set[str] = set()  # buffers that hold results of templates of products
         self.checked: list[Node] = []  # "bounded" nodes, each to be computed for all its places
 
     # ------------------------------------------------------------ the walk
@@ -519,8 +520,8 @@ class GraphLowering:
         return tuple(out)
 
     def _reshaped(self, value: TensorValue, taken: set[str]) -> str | None:
-        """A library call's whole result under another shape, as a tensor that is no view: ``x @ w`` of three
-        dimensions is computed with two. None if it is anything else."""
+        """The whole result of a library call, or of a product, under another shape, as a tensor that is no view:
+        ``x @ w`` of three dimensions is computed with two. None if it is anything else."""
         layout = self.layout_of(value)
         if layout is None or layout[0] in taken or not is_size(layout[2], 0):
             return None
@@ -532,7 +533,8 @@ class GraphLowering:
         if ix.product(value.shape) != ix.product(buffer.size) or not all(
                 same_strides(size, ix.contiguous_strides(size), stride) for size, stride in layouts):
             return None
-        if not any(isinstance(made, prog.ExternCall) and name in made.outputs for made in self.operations):
+        if name not in self.products and not any(
+                isinstance(made, prog.ExternCall) and name in made.outputs for made in self.operations):
             return None
         taken.add(name)
         result = self.new_buffer(value.shape, ix.contiguous_strides(value.shape), value.dtype, value.device)

@@ -106,6 +106,8 @@ def emit_product(
     stride = ix.contiguous_strides(shape)
     buffer = g.new_buffer(shape, stride, torch.float32, torch.device(g.device))
     variables = shape_vars(loops)
+    if contraction is not None:
+        g.products.add(buffer.name)
     g.emit(
         LoopNest(
             buffer,
@@ -219,7 +221,7 @@ def rounded(g: GraphLowering, x: TensorValue, dtype: torch.dtype) -> TensorValue
     if x.dtype is dtype:
         return x
     result = TensorValue(x.shape, dtype, g.ops.cast(x.node, dtype), ix.contiguous_strides(x.shape), x.device)
-    g.realize(result)
+    g.products.add(g.realize(result))
     return result
 
 

@@ -16,6 +16,7 @@ from dynamo_lite.backends.inductor.ir.nodes import Builder
 from dynamo_lite.backends.inductor.scheduler.contraction import runs_along_vectors, tiles_of_blocks, tiles_of_vectors
 from dynamo_lite.backends.inductor.scheduler.groups import Group, Member
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
+from dynamo_lite.backends.inductor.scheduler.library_product import tiles_or_library
 from dynamo_lite.backends.inductor.scheduler.loop_transforms import (
     flatten_loops,
     transform_loops,
@@ -62,3 +63,5 @@ def _always(group: Group, member: Member) -> bool:
 BLOCKS = Arrangement(flatten_loops, flatten_loops, tiles_of_blocks, _always, 4096, 0)
 """Blocks of iterations run side by side, and a block holds a row of 4,096 elements: 16 values in each of 256 threads,
 of the 255 that the registers of a thread can hold."""
+BLOCKS_OR_LIBRARY = dataclasses.replace(BLOCKS, product_loops=tiles_or_library)
+"""The same, and beside each product's kernel the library's call that may stand for it."""

@@ -74,6 +74,35 @@ class Stage:
     scan: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operand:
+    """Elements of a buffer as a matrix, or as a batch of them; one dimension is a vector for all lines."""
+
+    buffer: str
+    size: tuple[ix.Index, ...]
+    stride: tuple[ix.Index, ...]
+    offset: ix.Index
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LibraryProduct:
+    """What may stand for the kernel of a product, see ``library_product``.
+
+    Attributes:
+        operands: the left and the right one.
+        addend: what the library's operator adds, if there is such.
+        result: the buffer of its result.
+        direct: the kernel's output that the result is, if nothing follows.
+        after: the kernel of what follows, which reads ``result``.
+    """
+
+    operands: tuple[Operand, Operand]
+    addend: Operand | None
+    result: Buffer
+    direct: str | None
+    after: Kernel | None
+
+
 @dataclasses.dataclass(slots=True)
 class Tiles:
     """How a kernel that begins with a sum of products runs: the first stage is the template's, the second is computed
@@ -83,6 +112,7 @@ class Tiles:
         batch, line, lane: the loops; None for one of a single iteration. The last is the vector loop.
         workspace: the buffer for packed operands; "" for a target that packs none.
         sharing: what each thread does, for a target whose threads share the work as its arrangement says.
+        library: what may stand for the kernel, where that is wanted and there is such.
     """
 
     contraction: Contraction
@@ -91,6 +121,7 @@ class Tiles:
     lane: ix.Var
     workspace: str = ""
     sharing: WorkSharing | None = None
+    library: LibraryProduct | None = None
 
     def indices(self) -> tuple[ix.Index, ...]:
         """All sizes, strides and offsets."""

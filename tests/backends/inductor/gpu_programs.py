@@ -16,9 +16,10 @@ from same_results import same
 import dynamo_lite
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
 from dynamo_lite.backends.inductor import artifact as artifacts
+from dynamo_lite.backends.inductor.codegen.triton.launch import launches_of
 from dynamo_lite.backends.inductor.codegen.triton.loading import load
 from dynamo_lite.backends.inductor.compile import compile_graph
-from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
+from dynamo_lite.backends.inductor.pipeline import BY_RULE, lower_and_schedule, target_named
 from dynamo_lite.backends.inductor.replay import replayed, report_refusal
 from dynamo_lite.backends.inductor.route import Route
 
@@ -33,10 +34,12 @@ class Gpu:
         launches: symbols of the kernels that ran, with the device that was current.
         devices: that were made current, and left.
         recorder: with one, calls are recorded and replayed.
+        tuning: what is decided how.
+        clock: what measures forms of kernels.
     """
 
-    def __init__(self, place=None, recorder=None):
-        self.place, self.recorder = place, recorder
+    def __init__(self, place=None, recorder=None, tuning=BY_RULE, clock=None):
+        self.place, self.recorder, self.tuning, self.clock = place, recorder, tuning, clock
         self.artifacts, self.launches, self.devices = [], [], [0]
 
     def __call__(self, gm, examples):
@@ -64,7 +67,7 @@ class Gpu:
     def _build(self, aten, scopes):
         if self.place is None:
             self._move(aten.graph)
-        program = lower_and_schedule(aten.graph, aten.constants, target_named("cuda"))
+        program = lower_and_schedule(aten.graph, aten.constants, target_named("cuda", self.tuning))
         made = artifacts.write(aten, program, scopes, self.recorder is not None)
         self.artifacts.append(made)
         names = {name: CPU if isinstance(value, torch.device) else value
@@ -88,7 +91,7 @@ class Gpu:
             names.update({f"run_{name}": self._runner(name, names[name], *described[:3])
                           for name, described in names["SIGNATURES"].items()})
             found |= {artifacts.launcher_of(name, index): value
-                      for name, value in names.items() if name.startswith("launch_")}
+                      for name, value in launches_of(names, self.clock).items()}
         return found
 
     def _runner(self, name, kernel, types, blocks, warps):

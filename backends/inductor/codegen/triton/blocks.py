@@ -27,6 +27,35 @@ COLUMNS = 32
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class BlockSizes:
+    """Attributes:
+        block: elements of a block of loops that run side by side.
+        row: the longest row that a block holds at once; longer ones are gone through piece by piece.
+        warp: elements for each warp of a block.
+        stages: in how many stages loads of a loop are under way.
+    """
+
+    block: int = BLOCK
+    row: int = MAX_ROW
+    warp: int = 256
+    stages: int = 1
+
+
+BY_RULE = BlockSizes()
+SIDE_BY_SIDE = (
+    BY_RULE, BlockSizes(512, warp=128), BlockSizes(1024, warp=128), BlockSizes(2048), BlockSizes(2048, warp=512),
+    BlockSizes(4096, warp=512), BlockSizes(256, warp=128))
+"""What is tried where every loop may run side by side: one to four vectors of 16 bytes for a thread, in blocks of one
+to eight warps."""
+ALONG_ROWS = (
+    BY_RULE, BlockSizes(row=8192), BlockSizes(row=8192, warp=512), BlockSizes(row=16384, warp=1024),
+    BlockSizes(row=4096, warp=128), BlockSizes(row=4096, warp=512), BlockSizes(row=2048),
+    BlockSizes(row=2048, stages=3), BlockSizes(row=1024, stages=4), BlockSizes(4096, warp=512))
+"""What is tried where rows are reduced: rows of up to 16,384 elements held at once, 4 to 32 of them in a thread; longer
+ones in pieces, of which some are on their way."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Tile:
     """Loops of a block, from the outermost to the innermost, and how many iterations of each."""
 
@@ -101,7 +130,7 @@ class Rows:
     whole: bool
 
 
-def rows_of(kernel: Kernel, inner: Sequence[ix.Var]) -> Rows:
+def rows_of(kernel: Kernel, inner: Sequence[ix.Var], sizes: BlockSizes = BY_RULE) -> Rows:
     """How the kernel's rows are gone through, ``inner`` being the loops along one."""
     volume = ix.product(v.size for v in inner)
     loop: ix.Var | None = None
@@ -111,15 +140,15 @@ def rows_of(kernel: Kernel, inner: Sequence[ix.Var]) -> Rows:
         along = best in inner
         loop = kernel.outer[-1] if along else best
     if along:
-        elements = power_of_two(volume, MAX_ROW)
-        rows = 1 if loop is None else power_of_two(loop.size, max(BLOCK // elements, 1))
+        elements = power_of_two(volume, sizes.row)
+        rows = 1 if loop is None else power_of_two(loop.size, max(sizes.block // elements, 1))
     else:
         assert loop is not None
         rows = power_of_two(loop.size, COLUMNS)
-        elements = power_of_two(volume, MAX_ROW // rows)
+        elements = power_of_two(volume, sizes.row // rows)
     return Rows(loop, rows, elements, isinstance(volume, int) and volume <= elements)
 
 
-def warps(volume: int) -> int:
+def warps(volume: int, sizes: BlockSizes = BY_RULE) -> int:
     """How many warps run a block."""
-    return min(max(volume // 256, 1), 16)
+    return min(max(volume // sizes.warp, 1), 16)

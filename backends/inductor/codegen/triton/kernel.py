@@ -10,8 +10,17 @@ equal texts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from dynamo_lite.backends.inductor.codegen.triton.blocks import Rows, Tile, pointwise_tile, rows_of, warps
+from dynamo_lite.backends.inductor.codegen.triton.blocks import (
+    BY_RULE,
+    BlockSizes,
+    Rows,
+    Tile,
+    pointwise_tile,
+    rows_of,
+    warps,
+)
 from dynamo_lite.backends.inductor.codegen.triton.body import Axes, Axis, Body, Value
 from dynamo_lite.backends.inductor.codegen.triton.expressions import POINTERS, const_text, index_text
 from dynamo_lite.backends.inductor.codegen.triton.reduce import Reduction
@@ -26,12 +35,30 @@ _NARROW = 1 << 30
 _LETTERS = "zyx"
 
 
-class TritonKernel:
-    """Writes one kernel. In its text ``NAME`` stands for the kernel's name."""
+class Written(NamedTuple):
+    """The functions of a kernel, the function ``launch_NAME``, and entries of the table of signatures."""
 
-    def __init__(self, kernel: Kernel, gpu: bool = False) -> None:
+    functions: str
+    launch: str
+    signatures: str
+
+    def renamed(self, name: str) -> Written:
+        """The same for a kernel of this name."""
+        return Written(*(text.replace(NAME, name) for text in self))
+
+
+class TritonKernel:
+    """Writes one kernel. In its text ``NAME`` stands for the kernel's name.
+
+    Args:
+        gpu: it runs on a GPU, and not in the interpreter.
+        sizes: of blocks.
+    """
+
+    def __init__(self, kernel: Kernel, gpu: bool = False, sizes: BlockSizes = BY_RULE) -> None:
         self.kernel = kernel
         self.gpu = gpu
+        self.sizes = sizes
         inputs = [b for b in kernel.buffers if b not in kernel.outputs]
         outputs = list(kernel.outputs)
         self.pointers = {b: f"in{k}" for k, b in enumerate(inputs)} | {b: f"out{k}" for k, b in enumerate(outputs)}
@@ -44,12 +71,16 @@ class TritonKernel:
         self._launches: list[str] = []
         self._signatures: list[str] = []
 
-    def write(self) -> tuple[str, str, str]:
-        """The functions, the function ``launch_NAME``, and entries of the table of signatures."""
+    def write(self) -> Written:
+        """The kernel's text."""
         self._write_functions()
-        given = ["stream", *self.parameters] if self.gpu else self.parameters
-        head = f"def launch_{NAME}({', '.join(given)}):"
-        return "\n\n".join(self._functions), "\n".join([head, *self._launches, ""]), "".join(self._signatures)
+        head = f"def launch_{NAME}({', '.join(self.given())}):"
+        launch = "\n".join([head, *self._launches, ""])
+        return Written("\n\n".join(self._functions), launch, "".join(self._signatures))
+
+    def given(self) -> list[str]:
+        """Parameters of the function that launches it."""
+        return ["stream", *self.parameters] if self.gpu else self.parameters
 
     def _write_functions(self) -> None:
         """All functions, with what launches them."""
@@ -92,7 +123,7 @@ class TritonKernel:
         head = [decorator, f"def {name}({', '.join(parameters)}):"]
         self._functions.append("\n".join([*head, *(body.lines or ["    pass"]), ""]))
         given = [*self.parameters, *(f"{b}={n}" for b, n in blocks.items())]
-        threads = warps(volume) if threads is None else threads
+        threads = warps(volume, self.sizes) if threads is None else threads
         indent = "    "
         if around:
             self._launches.append(f"{indent}if {around}:")
@@ -159,7 +190,7 @@ class TritonKernel:
     # ------------------------------------------------------------ kinds of kernels
     def _pointwise(self, stages: Sequence[Stage]) -> None:
         body = self._body()
-        tile = pointwise_tile(self.kernel, self.kernel.outer)
+        tile = pointwise_tile(self.kernel, self.kernel.outer, self.sizes.block)
         grid, blocks = self._tile(body, tile, [v for v in self.kernel.outer if v not in tile.loops])
         self._stores(body, [s for stage in stages for s in stage.statements if isinstance(s, Store)])
         self._finish(body, blocks, grid, tile.volume)
@@ -253,7 +284,7 @@ class TritonKernel:
     def _reduction(self, stages: Sequence[Stage]) -> None:
         body = self._body()
         inner = self.kernel.inner
-        rows = rows_of(self.kernel, inner)
+        rows = rows_of(self.kernel, inner, self.sizes)
         outer = [v for v in self.kernel.outer if v is not rows.loop]
         tile = Tile((rows.loop,), (rows.rows,)) if rows.loop is not None else Tile((), ())
         body.axes = [Axis("XBLOCK"), Axis("RBLOCK")] if rows.loop is not None else [Axis("RBLOCK")]
@@ -274,7 +305,7 @@ class TritonKernel:
             if not rows.whole:
                 body.values = dict(outside)
             written |= {s.buffer for s in stage.statements if isinstance(s, Store)}
-        self._finish(body, blocks, grid, rows.rows * rows.elements)
+        self._finish(body, blocks, grid, rows.rows * rows.elements, stages=self.sizes.stages)
 
     def _rows(self, body: Body, tile: Tile, outer: Sequence[ix.Var]) -> tuple[list[str], dict[str, int]]:
         if not tile.loops:
@@ -292,7 +323,9 @@ class TritonKernel:
         """The variables of the loops along a row, for a piece of it."""
         at = len(body.axes) - 1
         begin = "" if start == "0" else f"{start} + "
-        body.line(f"r = {begin}tl.arange(0, RBLOCK){body.along(at)}")
+        wide = ".to(tl.int64)" if self.wide else ""
+        body.line(f"r = ({begin}tl.arange(0, RBLOCK){body.along(at)}){wide}" if wide else
+                  f"r = {begin}tl.arange(0, RBLOCK){body.along(at)}")
         volume = ix.product(v.size for v in inner)
         body.axes[at].mask = ""
         if not isinstance(volume, int) or volume % rows.elements or not volume:

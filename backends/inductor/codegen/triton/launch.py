@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import os
+import types
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,27 +21,60 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.inductor.codegen.triton.loading import load
+from dynamo_lite.backends.inductor.codegen.triton.tuning import FORM, Chooser, Clock, CudaClock
 
 ALIGNED = 16  # bytes of a vector load, and what Triton knows divisibility of
 _WORKERS = 8  # what compiles beside one another; most of a kernel's time is the assembler's, a process of its own
 
 
-def load_for_gpu(source: str, device: int) -> dict[str, Any]:
+def load_for_gpu(source: str, device: int, clock: Clock | None = None) -> dict[str, Any]:
     """The functions that launch the kernels of a file on a device.
 
     Args:
         source: see ``write_source``.
         device: its index.
+        clock: what measures where several forms of a kernel compete; None: the device's events.
     """
     namespace = load(source)
     kernels = {name: Builds(namespace[name], *(*described, device))
                for name, described in namespace["SIGNATURES"].items()}
+    namespace.update({f"run_{name}": kernel.launcher() for name, kernel in kernels.items()})
+    launches = launches_of(namespace, clock or CudaClock(device))
+    wanted = [name for name in kernels if _is_wanted(name, launches)]
     with ThreadPoolExecutor(min(_WORKERS, len(kernels) or 1)) as pool:
         # Now, and not at the first launch, so that what cannot be compiled is known while there is another way.
-        for made in [pool.submit(kernel.compile, 0) for kernel in kernels.values()]:
-            made.result()
-    namespace.update({f"run_{name}": kernel.launcher() for name, kernel in kernels.items()})
-    return {name: value for name, value in namespace.items() if name.startswith("launch_")}
+        made = [(name, pool.submit(kernels[name].compile, 0)) for name in wanted]
+        for name, future in made:
+            error = future.exception()
+            if error is not None and FORM not in name:
+                raise error  # others are left out when all are measured
+    return launches
+
+
+def _is_wanted(name: str, launches: Mapping[str, Any]) -> bool:
+    """Whether a kernel is of a form that may run."""
+    kernel = name.partition("_")[0]
+    launch = launches[f"launch_{kernel}"]
+    if not isinstance(launch, types.FunctionType):
+        return True  # all forms are measured yet
+    form = launch.__name__.removeprefix("launch_")
+    return (name == form or name.startswith(f"{form}_")) and (FORM in form) is (FORM in name)
+
+
+def launches_of(namespace: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
+    """The functions that launch the kernels of a file, each in the form that is the fastest.
+
+    Args:
+        namespace: what the file defines, and what it calls.
+        clock: what measures.
+    """
+    launches = {name: value for name, value in namespace.items() if name.startswith("launch_") and FORM not in name}
+    for name, (digest, sizes, forms) in namespace.get("ALTERNATIVES", {}).items():
+        given = list(inspect.signature(launches[name]).parameters)[1:]
+        written = frozenset(at for at, parameter in enumerate(given) if parameter.startswith("out"))
+        chooser = Chooser(digest, forms, [namespace[form] for form in forms], written, sizes, clock)
+        launches[name] = chooser.launcher()
+    return launches
 
 
 class Builds:

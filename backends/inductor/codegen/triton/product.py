@@ -18,6 +18,9 @@ from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Store
 
 _BOTH = frozenset((0, 1))
+_EXACT = "ieee"
+ALLOWED = 'torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32"'
+"""Whether products of float32 may be computed in TF32, as Python."""
 
 
 class ProductKernel(TritonKernel):
@@ -34,6 +37,18 @@ class ProductKernel(TritonKernel):
         self.precision = precision
 
     def _write_functions(self) -> None:
+        tiles = self.kernel.tiles
+        assert tiles is not None
+        single = self.kernel.buffers[tiles.contraction.left.buffer].dtype not in HALF
+        if single and self.gpu and self.precision != _EXACT:
+            # The setting may be another one at a later call.
+            self._write_function(self.precision, ALLOWED)
+            self._write_function(_EXACT, ALLOWED.replace("==", "!="))
+        else:
+            self._write_function(self.precision, "")
+
+    def _write_function(self, precision: str, around: str) -> None:
+        """The kernel; ``around`` is a condition of its launch."""
         tiles, (first, second) = self.kernel.tiles, self.kernel.stages
         assert tiles is not None and tiles.line is not None and not tiles.contraction.transposed
         (sum_,), (k,) = first.statements, first.inner
@@ -44,13 +59,13 @@ class ProductKernel(TritonKernel):
         body = self._body()
         grid = self._places(body)
         body.line("sums = tl.zeros([YBLOCK, XBLOCK], tl.float32)")
-        self._sum(body, a, b, k)
+        self._sum(body, a, b, k, precision)
         self._axes(body, tiles.line, tiles.lane, "YBLOCK", "XBLOCK")
         body.results[sum_.acc] = Value("sums", _BOTH)
         self._stores(body, [s for s in second.statements if isinstance(s, Store)])
         n = self.blocks
         sizes = {"YBLOCK": n.lines, "XBLOCK": n.columns, "KBLOCK": n.depth, "GROUP": n.group}
-        self._finish(body, sizes, grid, n.lines * n.columns, threads=n.warps, stages=n.stages)
+        self._finish(body, sizes, grid, n.lines * n.columns, around, n.warps, n.stages)
 
     def _places(self, body: Body) -> list[str]:
         """Which block of results a program computes; the grid."""
@@ -91,7 +106,7 @@ class ProductKernel(TritonKernel):
             body.names[v], body.spread[v] = name, frozenset((at,))
             body.axes.append(Axis(block, self._mask(v, name, sizes[block])))
 
-    def _sum(self, body: Body, a: Node, b: Node, k: ix.Var) -> None:
+    def _sum(self, body: Body, a: Node, b: Node, k: ix.Var, precision: str) -> None:
         tiles = self.kernel.tiles
         assert tiles is not None and tiles.line is not None
         body.line(f"for start in range(0, {index_text(k.size, {}, str)}, KBLOCK):")
@@ -107,8 +122,8 @@ class ProductKernel(TritonKernel):
         self._axes(body, k, tiles.lane, "KBLOCK", "XBLOCK", k=k)
         right = self._operand(body, b, 0)
         half = _narrow(a).dtype in HALF
-        precision = "" if half and self.gpu else f', input_precision="{self.precision}"'
-        body.line(f"sums = tl.dot({left}, {right}, sums{precision})")
+        given = "" if half and self.gpu else f', input_precision="{precision}"'
+        body.line(f"sums = tl.dot({left}, {right}, sums{given})")
         body.indent -= 1
 
     def _operand(self, body: Body, node: Node, depth: int) -> str:

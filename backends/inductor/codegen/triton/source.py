@@ -1,18 +1,24 @@
 """Triton for kernels: one Python file for all kernels of a graph, each distinct kernel once.
 
 ``write_source`` is the door. A file defines the kernels, for each a function that launches it, and ``SIGNATURES``:
-the types of each kernel's parameters, its blocks' sizes and how many warps run it, which is what compiling it without
-a call needs.
+the types of each kernel's parameters, its blocks' sizes, how many warps run it and in how many stages loops load, which
+is what compiling it without a call needs. Where several forms of a kernel compete, ``ALTERNATIVES`` has for the
+function that launches it a digest of all forms, how many of the last parameters are sizes, and the functions that
+launch them, the one by rule first.
 """
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from dynamo_lite.backends.inductor.codegen.comments import comment
-from dynamo_lite.backends.inductor.codegen.triton.configurations import by_rule
+from dynamo_lite.backends.inductor.codegen.triton.blocks import ALONG_ROWS, SIDE_BY_SIDE
+from dynamo_lite.backends.inductor.codegen.triton.configurations import by_rule, suitable
 from dynamo_lite.backends.inductor.codegen.triton.helpers import HEAD, LIBDEVICE, definitions
-from dynamo_lite.backends.inductor.codegen.triton.kernel import NAME, TritonKernel
+from dynamo_lite.backends.inductor.codegen.triton.kernel import TritonKernel, Written
+from dynamo_lite.backends.inductor.codegen.triton.library_product import LibraryProductKernel
 from dynamo_lite.backends.inductor.codegen.triton.product import ProductKernel
+from dynamo_lite.backends.inductor.codegen.triton.tuning import FORM
 from dynamo_lite.backends.inductor.ir.contraction import volume
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 from dynamo_lite.backends.inductor.target import Tuning
@@ -21,7 +27,7 @@ BY_RULE = Tuning()
 
 
 def write_source(
-    kernels: Sequence[Kernel], gpu: bool = False, tuning: Tuning = BY_RULE, programs: int = 1
+    kernels: Sequence[Kernel], gpu: bool = False, tuning: Tuning = BY_RULE, programs: int = 1, precision: str = "ieee"
 ) -> tuple[str, list[str]]:
     """``(source, symbols)``: the file, and the name of the function that launches each kernel.
 
@@ -29,30 +35,69 @@ def write_source(
         gpu: kernels are launched by functions ``run_...``, which ``launch`` makes; the interpreter calls them.
         tuning: see there.
         programs: blocks that keep the device busy.
+        precision: of products of float32, see ``ProductKernel``.
     """
-    names: dict[tuple[str, str, str], str] = {}
+    names: dict[tuple[Written, ...], str] = {}
+    sizes: dict[str, int] = {}
     comments: dict[str, dict[str, None]] = {}
     symbols = []
     for kernel in kernels:
-        name = names.setdefault(_writer(kernel, gpu, programs).write(), f"kernel{len(names)}")
+        forms = dict.fromkeys(w.write() for w in _writers(kernel, gpu, tuning, programs, precision))
+        name = names.setdefault(tuple(forms), f"kernel{len(names)}")
+        sizes[name] = len(kernel.symbols())
         symbols.append(f"launch_{name}")
         comments.setdefault(name, {}).update(dict.fromkeys(kernel.origin))
     if not kernels:
         return "", []
-    bodies, signatures = [], []
-    for (functions, launch, signature), name in names.items():
-        text = comment(list(comments[name]), "# ") + functions + "\n\n" + launch
-        bodies.append("\n\n" + text.replace(NAME, name))
-        signatures.append(signature.replace(NAME, name))
-    written = "".join(bodies)
-    head = HEAD + LIBDEVICE if "libdevice." in written else HEAD
-    return "".join([head, definitions(written), written, "\n\nSIGNATURES = {\n", *signatures, "}\n"]), symbols
+    bodies, signatures, alternatives = [], [], []
+    for forms_, name in names.items():
+        bodies.append("\n\n" + comment(list(comments[name]), "# ").rstrip("\n"))
+        for k, form in enumerate(forms_):
+            functions, launch, signature = form.renamed(_form(name, k))
+            bodies.append("\n" + functions + ("\n\n" if functions else "") + launch + "\n")
+            signatures.append(signature)
+        if len(forms_) > 1:
+            launches = tuple(f"launch_{_form(name, k)}" for k in range(len(forms_)))
+            alternatives.append(f'    "launch_{name}": ("{_digest(forms_)}", {sizes[name]}, {launches}),\n')
+    written = "".join(bodies).rstrip("\n") + "\n"
+    head = HEAD + (LIBDEVICE if "libdevice." in written else "") + ("import torch\n" if "torch." in written else "")
+    tables = ["\n\nSIGNATURES = {\n", *signatures, "}\n"]
+    if alternatives:
+        tables += ["ALTERNATIVES = {\n", *alternatives, "}\n"]
+    return "".join([head, definitions(written), written, *tables]), symbols
 
 
-def _writer(kernel: Kernel, gpu: bool, programs: int) -> TritonKernel:
-    """What writes a kernel by rule."""
-    if kernel.tiles is None:
-        return TritonKernel(kernel, gpu)
-    c = kernel.tiles.contraction
-    sizes = (volume(c.batch), volume(c.rows), volume(c.columns), c.depth)
-    return ProductKernel(kernel, gpu, by_rule(*sizes, kernel.buffers[c.left.buffer].dtype.itemsize, programs))
+def _form(name: str, k: int) -> str:
+    """The name of one form of a kernel."""
+    return f"{name}{FORM}{k}" if k else name
+
+
+def _digest(forms: tuple[Written, ...]) -> str:
+    return hashlib.sha256("\n".join(text for form in forms for text in form).encode()).hexdigest()
+
+
+def _writers(kernel: Kernel, gpu: bool, tuning: Tuning, programs: int, precision: str) -> list[TritonKernel]:
+    """What writes the forms of a kernel that compete, that by rule first. The interpreter's kernels have one."""
+    if kernel.tiles is not None:
+        return _product_writers(kernel, gpu, tuning, programs, precision)
+    plain = not any(s.ordered or s.check or s.scan for s in kernel.stages)
+    if tuning.blocks != "measured" or not gpu or not plain:
+        return [TritonKernel(kernel, gpu)]
+    table = SIDE_BY_SIDE if kernel.is_pure() and not kernel.inner else ALONG_ROWS
+    return [TritonKernel(kernel, gpu, row) for row in table]
+
+
+def _product_writers(
+    kernel: Kernel, gpu: bool, tuning: Tuning, programs: int, precision: str
+) -> list[TritonKernel]:
+    tiles = kernel.tiles
+    assert tiles is not None
+    c = tiles.contraction
+    batch, *rest = volume(c.batch), volume(c.rows), volume(c.columns), c.depth
+    itemsize = kernel.buffers[c.left.buffer].dtype.itemsize
+    rows = [by_rule(batch, *rest, itemsize, programs)]
+    if tuning.products != "measured" or not gpu:
+        return [ProductKernel(kernel, gpu, rows[0], precision)]
+    templates = [ProductKernel(kernel, gpu, row, precision)
+                 for row in dict.fromkeys([*rows, *suitable(rest[0], rest[1], rest[2], itemsize)])]
+    return [*([] if tiles.library is None else [LibraryProductKernel(kernel, gpu, tiles.library)]), *templates]

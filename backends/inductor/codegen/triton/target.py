@@ -9,10 +9,9 @@ import torch
 from dynamo_lite.backends.inductor.codegen.triton.expressions import computes, computes_on_gpu
 from dynamo_lite.backends.inductor.codegen.triton.source import write_source
 from dynamo_lite.backends.inductor.ir.ops import HALF
-from dynamo_lite.backends.inductor.lowering.abilities import Products
-from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS
+from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS, BLOCKS_OR_LIBRARY
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.target import Abilities, Sources, Target, Tuning
+from dynamo_lite.backends.inductor.target import Abilities, Products, Sources, Target, Tuning
 
 aten = torch.ops.aten
 
@@ -53,12 +52,14 @@ def triton_target(gpu: bool, tuning: Tuning) -> Target:
     """
     library = _CONVOLUTIONS if tuning.products != "library" else _CONVOLUTIONS | _PRODUCTS
     write = functools.partial(_write, gpu=gpu, tuning=tuning)
+    arrangement = BLOCKS_OR_LIBRARY if gpu and tuning.products == "measured" else BLOCKS
     if not gpu:
         abilities = Abilities(library, computes=computes, products=_IN_BLOCKS)
-        return Target("triton", BLOCKS, write, abilities, launches=True)
+        return Target("triton", arrangement, write, abilities, launches=True)
     abilities = Abilities(library | _JOINING, _leaves, computes_on_gpu, "cuda", PROGRAMS, _IN_BLOCKS)
-    return Target("cuda", BLOCKS, write, abilities, reports=False, launches=True)
+    return Target("cuda", arrangement, write, abilities, reports=False, launches=True)
 
 
 def _write(kernels: Sequence[Kernel], gpu: bool, tuning: Tuning) -> Sources:
-    return Sources(*write_source(kernels, gpu, tuning, PROGRAMS // 2))
+    precision = "tf32" if gpu and torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
+    return Sources(*write_source(kernels, gpu, tuning, PROGRAMS // 2, precision))

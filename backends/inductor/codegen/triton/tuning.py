@@ -1,0 +1,173 @@
+"""Which of several forms of a kernel runs: measured at the first call, and kept by kernel and device.
+
+A form is a function that launches the kernel, see ``ALTERNATIVES`` in ``source``. Each is measured on the call's own
+tensors, but for what it writes, which goes to copies. What was found stands in the cache folder under a digest of the
+forms' text, the device's name, the versions of torch and Triton, and the call's sizes, those that are symbols rounded
+up to powers of two: another process measures nothing.
+
+Invariant: whichever form runs, and while all are measured, a call writes what the form by rule writes, once. What can't
+be measured, as a CUDA graph that is being recorded, runs by rule, and nothing is decided.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from dynamo_lite import exc, log
+from dynamo_lite.backends.inductor import kept_files
+
+FORM = "_form"
+"""In the names of forms of a kernel that compete, but for the first one's."""
+_SUFFIX = ".form"
+Launch = Callable[..., None]
+
+
+class Clock(Protocol):
+    """What measures."""
+
+    def name(self) -> str:
+        """What is measured: the device and all that decides its speed, so that what was found there holds."""
+
+    def ready(self) -> bool:
+        """Whether it can measure now."""
+
+    def measure(self, run: Callable[[], None]) -> float:
+        """Seconds that a run takes on the device."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CudaClock:
+    """CUDA events around each run, with the second cache emptied before it, as other kernels leave it.
+
+    Attributes:
+        device: its index.
+        seconds: about so long each form is measured.
+    """
+
+    device: int
+    seconds: float = 0.02
+
+    def name(self) -> str:
+        properties = torch.cuda.get_device_properties(self.device)
+        capability = f"{properties.major}.{properties.minor}"
+        return f"{properties.name} {capability} {properties.multi_processor_count} {torch.version.cuda}"
+
+    def ready(self) -> bool:
+        return not torch.cuda.is_current_stream_capturing()
+
+    def measure(self, run: Callable[[], None]) -> float:
+        properties = torch.cuda.get_device_properties(self.device)
+        flush = torch.empty(2 * properties.L2_cache_size, dtype=torch.int8, device=f"cuda:{self.device}")
+        run()  # loads the kernel
+        once = self._once(run, flush)
+        repeats = min(max(int(self.seconds / max(once, 1e-6)), 3), 100)
+        return statistics.median(self._once(run, flush) for _ in range(repeats))
+
+    @staticmethod
+    def _once(run: Callable[[], None], flush: torch.Tensor) -> float:
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        flush.zero_()
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1000
+
+
+@dataclasses.dataclass(slots=True)
+class Chooser:
+    """Chooses among the forms of one kernel.
+
+    Attributes:
+        digest: of the forms' text.
+        names, forms: the functions that launch it, and how they are called; the one by rule first.
+        written: which arguments the kernel writes, as places behind the stream.
+        sizes: how many of the last arguments are sizes.
+        clock: what measures.
+    """
+
+    digest: str
+    names: Sequence[str]
+    forms: Sequence[Launch]
+    written: frozenset[int]
+    sizes: int
+    clock: Clock
+    chosen: dict[tuple[int, ...], Launch] = dataclasses.field(default_factory=dict)
+
+    def launcher(self) -> Launch:
+        """The function that launches the kernel: the form that was found, where that is known already."""
+        if not self.sizes:
+            kept = self._kept(self._key(()))
+            if kept is not None:
+                return kept
+        return functools.partial(_launch, self)
+
+    def choose(self, shape: tuple[int, ...], stream: int, args: tuple[Any, ...]) -> Launch:
+        """The form for a call's sizes."""
+        key = self._key(shape)
+        found = self._kept(key)
+        if found is None:
+            if not self.clock.ready():
+                return self.forms[0]
+            found = self._measured(key, stream, args)
+        self.chosen[shape] = found
+        return found
+
+    def _measured(self, key: str, stream: int, args: tuple[Any, ...]) -> Launch:
+        times: dict[str, float] = {}
+        failed: dict[str, str] = {}
+        for name, form in zip(self.names, self.forms):
+            try:
+                given = [_copy(a) if at in self.written else a for at, a in enumerate(args)]
+                times[name] = self.clock.measure(functools.partial(form, stream, *given))
+            except Exception as error:  # as Triton raises them: out of shared memory or registers, no such instruction
+                failed[name] = f"{type(error).__name__}: {error}"
+        best = min(times, key=lambda name: times[name], default=self.names[0])
+        told = [f"{name} {1e6 * t:.1f} us" for name, t in sorted(times.items(), key=lambda pair: pair[1])]
+        told += [f"{name}: {why}" for name, why in failed.items()]
+        log.artifact("tuning").info("%s: %s", best, "; ".join(told))
+        if times:
+            try:
+                kept_files.write_entry(key, _SUFFIX, json.dumps({"form": self.names.index(best)}).encode())
+            except exc.CacheError as error:
+                log.artifact("cache").info("which form of a kernel is fastest can't be kept: %s", error)
+        return self.forms[self.names.index(best)]
+
+    def _key(self, shape: tuple[int, ...]) -> str:
+        around = (self.digest, repr(shape), self.clock.name(), torch.__version__, _triton_version())
+        return hashlib.sha256("\n".join(around).encode()).hexdigest()
+
+    def _kept(self, key: str) -> Launch | None:
+        body = kept_files.read_entry(key, _SUFFIX)
+        if body is None:
+            return None
+        try:
+            return self.forms[json.loads(bytes(body))["form"]]
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            log.artifact("cache").info("a kept choice of a kernel's form is of another kind: %s", error)
+            return None
+
+
+def _launch(chooser: Chooser, stream: int, *args: Any) -> None:
+    shape = tuple((n - 1).bit_length() for n in args[len(args) - chooser.sizes:]) if chooser.sizes else ()
+    found = chooser.chosen.get(shape) or chooser.choose(shape, stream, args)
+    found(stream, *args)
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout with the same contents, which may be written over."""
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor)
+
+
+@functools.cache
+def _triton_version() -> str:
+    return str(importlib.import_module("triton").__version__)
