@@ -141,7 +141,14 @@ def test_kernels_compile_for_gpus(tmp_path):
     c(torch.randn(8, 256))
     source = dynamo_lite.generated_code(c).partition("def call(")[0]
     pathlib.Path({str(tmp_path)!r}, "sample.py").write_text(source)
+    sys.path.insert(0, {str(BENCHMARKS)!r})
+    from triton_offline import cuda_source
+    source = cuda_source(lambda x, w, b: F.relu(F.linear(x, w, b)), tuple(torch.randn(s).bfloat16() for s in (
+        (256, 128), (512, 128), (512,))))
+    assert "tl.dot" in source
+    pathlib.Path({str(tmp_path)!r}, "product.py").write_text(source)
     """)
     done = subprocess.run([sys.executable, BENCHMARKS / "triton_offline.py", tmp_path], capture_output=True, text=True,
                           timeout=240, env={**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)})
-    assert done.returncode == 0 and "sm_100" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "sm_100" in done.stdout and "product.kernel0" in done.stdout, done.stdout
