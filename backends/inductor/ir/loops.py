@@ -46,11 +46,17 @@ class Update:
 @dataclasses.dataclass(slots=True)
 class Carried:
     """A value that a scan takes from one iteration to the next: ``start`` before the first, then ``value``, in which an
-    "acc" node of this name is what it was, and one of another carried value's what that was."""
+    "acc" node of this name is what it was, and one of another carried value's what that was.
+
+    If it has an ``element``, a node of ``value``, what is carried may be joined in any grouping: ``value`` with what
+    has been carried over any elements that follow in the place of their ``element`` is what is carried over all;
+    with ``start``, it is what was carried.
+    """
 
     name: str
     start: Node
     value: Node
+    element: Node | None = None
 
 
 @dataclasses.dataclass(slots=True)

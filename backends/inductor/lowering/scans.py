@@ -23,10 +23,12 @@ from dynamo_lite.backends.inductor.lowering_registry import register_lowering
 aten = torch.ops.aten
 
 
-def _carried_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What eager accumulates in on a CPU."""
+def _carried_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """What eager accumulates in: on a CPU float64, on a GPU the dtype itself."""
     if dtype in HALF:
         return torch.float32
+    if device.type == "cuda":
+        return dtype if dtype.is_floating_point else torch.int64
     return torch.float64 if dtype.is_floating_point else torch.int64
 
 
@@ -45,9 +47,10 @@ class _Steps:
         self.carried.append(Carried(name, self.g.ops.const(start, dtype), self.g.ops.const(start, dtype)))
         return self.g.ops.acc(name, dtype, frozenset(self.dims))
 
-    def becomes(self, *values: Node) -> None:
-        for c, value in zip(self.carried, values):
-            c.value = value
+    def becomes(self, *pairs: tuple[Node, Node]) -> None:
+        """What is carried after an iteration, and its part that is the iteration's own (``Carried.element``)."""
+        for c, (value, element) in zip(self.carried, pairs):
+            c.value, c.element = value, element
 
     def store(self, value: Node, dtype: torch.dtype) -> TensorValue:
         """The result, in memory."""
@@ -72,9 +75,10 @@ def _accumulated(g: GraphLowering, kind: str, x: TensorValue, dim: int, dtype: t
     dim = wrap(dim, x.ndim)
     x = cast_to(g, x, result)
     steps = _Steps(g, x, dim)
-    wide = _carried_dtype(result)
+    wide = _carried_dtype(result, x.device)
     total = steps.carry(f"running_{kind}", 0 if kind == "add" else 1, wide)
-    steps.becomes(g.ops.op(kind, total, g.ops.cast(x.node, wide)))
+    element = g.ops.cast(x.node, wide)
+    steps.becomes((g.ops.op(kind, total, element), element))
     return steps.store(total, result)
 
 
@@ -95,14 +99,14 @@ def logcumsumexp(g: GraphLowering, self: TensorValue, dim: int) -> Any:
         return NotImplemented
     if self.numel == self.shape[wrap(dim, self.ndim)]:
         return NotImplemented  # of one row libm is faster than a vector of one lane
-    wide, ops = _carried_dtype(self.dtype), g.ops
+    wide, ops = _carried_dtype(self.dtype, self.device), g.ops
     steps = _Steps(g, self, wrap(dim, self.ndim))
     total = steps.carry("running_logsumexp", -math.inf, wide)
     x = ops.cast(self.node, wide)
     low, high = ops.op("minimum", x, total), ops.op("maximum", x, total)
     same = ops.op("and", ops.op("eq", low, high), ops.op("eq", ops.op("abs", low), ops.const(math.inf, wide)))
     grown = ops.op("add", ops.op("log1p", ops.op("exp", ops.op("sub", low, high))), high)
-    steps.becomes(ops.op("where", same, x, grown))
+    steps.becomes((ops.op("where", same, x, grown), x))
     return steps.store(total, self.dtype)
 
 
@@ -126,10 +130,10 @@ def _extreme(g: GraphLowering, kind: str, x: TensorValue, dim: int) -> Any:
         if position:
             place = steps.carry("place", 0, torch.int64)
             here = ops.index(steps.variables[dim])
-            steps.becomes(ops.op("where", takes, x.node, best), ops.op("where", takes, here, place))
+            steps.becomes((ops.op("where", takes, x.node, best), x.node), (ops.op("where", takes, here, place), here))
             results.append(steps.store(place, torch.int64))
         else:
-            steps.becomes(ops.op("where", takes, x.node, best))
+            steps.becomes((ops.op("where", takes, x.node, best), x.node))
             results.append(steps.store(best, x.dtype))
     return tuple(results)
 

@@ -35,13 +35,15 @@ class Store:
 @dataclasses.dataclass(slots=True)
 class Accumulate:
     """``acc = kind(acc, value)``. For argmax and argmin ``acc`` is the position of the best value. In a scan the
-    kind is "carry": ``acc`` is ``start``, then ``value``, which may name it as it was."""
+    kind is "carry": ``acc`` is ``start``, then ``value``, which may name it as it was; ``element`` as in
+    ``ir.loops.Carried``."""
 
     acc: str
     kind: str
     value: Node
     position: ix.Index = 0
     start: Node | None = None
+    element: Node | None = None
 
 
 Statement = Union[Store, Accumulate]

@@ -90,13 +90,18 @@ def rewrite(
 ) -> None:
     """Replaces variables by expressions of others, which take their places among the loops."""
     statements = kernel.statements()
-    values = builder.substitute_all([s.value for s in statements], mapping)
+    # The elements of scans are nodes of the values, and stay so.
+    scans = [s for s in statements if isinstance(s, Accumulate) and s.element is not None]
+    roots = [s.value for s in statements] + [s.element for s in scans if s.element is not None]
+    values = builder.substitute_all(roots, mapping)
     renamed = {}
     for old in walk([s.value for s in statements]):
         if old.op == "acc" and any(v in mapping for v in old.vars):
             renamed[old] = builder.acc(old.attr, old.dtype, frozenset(_replace(old.vars, replaced)))
     if renamed:
         values = builder.substitute_all(values, {}, renamed)
+    for scan, element in zip(scans, values[len(statements):]):
+        scan.element = element
     for s, value in zip(statements, values):
         s.value = value
         if isinstance(s, Store):

@@ -24,7 +24,8 @@ def scan_kernel(builder: Builder, nests: Sequence[LoopNest], buffers: dict[str, 
     over = first.scan.over
     outer = tuple(v for v in dims_by_stride(first.dims, first.index) or first.dims if v is not over)
     carried = {c.name: c for nest in nests if nest.scan is not None for c in nest.scan.carried}
-    statements: list[Statement] = [Accumulate(c.name, "carry", c.value, 0, c.start) for c in carried.values()]
+    statements: list[Statement] = [Accumulate(c.name, "carry", c.value, 0, c.start, c.element)
+                                   for c in carried.values()]
     statements += [Store(nest.buffer.name, nest.index, nest.value) for nest in nests]
     outputs = tuple(nest.buffer.name for nest in nests)
     read = dict.fromkeys(n.attr[0] for nest in nests for n in walk(nest.roots()) if n.op == "load")

@@ -111,6 +111,30 @@ def test_few_rows_are_reduced_in_pieces():
 
 
 @needs_triton
+def test_scans_in_blocks():
+    """Rows that a block holds, and those that it goes through piece by piece; of few long rows the library's."""
+    run("""
+    from dynamo_lite.backends.inductor.codegen.triton import blocks, target
+    x = torch.randn(5, 200)
+    x[1, 64] = x[1].max()  # the same at two places, in two pieces
+    x[2, 70], x[3, 100] = float("nan"), float("inf")
+    def scans(x):
+        return (x.cumsum(1), x.cummax(1), x.cummin(1)[1], x.logcumsumexp(1), x[:2].int().cumsum(1),
+                (x * 2).cumsum(1).relu())
+    gpu = check(scans, x, tolerance=1e-4)
+    source = gpu.artifacts[0].source
+    assert "tl.associative_scan" in source and "for start in range" not in source
+    check(lambda x: (x.cumsum(0), x.cumprod(0), x.cummax(0)), torch.randn(200, 3), tolerance=1e-4)
+    blocks.MAX_ROW = 64
+    gpu = check(lambda x: (scans(x), x.cummin(0)), x, tolerance=1e-4)
+    assert "for start in range" in gpu.artifacts[0].source and not gpu.artifacts[0].library_calls
+    check(lambda x: (x.cumsum(0), x.cumprod(0), x.cummax(0)), torch.randn(200, 3), tolerance=1e-4)
+    gpu = check(lambda x: x.cumsum(1) + 1, torch.randn(2, 5000), tolerance=1e-3)
+    assert gpu.artifacts[0].library_calls == ("aten.cumsum.default",)
+    """)
+
+
+@needs_triton
 def test_devices():
     """Kernels run where their tensors are; what moves from one device to another is the library's."""
     run("""

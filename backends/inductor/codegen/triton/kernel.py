@@ -24,6 +24,7 @@ from dynamo_lite.backends.inductor.codegen.triton.blocks import (
 from dynamo_lite.backends.inductor.codegen.triton.body import Axes, Axis, Body, Value
 from dynamo_lite.backends.inductor.codegen.triton.expressions import POINTERS, const_text, index_text
 from dynamo_lite.backends.inductor.codegen.triton.reduce import Reduction
+from dynamo_lite.backends.inductor.codegen.triton.scan import BlockScan, can_join
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
@@ -68,6 +69,7 @@ class TritonKernel:
             self.parameters.append("fault")
         self.wide = bool(self.symbols) or any(_extent(b.size, b.stride) >= _NARROW for b in kernel.buffers.values())
         self._functions: list[str] = []
+        self._helpers: list[str] = []
         self._launches: list[str] = []
         self._signatures: list[str] = []
 
@@ -76,7 +78,7 @@ class TritonKernel:
         self._write_functions()
         head = f"def launch_{NAME}({', '.join(self.given())}):"
         launch = "\n".join([head, *self._launches, ""])
-        return Written("\n\n".join(self._functions), launch, "".join(self._signatures))
+        return Written("\n\n".join([*self._helpers, *self._functions]), launch, "".join(self._signatures))
 
     def given(self) -> list[str]:
         """Parameters of the function that launches it."""
@@ -94,7 +96,8 @@ class TritonKernel:
                 else:
                     self._one_after_the_other(stage)
         elif any(stage.scan for stage in stages):
-            self._scan(stages[0])
+            write_scan = self._scan_in_blocks if can_join(stages[0]) else self._scan
+            write_scan(stages[0])
         elif self.kernel.is_pure() and not self.kernel.inner:
             self._pointwise(stages)
         else:
@@ -103,6 +106,10 @@ class TritonKernel:
     # ------------------------------------------------------------ functions
     def _body(self) -> Body:
         return Body(self.pointers, self.wide, self.gpu)
+
+    def _function_name(self) -> str:
+        """Of the next function."""
+        return NAME if not self._functions else f"{NAME}_{len(self._functions)}"
 
     def _finish(self, body: Body, blocks: dict[str, int], grid: list[str], volume: int,
                 around: str = "", threads: int | None = None, stages: int = 1) -> None:
@@ -116,7 +123,7 @@ class TritonKernel:
             threads: how many warps run a block, if that does not follow from its volume.
             stages: in how many stages loads of a loop are under way.
         """
-        name = NAME if not self._functions else f"{NAME}_{len(self._functions)}"
+        name = self._function_name()
         plain = [*self.symbols]
         decorator = f"@triton.jit(do_not_specialize={plain})" if plain else "@triton.jit"
         parameters = [*self.parameters, *(f"{b}: tl.constexpr" for b in blocks)]
@@ -279,6 +286,34 @@ class TritonKernel:
         for s in stores:
             body.store(s, every)
         self._finish(body, blocks, grid, tile.volume)
+
+    def _scan_in_blocks(self, stage: Stage) -> None:
+        """A scan piece by piece: each by all threads of the block, then joined with what is carried from before."""
+        body, inner = self._body(), stage.inner
+        rows = rows_of(self.kernel, inner)
+        outer = [v for v in self.kernel.outer if v is not rows.loop]
+        tile = Tile((rows.loop,), (rows.rows,)) if rows.loop is not None else Tile((), ())
+        body.axes = [Axis("XBLOCK"), Axis("RBLOCK")] if rows.loop is not None else [Axis("RBLOCK")]
+        grid, blocks = self._rows(body, tile, outer)
+        blocks["RBLOCK"] = rows.elements
+        carried = [s for s in stage.statements if isinstance(s, Accumulate)]
+        stores = [s for s in stage.statements if isinstance(s, Store)]
+        scan = BlockScan(carried, body, self._function_name())
+        self._helpers.append(scan.function())
+        if rows.whole:
+            self._elements(body, inner, rows, "0")
+            scan.piece(None)
+        else:
+            scan.begin()
+            body.line(f"for start in range(0, {index_text(ix.product(v.size for v in inner), {}, str)}, RBLOCK):")
+            body.indent += 1
+            self._elements(body, inner, rows, "start")
+            scan.piece("start")
+        every = frozenset(range(len(body.axes)))
+        body.prepare([s.value for s in stores])
+        for s in stores:
+            body.store(s, every)
+        self._finish(body, blocks, grid, rows.rows * rows.elements)
 
     # ------------------------------------------------------------ reductions
     def _reduction(self, stages: Sequence[Stage]) -> None:
