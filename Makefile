@@ -31,7 +31,7 @@ install: $(STAMP)
 # torch comes first and exactly: the project's own range would fetch the newest build, with CUDA, several GB.
 # A change of the sources of extensions and of prebuilt libraries makes the stamp old, and both are built again.
 INDUCTOR := backends/inductor
-SOURCES  := $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.[ch] dynamo_lite/csrc/*/*.[ch] $(INDUCTOR)/*.c \
+SOURCES  := $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.[ch] dynamo_lite/csrc/*/*.[ch] $(INDUCTOR)/*.[ch] \
     $(INDUCTOR)/prebuilt.py $(INDUCTOR)/codegen/cpp/libraries.py $(INDUCTOR)/codegen/cpp/*.h $(INDUCTOR)/codegen/cpp/*.cpp)
 $(STAMP): pyproject.toml setup.py $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -6,12 +6,14 @@ Invariant: only counts; nothing decides by them.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dynamo_lite import log
 
 _LIBRARY = "library_call "
 _FALLBACK = "fallback "
+_states: dict[str, Callable[[], Any]] = {}
 
 
 def metrics() -> dict[str, Any]:
@@ -20,7 +22,8 @@ def metrics() -> dict[str, Any]:
     Returns:
         ``graphs``: compiled; ``kernels``: generated; ``library_calls``: calls in generated wrappers, by operation;
         ``fallbacks``: graphs left to eager, by reason; ``bytes``: what kernels of the compiled graphs read and write
-        in one call; ``compile_seconds``: by phase; and every other counter by its name.
+        in one call; ``compile_seconds``: by phase; every other counter by its name; and the states of
+        ``show_state``, such as ``memory`` once the default backend has been used.
     """
     counters = log.counters()
     result: dict[str, Any] = {"graphs": 0, "kernels": 0, "bytes": 0}
@@ -28,6 +31,7 @@ def metrics() -> dict[str, Any]:
     result["fallbacks"] = {k.removeprefix(_FALLBACK): n for k, n in counters.items() if k.startswith(_FALLBACK)}
     result.update((k, n) for k, n in counters.items() if not k.startswith((_LIBRARY, _FALLBACK)))
     result["compile_seconds"] = log.phase_times()
+    result.update((name, read()) for name, read in _states.items())
     return result
 
 
@@ -51,3 +55,8 @@ def count_library_call(operation: str) -> None:
 def count_fallback(reason: str) -> None:
     """Counts a graph that is left to eager."""
     log.count(_FALLBACK + reason)
+
+
+def show_state(name: str, read: Callable[[], Any]) -> None:
+    """Has ``metrics()`` show what ``read`` returns at the time."""
+    _states[name] = read

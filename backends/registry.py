@@ -41,6 +41,7 @@ class _Lazy:
 
 
 _backends: dict[str, Backend | _Lazy] = {}
+_at_reset: list[Callable[[], None]] = []
 
 
 @overload
@@ -102,3 +103,14 @@ def lookup_backend(backend: str | Backend) -> Backend:
     if isinstance(found, _Lazy):
         found = _backends[backend] = getattr(importlib.import_module(found.module), found.attribute)
     return found
+
+
+def at_reset(release: Callable[[], None]) -> None:
+    """Has ``dynamo_lite.reset()`` call ``release``, which gives back what a backend keeps between calls."""
+    _at_reset.append(release)
+
+
+def reset_backends() -> None:
+    """Backends give back what they keep between calls."""
+    for release in _at_reset:
+        release()

@@ -186,6 +186,12 @@ cache_secret: str = _option(
     "", "file of the secret that kept files are signed with, made with mode 0600; empty: `secret` in the user's cache "
     "folder, whatever cache_dir is", path=True)
 cache_graphs: bool = _option(True, "keep compiled graphs in cache_dir, so that another process compiles none of them")
+kept_memory: int = _option(
+    -1, "MiB of freed memory that malloc (glibc's) keeps between calls of graphs whose results are large, so that the "
+    "next call need not get each page from the system; a block of more than half goes back at once. -1: a part of "
+    "the memory (the thirty-second, 64 to 1024); 0: malloc is left to itself", minimum=-1)
+kept_memory_seconds: int = _option(
+    10, "so long after the last such call all free memory is given back", minimum=1)
 cache_sizes: bool = _option(
     True, "keep in cache_dir which sizes and numbers of a function have changed between calls, so that another process "
     "begins with symbols there")

@@ -45,7 +45,7 @@ BACKEND_LAYERS = [
     "inductor.codegen",
     "inductor.pipeline",
     "inductor.device_graphs", "inductor.replay_plan", "inductor.replay",
-    "inductor.artifact",
+    "inductor.kept_memory", "inductor.artifact",
     "inductor.graph_key",
     "inductor.graph_cache",
     "inductor.scalar_split",

@@ -20,6 +20,7 @@
 
 #include "../../dynamo_lite/csrc/dlpack.h"
 #include "../../dynamo_lite/csrc/profile.h"
+#include "kept_memory.h"
 
 #define MAX_ON_STACK 64
 
@@ -47,6 +48,7 @@ typedef struct {
     PyObject *faults; /* a tuple of (exception type, message), or NULL if the function reports none */
     int release_gil;
     char is_brief;
+    char makes_large; /* whether some tensor that it makes is a large block */
 } Entry;
 
 static const DLPackExchangeAPI *exchange;
@@ -157,6 +159,9 @@ entry_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnam
         if (sizes[i] == -1 && PyErr_Occurred()) {
             goto done;
         }
+    }
+    if (entry->makes_large) {
+        use_kept_memory();
     }
     if (entry->n_new == 0) {
         result = Py_NewRef(Py_None);
@@ -316,6 +321,20 @@ can_allocate_now(void)
     return 1;
 }
 
+/* Whether a tensor of this layout is a large block, at least where it is of floats. */
+static int
+is_large(const Layout *layout)
+{
+    int64_t extent = 1;
+    for (int64_t k = 0; k < layout->ndim; k++) {
+        if (layout->sizes[k] == 0) {
+            return 0;
+        }
+        extent += (layout->sizes[k] - 1) * layout->sizes[layout->ndim + k];
+    }
+    return extent >= LARGE_BLOCK / (layout->dtype == 0 ? 1 : 4);
+}
+
 /* layouts: a tuple of (sizes, strides, dtype code) */
 static int
 set_layouts(Entry *entry, PyObject *layouts)
@@ -353,6 +372,7 @@ set_layouts(Entry *entry, PyObject *layouts)
                 return -1;
             }
         }
+        entry->makes_large |= is_large(layout);
     }
     return 0;
 }
@@ -401,6 +421,8 @@ make_entry(PyObject *module, PyObject *args)
         Py_DECREF(entry);
         return NULL;
     }
+    /* Of symbolic sizes its tensors were made by the wrapper. */
+    entry->makes_large |= n_sizes > 0 && release_gil;
     entry->n_kept = n_kept < 0 || n_kept > entry->n_new ? entry->n_new : n_kept;
     return (PyObject *)entry;
 }
@@ -501,7 +523,60 @@ has_strides(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
     return PyBool_FromLong(equal || empty);
 }
 
+/* ---------------------------------------------------------------- kept memory */
+static PyObject *
+keep_memory(PyObject *module, PyObject *args)
+{
+    long long bytes;
+    double idle;
+    const char *root = "/";
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Ld|s:keep_memory", &bytes, &idle, &root)) {
+        return NULL;
+    }
+    if (!can_keep_memory()) {
+        Py_RETURN_FALSE;
+    }
+    set_kept_memory(bytes, idle, root);
+    Py_RETURN_TRUE;
+}
+
+static PyObject *
+release_memory(PyObject *module, PyObject *ignored)
+{
+    (void)module;
+    (void)ignored;
+    return PyBool_FromLong(release_kept_memory());
+}
+
+static PyObject *
+memory_state(PyObject *module, PyObject *ignored)
+{
+    uint64_t bytes_free, at_end;
+    (void)module;
+    (void)ignored;
+    count_kept_memory(&bytes_free, &at_end);
+    return Py_BuildValue("(iKK)", kept_memory.kept, (unsigned long long)bytes_free, (unsigned long long)at_end);
+}
+
+static PyObject *
+memory_short(PyObject *module, PyObject *root)
+{
+    (void)module;
+    const char *path = PyUnicode_AsUTF8(root);
+    return path == NULL ? NULL : PyBool_FromLong(memory_is_short(path));
+}
+
 static PyMethodDef methods[] = {
+    {"keep_memory", keep_memory, METH_VARARGS,
+     "keep_memory(bytes, idle, root='/') -> bool\n\nHas malloc keep so many bytes between calls of entries that make large tensors, "
+     "until none was called for `idle` seconds; 0: leaves it to itself. False: it can't be told."},
+    {"release_memory", release_memory, METH_NOARGS, "release_memory() -> bool\n\nGives free memory back to the system."},
+    {"memory_state", memory_state, METH_NOARGS,
+     "memory_state() -> (kept, free, at_end)\n\nWhether freed memory is kept now; bytes of malloc that are free, and those at "
+     "the heap's end."},
+    {"memory_short", memory_short, METH_O,
+     "memory_short(root) -> bool\n\nWhether the system, or this container, has little memory left, by the files below `root`."},
     {"load", load_library, METH_O, "load(path) -> int\n\nLoads a shared library for good; its handle."},
     {"entry", make_entry, METH_VARARGS,
      "entry(library, symbol, n_tensors, n_sizes, layouts, release_gil, n_kept=-1, faults=(), label=symbol) -> Entry\n\n"

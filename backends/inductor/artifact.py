@@ -26,7 +26,7 @@ from dynamo_lite import log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.interface import Interface, Saved
-from dynamo_lite.backends.inductor import _runtime, codecache
+from dynamo_lite.backends.inductor import _runtime, codecache, kept_memory
 from dynamo_lite.backends.inductor.codegen.cpp.text import header, without_comments
 from dynamo_lite.backends.inductor.codegen.wrapper import WrapperSource, write_wrapper
 from dynamo_lite.backends.inductor.codegen.wrapper.launches import gpus_of, launcher_of, on_device
@@ -38,6 +38,7 @@ from dynamo_lite.backends.inductor.replay_plan import ReplayPlan, plan_replay
 
 _runtime.use_tensor_type(torch.Tensor)
 _runtime.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", torch._C._profiler._RecordFunctionFast)
+kept_memory.follow_settings()
 _numbers = itertools.count()
 
 NO_LAUNCHERS: Mapping[str, Any] = types.MappingProxyType({})

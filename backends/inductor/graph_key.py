@@ -36,7 +36,7 @@ _WRITTEN_OUT = (type(None), bool, int, float, complex, str, bytes, torch.dtype, 
                 torch.memory_format, type(Ellipsis))
 # Settings of where and how, not of what.
 _ELSEWHERE = frozenset({"cache_dir", "cache_secret", "num_compile_workers", "cpp_compiler", "cpp_compiler_timeout",
-                        "cache_sizes"})
+                        "cache_sizes", "kept_memory", "kept_memory_seconds"})
 
 
 class NoKey(Exception):

@@ -22,6 +22,7 @@ import torch.utils.checkpoint
 
 from .. import _eval_frame, config, exc, log
 from ..backends import lookup_backend
+from ..backends.registry import reset_backends
 from ..bytecode.code_map import CodeMap
 from ..guards.source import AttrSource, Source
 from ..rules import torch_marks, trace_rules
@@ -400,7 +401,7 @@ _eval_frame.use_profiler(vars(torch.autograd.profiler), "_is_profiler_enabled", 
 
 
 def reset() -> None:
-    """Forgets all compiled code, counters and what has been logged once."""
+    """Forgets all compiled code, counters and what has been logged once; gives back memory that was kept for calls."""
     _eval_frame.reset()
     _eval_frame.tell_when_traced(_note_traced)
     _hooks.clear()
@@ -408,3 +409,4 @@ def reset() -> None:
     changed_values.reset()
     stance.reset()
     log.reset()
+    reset_backends()
