@@ -123,7 +123,8 @@ watch(void *unused)
             set_thresholds(is_short ? LARGE_BLOCK : bound / 2, is_short ? LARGE_BLOCK : bound);
         }
         pthread_mutex_unlock(&turn);
-        if (is_short && !was_short) {
+        if (is_short) {
+            /* Each time: what was freed between blocks in use since then stays as it is otherwise. */
             malloc_trim(0);
         }
     }
