@@ -31,6 +31,7 @@ with _importing():
         is_compiling,
         mark_dynamic,
         mark_static,
+        mark_unbacked,
         maybe_mark_dynamic,
         run,
     )
@@ -46,7 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ExplainOutput", "ExportResult", "RuleError", "allow_in_graph", "assume_constant_result", "compile", "config",
     "disable", "disallow_in_graph", "exc", "explain", "export", "generated_code", "graph_break", "is_compiling",
-    "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "metrics",
-    "register_backend", "register_rule", "remove_rule", "reset", "reset_metrics", "rule", "run", "set_logs",
+    "list_backends", "lookup_backend", "mark_dynamic", "mark_static", "mark_unbacked", "maybe_mark_dynamic",
+    "metrics", "register_backend", "register_rule", "remove_rule", "reset", "reset_metrics", "rule", "run", "set_logs",
     "set_stance",
 ]

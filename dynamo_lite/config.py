@@ -136,6 +136,9 @@ suppress_errors: bool = _option(
 raise_internal_errors: bool = _option(
     False, "raise on a fault of dynamo_lite's own while it captures, not a warning and a graph break: for tests")
 capture_scalar_outputs: bool = _option(False, "keep Tensor.item() in the graph while nothing branches on its value")
+capture_dynamic_output_shape_ops: bool = _option(
+    False, "keep operations in the graph whose results are as large as elements say (nonzero, masks as indices, "
+    "unique), while nothing branches on such a size; a call with a size of 0 or 1 runs in plain Python")
 max_trace_instructions: int = _option(
     1_000_000, "instructions to evaluate in a trace, those of inlined calls included, before it is given up",
     minimum=1)

@@ -1,10 +1,13 @@
 """Scalar split: a graph in which Python numbers come out of tensors (``.item()``), are drawn, or go in, is cut into
-subgraphs at these numbers.
+subgraphs at these numbers; so is one in which elements say how large a result is (``nonzero``).
 
 A number is known only once what comes before it has run. So the graph is cut there: the tensor operations between two
 numbers are a subgraph, compiled by itself; what makes a number or computes with numbers runs in Python as it is
 written. Arithmetic of a tensor with a number stays in a subgraph, which gets the number as a tensor without dimensions
 of the type that eager computes in; any other call with a number runs as the torch call that it is.
+
+What makes a tensor of a size that only the run tells runs as the torch call that it is. The subgraphs behind it have
+the size as an input, and are compiled as any graph with symbolic sizes is.
 
 A graph whose numbers all come in is not cut: what is computed from numbers alone runs first.
 
@@ -27,6 +30,8 @@ from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot.call_sizes import SizePlace, sizes_of
 from dynamo_lite.backends.aot.functional import CannotCut
 from dynamo_lite.backends.aot.gradients import twin
+from dynamo_lite.runtime.running_sizes import SIZES
+from dynamo_lite.runtime.whole_calls import is_whole
 from dynamo_lite.symbols.integers import Sym, symbols_of
 from dynamo_lite.symbols.nodes import IntNode
 
@@ -56,8 +61,9 @@ _CHANGE_LAYOUT = frozenset({
 
 
 def has_python_numbers(gm: GraphModule) -> bool:
-    """Whether some node of the graph is a Python number that only the running program knows."""
-    return any(_is_number(node) or _draws(node) for node in gm.graph.nodes)
+    """Whether some node of the graph is a Python number, or has a size, that only the running program knows."""
+    return any(_is_number(node) or _draws(node) or node.target in SIZES or is_whole(node.target)
+               for node in gm.graph.nodes)
 
 
 def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> Callable[..., tuple[Any, ...]]:
@@ -80,14 +86,16 @@ def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> 
     results = gm.graph.output_node().args[0]
     made: list[Callable[[list[Any]], None]] = []
     code: list[str] = []
+    numbers = list(inputs)  # that sizes may be read of
     for step in steps:
         if isinstance(step, list):
-            run, texts = _subgraph(gm, step, slots, compile_subgraph)
+            run, texts = _subgraph(gm, step, slots, numbers, compile_subgraph)
             code.extend(texts)
             made.append(run)
         else:
             _report(step)
             made.append(_plain(step, slots))
+            numbers += [step] if step.target in SIZES else []
     call = _function(made, [slots[n] for n in inputs], torch.fx.node.map_arg(results, _Slot.of(slots)), len(slots))
     call.generated_code = tuple(code)  # type: ignore[attr-defined]
     return call
@@ -115,7 +123,7 @@ def _of_sizes(node: Node) -> bool:
     value = _value(node)
     if not isinstance(value, torch.SymInt) or not isinstance(value.node, IntNode):
         return False
-    if node.op == "placeholder":
+    if node.op == "placeholder" or node.target in SIZES:
         return _is_size(node)
     return all(_of_sizes(n) for n in node.all_input_nodes if _holds_number(_value(n)))
 
@@ -133,6 +141,13 @@ def _of_numbers(node: Node) -> bool:
     if not all(map(_is_number, node.all_input_nodes)):
         return False
     return _draws(node) or (_is_number(node) and not node.meta.get("impure"))
+
+
+def _makes_size(node: Node) -> bool:
+    """Whether elements say how large its result is, or it reads that size."""
+    return node.target in SIZES or any(user.target in SIZES for user in node.users) or any(
+        user.target is operator.getitem and isinstance(_value(node), (tuple, list)) and _makes_size(user)
+        for user in node.users)
 
 
 def _draws(node: Node) -> bool:
@@ -182,6 +197,7 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
             continue
         numbers = [n for n in node.all_input_nodes if _is_number(n)]
         part = node.target is operator.getitem and node.args[0] in plain  # of several results: no tensor to hand on
+        part = part or _makes_size(node) or is_whole(node.target)
         if not part and not _is_number(node) and not _draws(node) and (not numbers or _number_type(node) is not None):
             subgraph.append(node)
             continue
@@ -204,9 +220,13 @@ def _cut(gm: GraphModule) -> list[list[Node] | Node]:
 
 # ---------------------------------------------------------------- subgraphs
 def _subgraph(
-    gm: GraphModule, nodes: list[Node], slots: dict[Node, int], compile_subgraph: CompileSubgraph
+    gm: GraphModule, nodes: list[Node], slots: dict[Node, int], inputs: list[Node], compile_subgraph: CompileSubgraph
 ) -> tuple[Callable[[list[Any]], None], tuple[str, ...]]:
-    """A subgraph, compiled: reads its inputs from the slots and writes its results there."""
+    """A subgraph, compiled: reads its inputs from the slots and writes its results there.
+
+    Args:
+        inputs: of the graph, and the sizes that are known by then.
+    """
     inside = set(nodes)
     graph = Graph()
     env: dict[Any, Node] = {}
@@ -227,7 +247,7 @@ def _subgraph(
                     examples.append(torch.empty((), dtype=dtype))
                 env[number, dtype] = _placeholder(graph, number, f"{number.name}_{len(numbers)}", examples[-1])
                 numbers.append((number, dtype))  # type: ignore[arg-type]
-    inputs = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    inputs = list(inputs)
     places = _missing_sizes([_value(node) for node in inputs], examples, [_value(node) for node in nodes])
     for place in places:
         node = inputs[place.input]
@@ -349,13 +369,18 @@ def _function(
 
 def _report(node: Node) -> None:
     """Says which calls on tensors are not compiled because a number that the graph computes is among the arguments."""
-    if _is_number(node):
+    if _is_number(node) or node.target in SIZES:
         return
     metrics.count_library_call(_name(node))
+    if is_whole(node.target):
+        return  # by choice
+    why = "an argument is a number that came out of a tensor"
+    if _makes_size(node):
+        why = "elements say how large its result is"
     line = exc.one_line((node.stack_trace or "").strip().splitlines()[-1]) if node.stack_trace else ""
     if log.first_time("fallbacks", (_name(node), line)):
         log.artifact("fallbacks").info(
-            "%s runs as a plain torch call: an argument is a number that came out of a tensor (%s)", _name(node), line)
+            "%s runs as a plain torch call: %s (%s)", _name(node), why, line)
 
 
 def _name(node: Node) -> str:

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite import torch_versions
-from dynamo_lite.fake import cache, layers, overlap, quiet, refusals, symbolic
+from dynamo_lite.fake import cache, layers, overlap, quiet, refusals, running_sizes, symbolic
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.elements import KnownValues
 from dynamo_lite.runtime import raising
@@ -122,6 +122,8 @@ class TraceFakeMode(FakeTensorMode):
         # The same as the first, for random numbers alone.
         self.random_seen = False
         self.known = KnownValues()
+        # The sizes that the operation being run defines, see ``fake.running_sizes``; None: it may define none.
+        self.defined: list[Any] | None = None
         self.calls: dict[Any, cache.Results] = {}  # see ``fake.calls``
         self._inputs: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
         self._storages: dict[tuple[int, torch.dtype], FakeTensor] = {}
@@ -296,6 +298,10 @@ class TraceFakeMode(FakeTensorMode):
         if traits.copies_nothing and not args[0].numel():
             func, args = torch.ops.aten.clone.default, args[:1]
             traits = _traits_of(func)
+        if self.defined is not None and running_sizes.defines_size(self, func, args):
+            made = running_sizes.run(self, func, args, kwargs or {})
+            if made is not NotImplemented:
+                return made
         if self.env is not None and symbolic.has_symbols(args, kwargs):
             return self._dispatch_symbolic(func, types, args, kwargs or {})
         key = None

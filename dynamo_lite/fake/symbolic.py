@@ -23,8 +23,8 @@ from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.symbolic_rules import RULES
 from dynamo_lite.runtime.storage_extent import storage_extent
 from dynamo_lite.symbols import torch_questions
-from dynamo_lite.symbols.environment import Environment, Frozen, NumbersAsked
-from dynamo_lite.symbols.nodes import FloatNode, IntNode, hint_of, is_symbolic
+from dynamo_lite.symbols.environment import Environment, Frozen, NumbersAsked, Undecidable
+from dynamo_lite.symbols.nodes import FloatNode, IntNode, Node, hint_of, is_symbolic
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PLACE_IN_TORCH = r"^\S+\.(cpp|h):\d+: "
@@ -79,7 +79,7 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
             result = RULES[func](mode, *args, **kwargs) if func in RULES else dense_results.result(
                 mode, expected, func, args, kwargs)
             result = run() if result is NotImplemented else result
-    except (Frozen, NumbersAsked):
+    except (Frozen, NumbersAsked, Undecidable):
         raise
     except Exception as error:
         result, reason = None, f"for sizes that change, torch raises {_first_line(error)}"
@@ -91,11 +91,18 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
             reason = "for sizes that change, torch says something else of its result"
         else:
             return result
+    if isinstance(expected, Exception) and any(map(_is_unknown, pytree.tree_leaves((args, kwargs)))):
+        raise expected  # since it asked for a number that no symbol stands for
     if isinstance(expected, Exception):
         _fix(mode.env, args, kwargs, f"it raises {_first_line(expected)}")
         raise expected
     _fix(mode.env, args, kwargs, reason)
     return _as_without(mode, func, args, expected, result)
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether it is a number that only the running graph knows, and of which nothing is known."""
+    return isinstance(value, _NUMBERS) and not is_symbolic(value) and not isinstance(value.node, Node)
 
 
 def _first_line(error: Exception) -> str:

@@ -220,6 +220,21 @@ def maybe_mark_dynamic(t: torch.Tensor, index: int | Sequence[int]) -> None:
     _mark_sizes(t, _dims(t, index), SizeMark("maybe dynamic"))
 
 
+def mark_unbacked(t: torch.Tensor, index: int | Sequence[int]) -> None:
+    """Says that dimensions of a tensor will change from call to call, and that one graph is to serve all sizes but 0
+    and 1: where something depends on how such a size compares, the graph breaks instead of being made for one outcome,
+    or with fullgraph=True an error names the line. ``torch._check`` says what may be taken for granted.
+
+    Args:
+        index: the dimension, or several.
+
+    Raises:
+        IndexError: the tensor has no such dimension.
+        TypeError: `t` is no tensor, or a dimension is no int.
+    """
+    _mark_sizes(t, _dims(t, index), SizeMark("unbacked"))
+
+
 def mark_static(t: torch.Tensor, index: int | Sequence[int] | None = None) -> None:
     """Says that dimensions of a tensor are to be compiled for exactly; None: all."""
     _mark_sizes(t, _dims(t, range(t.dim()) if index is None else index), SizeMark("static"))

@@ -13,6 +13,8 @@ import torch
 from ..exc import Unsupported
 from ..variables.base import VariableTracker
 from ..variables.constant import ConstantVariable
+from ..variables.numbers.running_sizes import take_for_granted
+from ..variables.numbers.scalars import ScalarVariable
 from ..variables.tensors.learned_elements import ValuesNeeded
 from ..variables.tensors.tensor import TensorVariable, record
 
@@ -37,6 +39,8 @@ def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: i
         value: the condition.
         when_true, when_false: the instructions at which the program goes on.
     """
+    if isinstance(value, ScalarVariable) and value.origins is None:
+        return _branch_on_number(tx, value, (_only_raises(tx, when_true), _only_raises(tx, when_false)))
     if not isinstance(value, TensorVariable):
         return tx.truth(value)
     raising = _only_raises(tx, when_true), _only_raises(tx, when_false)
@@ -50,6 +54,18 @@ def branch(tx: Translator, value: VariableTracker, when_true: int, when_false: i
         if value.fake.numel() != 1 or raising[0] == raising[1]:
             raise
     _assume(tx, value, raising[1])
+    return raising[1]
+
+
+def _branch_on_number(tx: Translator, value: ScalarVariable, raising: tuple[bool, bool]) -> bool:
+    try:
+        return tx.truth(value)
+    except Unsupported as error:
+        if type(error) is not Unsupported or error.kind != "data_dependent_branch":
+            raise
+        if value.cls is not bool or raising[0] == raising[1]:
+            raise
+    take_for_granted(tx, value, raising[1])
     return raising[1]
 
 

@@ -21,11 +21,12 @@ from torch.utils import _pytree as pytree
 
 from .. import exc, log
 from ..continuation.node_lines import stack_of
-from ..fake import calls
+from ..fake import calls, whole_calls
 from ..fake.mode import TraceFakeMode, have_elements
 from ..guards import Guard, GuardSet
 from ..guards.memory import overlap_on_device
 from ..guards.source import Source
+from ..rules.torch_marks import setting
 from ..runtime import autocast
 from ..runtime.graph_modules import graph_module
 from ..symbols.environment import NumbersAsked
@@ -105,6 +106,8 @@ class OutputGraph:
         self.replaced: list[torch.Tensor] = []  # their fakes before, which are known by their ids as long as they live
         self.operations = 0
         self.assumed_at: int | None = None  # the first of the root's instructions that relied on a tensor's value
+        self._captures_sizes = bool(setting("capture_dynamic_output_shape_ops"))
+        self.parts = 0  # how many functions are being evaluated that become graphs of their own
         self.examples = 0  # how many transforms show one example in place of a batch
         self.layout_questions = 0  # how often the program has asked how a tensor lies in memory
         self.texts_in_progress: list[VariableTracker] = []  # containers whose repr() is being made
@@ -282,6 +285,10 @@ class OutputGraph:
                 return self.run_fake(tx, op, target, args, kwargs)
         mode.effects_seen = mode.known.needed = False
         self.scalars.start()
+        if op == "call_function":
+            whole = whole_calls.call(mode, target, args, kwargs)
+            if whole is not NotImplemented:
+                return whole, mode.effects_seen
         key = None if self.scalars.any else calls.key_of(mode, op, target, args, kwargs)
         made = calls.remembered(mode, key) if key is not None else None
         if made is not None:
@@ -294,6 +301,8 @@ class OutputGraph:
                     result = target(*args, **kwargs)
         except NumbersAsked:
             return self._decomposed_in_python(tx, op, target, args, kwargs)
+        except exc.Unsupported:
+            raise
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             nodes = self._unknown_among(args, kwargs)
             if nodes and not mode.effects_seen and learn(tx, nodes):
@@ -313,7 +322,7 @@ class OutputGraph:
             raise describe_failure(target, error) from error
         if self.scalars.any:
             self.scalars.check(_name(target))
-        if key is not None:
+        if key is not None and not mode.defined:
             calls.remember(mode, key, result, args, kwargs)
         return result, mode.effects_seen
 
@@ -342,6 +351,22 @@ class OutputGraph:
             yield
         finally:
             self.examples -= 1
+
+    @property
+    def captures_sizes(self) -> bool:
+        """Whether operations may define sizes that only the running graph knows: not in parts of the trace that become
+        graphs of their own."""
+        return self._captures_sizes and not self.examples and not self.parts
+
+    @contextlib.contextmanager
+    def sizes_defined(self) -> Iterator[list[Any]]:
+        """Inside, an operation may define sizes; the list gets their symbols."""
+        defined: list[Any] = []
+        self.fake_mode.defined = defined if self.captures_sizes else None
+        try:
+            yield defined
+        finally:
+            self.fake_mode.defined = None
 
     def _unknown_among(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[fx.Node]:
         """The operands whose elements an operation may need."""

@@ -17,7 +17,8 @@ from ..guards.source import PathKey, Source
 from ..symbols import integers as ints
 from ..symbols.environment import HIGHEST, Environment
 from ..symbols.integers import Atom, Division, Expr, Index, Sym
-from ..symbols.nodes import symbolic_int
+from ..symbols.nodes import expression_of, symbolic_int
+from ..symbols.relations import Condition
 from ..variables.numbers.scalars import ScalarVariable
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class TraceSymbols:
         self._roots: dict[Sym, Callable[[Tracer], fx.Node]] = {}
         self._numbers: dict[tuple[int, Index], ScalarVariable] = {}
         self._shared: dict[int, Expr] = {}
+        self._tracer: Tracer | None = None  # of the symbols that only the running graph knows
 
     @property
     def any(self) -> bool:
@@ -81,6 +83,31 @@ class TraceSymbols:
         self._roots[symbol] = root
         return expr
 
+    def define(self, tx: Tracer, expr: Expr, node: fx.Node) -> None:
+        """Makes known which node computes a symbol that only the running graph knows."""
+        self.enter(tx)
+        (symbol,) = ints.symbols_of(expr)
+        self._roots[symbol] = lambda _: node
+        self._tracer = tx
+
+    @property
+    def any_running(self) -> bool:
+        """Whether there are symbols that only the running graph knows."""
+        return self._tracer is not None
+
+    def is_running(self, x: Index) -> bool:
+        """Whether only the running graph knows it."""
+        return self._env is not None and self._env.is_running(x)
+
+    def hangs_on_the_run(self, condition: Condition) -> bool:
+        """Whether only the running graph knows if it holds."""
+        return self._env is not None and self._env.known(condition) is None and self._env.hangs_on_the_run(condition)
+
+    def output_number(self, x: Index) -> ScalarVariable:
+        """An expression that only the running graph knows, as a number of the graph, for it to give."""
+        assert self._tracer is not None
+        return self.number(self._tracer, x)
+
     def share(self, expr: Expr, value: int, guards: GuardSet) -> Expr:
         """The symbol of a size: that of the first with this value, which is guarded to be equal."""
         first = self._shared.setdefault(value, expr)
@@ -95,6 +122,7 @@ class TraceSymbols:
             self._env.place = lambda: ""
         self._roots.clear()
         self._numbers.clear()
+        self._tracer = None
 
     # -- what they are
     def describe(self, x: Index) -> str:
@@ -118,7 +146,7 @@ class TraceSymbols:
         key = (id(tx.output.graph), x)
         known = self._numbers.get(key)
         if known is None or known.node._erased:
-            origins = frozenset(self.sources[s].key for s in ints.symbols_of(self.whole(x)))
+            origins = self._origins(x)
             fake = symbolic_int(self.env, x)
             known = self._numbers[key] = ScalarVariable(self._node(tx, self.whole(x)), int, fake, origins)
         return known
@@ -143,16 +171,23 @@ class TraceSymbols:
         if isinstance(a, Division):
             # Kept as well: what is divided again and again, and added to what it was, has twice the parts each time.
             node = self._made(tx, a.of, self._node(tx, a.expr), self._node(tx, a.divisor))
-            origins = frozenset(self.sources[s].key for s in ints.symbols_of(key[1]))
         else:
             assert isinstance(a, Sym)
-            node, origins = self._roots[a](tx), frozenset({self.sources[a].key})
-        self._numbers[key] = ScalarVariable(node, int, symbolic_int(self.env, key[1]), origins)
+            node = self._roots[a](tx)
+        self._numbers[key] = ScalarVariable(node, int, symbolic_int(self.env, key[1]), self._origins(key[1]))
         return node
+
+    def _origins(self, x: Index) -> frozenset[PathKey] | None:
+        """The paths of what an expression is computed from; None: of what only the running graph knows."""
+        if self.is_running(x):
+            return None
+        return frozenset(self.sources[s].key for s in ints.symbols_of(self.whole(x)))
 
     def _made(self, tx: Tracer, function: Any, left: Any, right: Any) -> fx.Node:
         values = [n.meta["example_value"] if isinstance(n, fx.Node) else n for n in (left, right)]
         fake = function(*values)
+        if any(self.is_running(expression_of(n)) for n in values):
+            return tx.output.create_node(tx, "call_function", function, (left, right), {}, fake, False, counted=False)
         return tx.output.compute_at_entry(tx, "call_function", function, (left, right), fake)
 
 

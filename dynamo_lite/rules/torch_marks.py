@@ -169,7 +169,10 @@ def substitute(function: Any) -> types.FunctionType | None:
 
 # ---------------------------------------------------------------- settings
 # Settings of torch._dynamo.config that mean what ours of these names do.
-_SETTINGS = frozenset({"capture_scalar_outputs", "error_on_recompile", "recompile_limit", "suppress_errors"})
+_SETTINGS = frozenset({
+    "capture_dynamic_output_shape_ops", "capture_scalar_outputs", "error_on_recompile", "recompile_limit",
+    "suppress_errors",
+})
 
 
 def setting(name: str) -> Any:

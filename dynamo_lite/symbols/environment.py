@@ -4,8 +4,12 @@ A trace follows one call. Where it has to know how integers compare, the answer 
 becomes a guard: the trace holds for every call that answers the same. Conditions that hold for all values a symbol may
 have, or that follow from those decided before, are no guards.
 
-Invariants: every answer that :meth:`Environment.decide` has given follows from ``conditions`` and the symbols' lowest
-values; a symbol that has been found equal to something is replaced by it in all expressions that are asked for later.
+Some symbols are known only to the running graph: how many rows ``nonzero`` finds. No guard at entry can tell how they
+compare, so what follows neither from their limits nor from what the graph checks raises :class:`Undecidable`.
+
+Invariants: every answer that :meth:`Environment.decide` has given follows from ``decisions``, from ``checked`` and the
+symbols' lowest values; a symbol that has been found equal to something is replaced by it in all expressions that are
+asked for later; decisions are over symbols from outside alone; the traced call's values fulfil what is checked.
 """
 from __future__ import annotations
 
@@ -14,12 +18,15 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..exc import Unsupported
 from . import integers as ints
 from .integers import Atom, Expr, FloorDiv, Index, Mod, Sym
 from .records import Malformed, condition_as_data, condition_of
 from .relations import Compound, Condition, Relation, compare, is_short, negated, relation
 
 HIGHEST = (1 << 62) - 1
+_EXAMPLE = 29  # stands for a size that only the running graph knows: no size that programs use otherwise
+_TRIED = 256  # values that are tried for one that fulfils what is checked
 # Limits: integers, which are exact, or infinities. A float that is finite would round what is compared with 0.
 Interval = tuple[float, float]
 
@@ -30,6 +37,13 @@ class NumbersAsked(Exception):
 
 class Frozen(Exception):
     """A condition would have to be decided after the guards have been made."""
+
+
+class Undecidable(Unsupported):
+    """A condition on a number that only the running graph knows."""
+
+    def __init__(self, condition: Condition, why: str = "") -> None:
+        super().__init__("data_dependent_guard", f"{why or 'the program'} needs to know whether {condition}")
 
 
 def _no() -> bool:
@@ -72,6 +86,14 @@ class Environment:
         # What :meth:`simplified` gave since `_same` changed last.
         self._simplified: dict[Expr, Index] = {}
         self._known: set[Relation] = set()
+        # Of sums, without their constants: the least that inequalities leave of them.
+        self._bounds: dict[frozenset[tuple[tuple[Atom, ...], int]], int] = {}
+        # Symbols that only the running graph knows, each with what its value may be.
+        self._running: dict[Sym, tuple[int, int]] = {}
+        # Symbols from outside that the program wants nothing to be decided about.
+        self._unbacked: set[Sym] = set()
+        # What the graph checks of them.
+        self.checked: list[Relation] = []
 
     def new(self, name: str, value: int, lowest: int, highest: int = HIGHEST) -> Expr:
         """A new symbol, which is `value` in this call; `lowest` and `highest` are guarded by whoever asks for it."""
@@ -79,6 +101,69 @@ class Environment:
         self.hints[symbol] = value
         self._limits[symbol] = (lowest, highest)
         return ints.atom(symbol)
+
+    def define(self, lowest: int, highest: int) -> Expr:
+        """A new symbol that only the running graph knows, which checks its limits. Where a value is wanted that decides
+        nothing, it is some number within them."""
+        name = f"u{len(self._running)}"
+        expr = self.new(name, min(max(_EXAMPLE, lowest), highest), lowest, highest)
+        self._running[next(iter(ints.symbols_of(expr)))] = lowest, highest
+        return expr
+
+    def is_running(self, x: Index) -> bool:
+        """Whether it depends on a symbol that only the running graph knows."""
+        return bool(self._running) and any(s in self._running for s in ints.symbols_of(self.whole(x)))
+
+    def set_unbacked(self, x: Index) -> None:
+        """Nothing is to be decided about its symbols, as if only the running graph knew them."""
+        self._unbacked |= ints.symbols_of(x)
+
+    def check(self, condition: Condition) -> None:
+        """Takes a condition for granted, for which the graph checks it.
+
+        Raises:
+            Undecidable: it can't be told how to choose values that fulfil it.
+        """
+        if self.known(condition) is True:
+            return
+        if isinstance(condition, Compound) and condition.op == "and":
+            for part in condition.parts:
+                self.check(part)
+            return
+        found = relation(condition.op, self.simplified(condition.expr)) if isinstance(condition, Relation) else False
+        if not isinstance(found, Relation) or self.frozen:
+            raise Undecidable(condition)
+        self._choose_values(found)
+        self.checked.append(found)
+        self._learn(found)
+
+    def _choose_values(self, condition: Relation) -> None:
+        """Gives a symbol that only the running graph knows another value where what is checked does not hold."""
+        checked = [*self.checked, condition]
+        if all(self.holds(c) for c in checked):
+            return
+        for symbol in sorted(ints.symbols_of(self.whole(condition.expr)) & self._running.keys(), key=lambda s: s.name):
+            before = self.hints[symbol]
+            low, high = self._running[symbol]
+            near = sorted(range(max(low, -_TRIED), min(high, _TRIED) + 1), key=lambda n: (n < 2, abs(n)))
+            near += range(max(low, high - _TRIED), high + 1)
+            ends = (ints.mul(c.expr, sign) for c in checked for sign in (1, -1))
+            others = (self.value(ints.add(ints.atom(symbol), end)) for end in ends)
+            for value in (*near, *(v for v in others if low <= v <= high)):
+                self._set_value(symbol, value)
+                if all(self.holds(c) for c in checked):
+                    return
+            self._set_value(symbol, before)
+        raise Undecidable(condition)
+
+    def _set_value(self, symbol: Sym, value: int) -> None:
+        self.hints[symbol] = value
+        for part, (of, step) in self.parts.items():
+            if of == symbol:
+                self._set_value(part, value // step)
+        for other, x in self._same.items():
+            if other in self._running and symbol in ints.symbols_of(x):
+                self.hints[other] = self.value(x)  # type: ignore[index]
 
     def value(self, x: Index) -> int:
         """What it is in this call."""
@@ -110,7 +195,9 @@ class Environment:
         symbols = [(s.name, s.lower, self._limits[s]) for s in self.hints]
         parts = [(s.name, of.name, step) for s, (of, step) in self.parts.items()]
         same = [(str(a), str(x)) for a, x in self._same.items()]
-        return repr((symbols, parts, same, [str(d.condition) for d in self.decisions]))
+        running = [(s.name, limits) for s, limits in self._running.items()], [str(c) for c in self.checked]
+        running += tuple(sorted(s.name for s in self._unbacked))
+        return repr((symbols, parts, same, running, [str(d.condition) for d in self.decisions]))
 
     def since(self, start: int) -> tuple[Any, ...]:
         """What has been decided from the decision of that number on, as data, about symbols from outside alone."""
@@ -157,10 +244,22 @@ class Environment:
             return True
         if negated(found) in self._known:
             return False
-        low, high = self._shifted_interval(found.expr)
+        low, high = self._within_bounds(found.expr, *self._shifted_interval(found.expr))
         if found.op == ">=":
             return True if low >= 0 else False if high < 0 else None
         return found.op == "!=" if low > 0 or high < 0 else None
+
+    def _within_bounds(self, x: Expr, low: float, high: float) -> Interval:
+        """The part of an interval that inequalities leave of it which differ from it by a number."""
+        if not self._bounds:
+            return low, high
+        least = self._bounds.get(frozenset(x.terms.items()))
+        most = self._bounds.get(frozenset((m, -k) for m, k in x.terms.items()))
+        if least is not None:
+            low = max(low, x.const + least)
+        if most is not None:
+            high = min(high, x.const - most)
+        return low, high
 
     def _shifted_interval(self, x: Expr) -> Interval:
         """Between which numbers it lies, found with each atom written as its lowest value plus what it exceeds it by:
@@ -229,6 +328,7 @@ class Environment:
 
         Raises:
             Frozen: the guards have been made already.
+            Undecidable: it depends on what only the running graph knows.
         """
         known = self.known(condition)
         if known is not None:
@@ -238,6 +338,8 @@ class Environment:
         assert isinstance(condition, Relation)
         found = relation(condition.op, self.simplified(condition.expr))
         assert isinstance(found, Relation)
+        if self.hangs_on_the_run(found):
+            raise Undecidable(found, why or self._of_operator())
         holds = found.holds(self.value(found.expr))
         true = found if holds else negated(found)
         assert isinstance(true, Relation)
@@ -252,12 +354,20 @@ class Environment:
         decides = condition.op == "or"
         parts = [part for part in condition.parts if self.known(part) is None]
         for part in parts:
-            if self.holds(part) is decides:
+            if not self.hangs_on_the_run(part) and self.holds(part) is decides:
                 self.decide(part, why)
                 return decides
         for part in parts:
             self.decide(part, why)
         return not decides
+
+    def hangs_on_the_run(self, condition: Condition) -> bool:
+        """Whether it depends on a symbol that only the running graph knows, or is treated so."""
+        if isinstance(condition, Compound):
+            return any(map(self.hangs_on_the_run, condition.parts))
+        if not isinstance(condition, Relation) or not self._running and not self._unbacked:
+            return False
+        return any(s in self._running or s in self._unbacked for s in ints.symbols_of(self.whole(condition.expr)))
 
     def holds(self, condition: Condition) -> bool:
         """Whether a condition holds in this call; nothing is decided."""
@@ -275,7 +385,9 @@ class Environment:
         known = self.known(condition)
         if known is not None:
             return known
-        return not self.frozen and self.holds(condition) and self.decide(condition, why)
+        if self.frozen or self.hangs_on_the_run(condition):
+            return False
+        return self.holds(condition) and self.decide(condition, why)
 
     def certain(self, low: Index, high: Index) -> bool:
         """Whether ``low <= high`` is known without a guard."""
@@ -286,6 +398,8 @@ class Environment:
         value = self.value(x)
         condition = relation("==", ints.add(x, -value))
         if self.known(condition) is None:
+            if self.hangs_on_the_run(condition):
+                raise Undecidable(condition, why or self._of_operator())
             self.fixed.append(why or self._of_operator())
             self.decide(condition, self.fixed[-1])
         return value
@@ -311,8 +425,11 @@ class Environment:
         self._known.add(true)
         if true.op == "==":
             self._replace(true.expr)
-        else:
-            self._narrow(true)
+            return
+        self._narrow(true)
+        if true.op == ">=" and len(true.expr.terms) > 1:
+            terms = frozenset(true.expr.terms.items())
+            self._bounds[terms] = max(self._bounds.get(terms, -true.expr.const), -true.expr.const)
 
     def _replace(self, zero: Expr) -> None:
         """From ``zero == 0``: a symbol that stands alone in it is what the rest says; so is a division's remainder."""
@@ -326,8 +443,9 @@ class Environment:
                 # The newest symbol: what came in first stays.
                 if best is None or isinstance(a, Sym) and (isinstance(best, Mod) or self._age(a) > self._age(best)):
                     best = a
-        if best is None:
-            return
+        running = self.is_running(zero)
+        if best is None or running and isinstance(best, Sym) and not self.is_running(ints.atom(best)):
+            return  # what came in from outside is not computed of what comes later
         k = zero.terms[(best,)]
         rest = ints.add(zero, ints.mul(ints.atom(best), -k))
         value = ints.mul(rest, -k)
@@ -336,7 +454,8 @@ class Environment:
                 return
             self._divide(best)
         if isinstance(best, Sym):
-            self._narrow_by(best, value)
+            if not running:
+                self._narrow_by(best, value)
             if isinstance(value, int):
                 self._limits[best] = value, value
         self._becomes(best, value)
@@ -348,7 +467,9 @@ class Environment:
         self._simplified.clear()
 
     def _age(self, a: Atom) -> int:
-        return list(self.hints).index(a) if isinstance(a, Sym) else -1
+        if not isinstance(a, Sym):
+            return -1
+        return list(self.hints).index(a) + (len(self.hints) if self.is_running(ints.atom(a)) else 0)
 
     def _divide(self, zero: Mod) -> None:
         """From ``x % d == 0``: ``k * d * (x // d)`` is ``k * x``. A symbol ``x`` is replaced by ``d`` times another."""

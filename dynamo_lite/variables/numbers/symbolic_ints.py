@@ -30,6 +30,7 @@ from ...symbols.relations import Condition, compare, is_short
 from ..base import VariableTracker, unsupported
 from ..constant import BINARY, ConstantVariable
 from .formulas import formula_of, source_of_index
+from .running_sizes import RunningCondition
 from .scalars import FUNCTIONS, TOTAL, ScalarVariable, call_on_scalars, is_number, scalar_node
 
 if TYPE_CHECKING:
@@ -84,11 +85,16 @@ class SymbolicIntVariable(ConstantVariable):
         return self._output.symbols.env.value(self.expr)
 
     def reconstruct(self, cg: Codegen) -> None:
+        if self._output.symbols.is_running(self.expr):
+            cg.load_output(self._output.symbols.output_number(self.expr))
+            return
         _push(cg, self._output, self._output.symbols.whole(self.expr))
 
     def as_number(self, tx: Tracer) -> VariableTracker:
         """The same as a number of the graph; as a constant where it has been found to be one."""
         expr = self.expr
+        if self._output.symbols.is_running(expr):
+            return self._output.symbols.number(tx, expr)
         return ConstantVariable(expr) if isinstance(expr, int) else number_of(tx, expr)
 
     def as_argument(self, tx: Tracer) -> Any:
@@ -142,7 +148,10 @@ class SymbolicIntVariable(ConstantVariable):
                 return ConstantVariable(op == "!=")
             limit = _limit(op, other.value)
         if limit is not None:
-            return ConstantVariable(self._decide(op, limit))
+            condition = compare(op, self.expr, limit)
+            if self._output.symbols.hangs_on_the_run(condition):
+                return RunningCondition.of(tx, op, self.expr, limit)
+            return ConstantVariable(self._output.symbols.env.decide(condition))
         if isinstance(other, ScalarVariable):
             return self.as_number(tx).compare(tx, op, other)
         return super().compare(tx, op, other)

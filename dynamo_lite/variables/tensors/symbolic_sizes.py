@@ -50,7 +50,7 @@ class SizeMark(NamedTuple):
     """What the program says of a size.
 
     Attributes:
-        how: "dynamic", "maybe dynamic" or "static".
+        how: "dynamic", "maybe dynamic", "unbacked" (nothing is to be decided about it) or "static".
         least, most: its bounds; None: as they come.
     """
 
@@ -107,8 +107,9 @@ def _marks(value: torch.Tensor) -> dict[int, SizeMark]:
     if not own:
         return {}
     marks = dict.fromkeys(own.get("_dynamo_static_indices", ()), SizeMark("static"))
-    for name in ("_dynamo_weak_dynamic_indices", "_dynamo_dynamic_indices", "_dynamo_unbacked_indices"):
+    for name in ("_dynamo_weak_dynamic_indices", "_dynamo_dynamic_indices"):
         marks.update(dict.fromkeys(own.get(name, ()), SizeMark("dynamic")))
+    marks.update(dict.fromkeys(own.get("_dynamo_unbacked_indices", ()), SizeMark("unbacked")))
     for bounded in own.get("_dynamo_dynamic_range", ()):
         marks[bounded.dim] = SizeMark("dynamic", bounded.min, bounded.max)
     marks.update(own.get(MARKS, {}))
@@ -130,7 +131,9 @@ def symbolic_layout(tx: Tracer, value: torch.Tensor, source: Source, dims: list[
         mark = marks.get(dim) or SizeMark("dynamic")
         least, most = max(_LEAST, mark.least or 0), HIGHEST if mark.most is None else mark.most
         size[dim] = symbols.add(tx, where, shape[dim], least, _asking("size", source, dim), most)
-        if (APART, where.key) not in dynamic:
+        if mark.how == "unbacked":
+            symbols.env.set_unbacked(size[dim])
+        elif (APART, where.key) not in dynamic:
             size[dim] = symbols.share(size[dim], shape[dim], tx.output.guards)  # type: ignore[arg-type]
     guarded: list[Any] = list(strides)
     made: list[Index] = list(strides)

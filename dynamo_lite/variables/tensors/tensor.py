@@ -36,6 +36,7 @@ from .class_arguments import in_graph
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
+from .running_sizes import check_sizes, define_sizes, is_about_numbers, with_sizes
 from .symbolic_index import select_symbolic
 from .tensor_data import check_leaf_views, check_uses, set_data
 
@@ -239,7 +240,7 @@ class TensorVariable(VariableTracker):
         if by_user and rule is not Rule.GRAPH:
             function = realized(tx, tx.values.wrap_at(method, class_attribute_source(self.cls, name)))
             return tx.call(function, [self, *args], kwargs)
-        if rule is Rule.ELEMENTS and known_tensor(tx, self.fake) is None:
+        if rule is Rule.ELEMENTS and known_tensor(tx, self.fake) is None and not tx.output.captures_sizes:
             learn_or_refuse(tx, decision.kind, f"Tensor.{name}()", [self])
         return record_method(tx, name, self, args, kwargs)
 
@@ -377,14 +378,15 @@ def record(
         if made is not None:
             return made
     node_args, node_kwargs = _node_arguments(tx, op, target, args, kwargs)
-    fake_args = fx.node.map_arg(node_args, fake_of)
-    fake_kwargs = fx.node.map_arg(node_kwargs, fake_of)
-    output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
-    output.fake_mode.written.clear()
-    if output.scalars.any:
-        result, impure = run_with_numbers(tx, op, target, fake_args, fake_kwargs)
-    else:
-        result, impure = output.run_fake(tx, op, target, fake_args, fake_kwargs)
+    with output.sizes_defined() as defined:
+        try:
+            result, impure = _run(tx, op, target, node_args, node_kwargs)
+        except Unsupported as error:
+            if output.fake_mode.effects_seen or not is_about_numbers(tx, error):
+                raise
+            node_args, node_kwargs, (result, impure) = with_sizes(
+                tx, (node_args, node_kwargs), error, lambda given: _run(tx, op, target, *given))
+    fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
     if output.fake_mode.known.needed:
         leaves = pytree.tree_leaves((fake_args, fake_kwargs))
         given = {t.untyped_storage()._cdata for t in leaves if isinstance(t, torch.Tensor)}
@@ -421,7 +423,22 @@ def record(
         for argument, fake in zip(args, fake_args):
             if fake is result:  # an operation on a list in place
                 return argument
-    return wrap_result(tx, node, result)
+    made = wrap_result(tx, node, result)
+    if defined:
+        define_sizes(tx, defined, result)
+    if output.symbols.any_running:
+        check_sizes(tx, result)
+    return made
+
+
+def _run(tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
+    """Runs what a node with these arguments does on fake tensors: its result, and whether it has effects beyond it."""
+    output = tx.output
+    fake_args, fake_kwargs = fx.node.map_arg((args, kwargs), fake_of)
+    output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
+    output.fake_mode.written.clear()
+    run = run_with_numbers if output.scalars.any else output.run_fake
+    return run(tx, op, target, fake_args, fake_kwargs)
 
 
 def _autograd_sees(written: frozenset[int], operands: list[Any]) -> bool:

@@ -48,9 +48,11 @@ class Part:
         self.output = output
         self._last = next(iter(reversed(output.graph.nodes)), None)
         self.nodes: list[fx.Node] = []
+        output.parts += 1
 
     def close(self) -> list[fx.Node]:
         """The nodes, in order, but for inputs of the whole graph that were met on the way, and their sizes."""
+        self.output.parts -= 1
         for node in reversed(self.output.graph.nodes):
             if node is self._last:
                 break

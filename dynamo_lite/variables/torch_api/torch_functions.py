@@ -17,6 +17,8 @@ from ...rules.table import Decision, Level, Rule, breaks, decide, handles, is_to
 from ...torch_versions import LATER_SWITCHES
 from ..base import VariableTracker, unsupported, wraps_if
 from ..constant import ConstantVariable
+from ..numbers.running_sizes import take_for_granted
+from ..numbers.scalars import ScalarVariable
 from ..real_object import RealObjectVariable
 from ..tensors.learned_elements import known_tensor, learn_or_refuse
 from ..tensors.parameters import adds_only
@@ -71,7 +73,8 @@ class TorchFunctionVariable(RealObjectVariable):
         if decision.rule is Rule.SKIP:
             by_user = f": {decision.reason}" if decision.level is Level.USER and decision.reason else ""
             unsupported(decision.kind, f"{self.describe()}(){by_user}")
-        if decision.rule is Rule.ELEMENTS and not _elements_known(tx, args, kwargs):
+        captured = decision.kind == "dynamic_output_shape" and tx.output.captures_sizes
+        if decision.rule is Rule.ELEMENTS and not captured and not _elements_known(tx, args, kwargs):
             learn_or_refuse(tx, decision.kind, self.describe(), [*args, *kwargs.values()])
 
     def _write(
@@ -372,8 +375,21 @@ def _check_all(
     return record(tx, "call_function", torch._assert_async, [whole], {})
 
 
+@handles(torch._check_is_size)
+def _check_is_size(
+    tx: Tracer, i: VariableTracker, message: VariableTracker | None = None, *, max: VariableTracker | None = None
+) -> VariableTracker:
+    for op, limit in ((">=", ConstantVariable(0)), ("<=", max)):
+        if limit is not None and not limit.is_none():
+            _torch_check(tx, tx.operators.compare(op, i, limit), message)
+    return ConstantVariable(None)
+
+
 @handles(torch._check)
 def _torch_check(tx: Tracer, condition: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
+    if isinstance(condition, ScalarVariable) and condition.origins is None and condition.cls is bool:
+        take_for_granted(tx, condition)
+        return ConstantVariable(None)
     if not tx.truth(condition):
         text = tx.call(message, [], {}) if message is not None else ConstantVariable("Expected cond to be True")
         tx.errors.raise_value(RuntimeError, [text])
