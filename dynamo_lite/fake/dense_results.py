@@ -1,4 +1,5 @@
-"""Sizes of results for operators whose rules in torch ask for sizes as numbers: transforms of Fourier, im2col, col2im.
+"""Sizes of results for operators whose rules in torch ask for sizes as numbers: transforms of Fourier, im2col, col2im,
+pinv, solve_triangular, affine_grid.
 
 Such a result is dense. In which order its dimensions lie follows from the operands' own order, not from sizes, so that
 it is the order that the result has in the call that is traced. Invariant: no question is asked of symbols but whether
@@ -68,10 +69,31 @@ def _col2im(x: torch.Tensor, output_size: Sequence[Any], kernel_size: Sequence[i
     return [*x.shape[:-2], channels, *output_size], x.dtype
 
 
+def _pinv(x: torch.Tensor, **_: Any) -> Layout:
+    return [*x.shape[:-2], x.shape[-1], x.shape[-2]], x.dtype
+
+
+def _solve_triangular(a: torch.Tensor, b: torch.Tensor, *, upper: bool, left: bool = True, **_: Any) -> Layout:
+    rows = b.shape[-2 if left else -1]
+    fits = a.dim() == b.dim() and all(map(is_known_equal, a.shape, (*b.shape[:-2], rows, rows)))
+    return (list(b.shape), b.dtype) if fits and a.dtype is b.dtype else None
+
+
+def _affine_grid(theta: torch.Tensor, size: Sequence[Any], align_corners: bool) -> Layout:
+    if len(size) not in (4, 5) or theta.dim() != 3 or not is_known_equal(theta.shape[0], size[0]):
+        return None
+    return [size[0], *size[2:], len(size) - 2], theta.dtype
+
+
 RULES: dict[Any, Callable[..., Layout]] = {
+    aten.linalg_pinv.atol_rtol_tensor: _pinv, aten.linalg_solve_triangular.default: _solve_triangular,
+    aten.affine_grid_generator.default: _affine_grid,
     aten._fft_r2c.default: _real_to_complex, aten._fft_c2r.default: _complex_to_real,
     aten._fft_c2c.default: _complex_to_complex, aten.im2col.default: _im2col, aten.col2im.default: _col2im,
 }
+
+
+_WITH_OPTIONS = frozenset({aten.linalg_pinv.atol_rtol_tensor, aten.linalg_solve_triangular.default})
 
 
 def result(mode: Any, expected: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -82,9 +104,11 @@ def result(mode: Any, expected: Any, func: Any, args: tuple[Any, ...], kwargs: d
         expected: what the operator gives for the sizes of the traced call.
     """
     rule = RULES.get(func)
-    if rule is None or kwargs or not isinstance(expected, torch.Tensor) or not _is_dense(args[0]):
+    if rule is None or kwargs and func not in _WITH_OPTIONS:
         return NotImplemented
-    layout = rule(*args)
+    if not isinstance(expected, torch.Tensor) or not _is_dense(args[0]):
+        return NotImplemented
+    layout = rule(*args, **kwargs)
     if layout is None:
         return NotImplemented
     sizes, dtype = layout

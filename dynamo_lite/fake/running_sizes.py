@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from dynamo_lite.fake.dense_results import is_known_equal
 from dynamo_lite.symbols.environment import HIGHEST
 from dynamo_lite.symbols.integers import Expr
-from dynamo_lite.symbols.nodes import symbolic_int
+from dynamo_lite.symbols.nodes import expression_of, symbolic_int
+from dynamo_lite.symbols.relations import compare
 
 aten = torch.ops.aten
 LEAST = 2
@@ -143,12 +144,12 @@ def _repeat_interleave(mode: Any, repeats: torch.Tensor, *, output_size: Any = N
 
 
 def _bincount(mode: Any, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: Any = 0) -> Any:
-    least = minlength if type(minlength) is int else NotImplemented
-    if least is NotImplemented or x.dim() != 1 or least < 0:
+    if x.dim() != 1 or minlength < 0:
         return NotImplemented
-    size = _define(mode, HIGHEST, max(LEAST, least))
+    size = _define(mode, HIGHEST, max(LEAST, minlength) if type(minlength) is int else LEAST)
     if size is NotImplemented:
         return NotImplemented
+    mode.env.check(compare(">=", expression_of(size), expression_of(minlength)))
     dtype = torch.int64 if weights is None else weights.dtype if weights.dtype is torch.float32 else torch.float64
     with mode:
         return torch.empty((size,), dtype=dtype, device=x.device)

@@ -6,6 +6,7 @@ what it does not cover. Invariant: a rule asks of symbols nothing but what eager
 """
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -168,9 +169,16 @@ def _trace(mode: Any, x: torch.Tensor) -> Any:
 
 
 def _arange(mode: Any, start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
-    """``arange`` by steps that are whole, floats included, of whole ends: backwards, too."""
+    """``arange`` by steps that are whole, floats included, of whole ends: backwards, too; by halves, quarters, ..."""
     floats = any(type(n) is float for n in (start, end, step))
     numbers = [int(n) if type(n) is float and n.is_integer() else n for n in (start, end, step)]
+    whole = all(type(n) is not float for n in numbers[:2])
+    if whole and type(step) is float and step < 1 and math.frexp(step)[0] == 0.5:
+        if numbers[1] < numbers[0]:
+            return NotImplemented
+        with mode:
+            return torch.empty((numbers[1] - numbers[0]) * int(1 / step), dtype=dtype or torch.get_default_dtype(),
+                               device=options.get("device") or "cpu")
     if not all(type(n) in (int, torch.SymInt) for n in numbers) or type(numbers[2]) is not int or not numbers[2]:
         return NotImplemented
     first, last, by = numbers if numbers[2] > 0 else (-numbers[0], -numbers[1], -numbers[2])

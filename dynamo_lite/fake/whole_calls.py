@@ -28,6 +28,7 @@ class _Call(NamedTuple):
         packed: whether sequences of several lengths are packed.
         projected: whether hidden states are projected to a smaller size.
         gradients: whether autograd records it.
+        onednn: whether kernels of oneDNN may be chosen.
     """
 
     function: Any
@@ -40,11 +41,12 @@ class _Call(NamedTuple):
     projected: bool
     dtype: torch.dtype
     gradients: bool
+    onednn: bool
 
     @property
     def states(self) -> int:
         """How many states there are: an LSTM's cells have one of their own."""
-        return 2 if self.function is torch._C._VariableFunctions.lstm else 1  # type: ignore[attr-defined]
+        return 2 if self.function is torch._C._VariableFunctions.lstm else 1
 
     @property
     def directions(self) -> int:
@@ -81,7 +83,11 @@ def call(mode: Any, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
     gradients = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     per_layer = (4 if biases else 2) * (2 if bidirectional else 1)
     projected = len(weights) != layers * per_layer
-    kind = _Call(target, packed, biases, layers, train, bidirectional, batch_first, projected, x.dtype, gradients)
+    onednn = torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
+    kind = _Call(
+        target, packed, biases, layers, train, bidirectional, batch_first, projected, x.dtype, gradients, onednn)
+    if _is_one_operation(kind, tensors):
+        return NotImplemented
     shapes = _shapes(kind, x, sizes, states, weights)
     if shapes is None:
         return NotImplemented
@@ -92,6 +98,14 @@ def call(mode: Any, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
         mode.effects_seen = mode.random_seen = True
     mode.raises_seen = mode.raises_seen or packed  # lengths that do not fit
     return tuple(_made(mode, shape, order, x.dtype, gradients) for shape, order in zip(shapes, orders))
+
+
+def _is_one_operation(kind: _Call, tensors: list[Any]) -> bool:
+    """Whether C++ makes one operation of each layer, which a graph calls faster than the whole: oneDNN's LSTM, which
+    asks for sizes as numbers."""
+    symbols = any(t._has_symbolic_sizes_strides for t in tensors)
+    library = kind.states == 2 and not kind.packed and not kind.projected and kind.dtype is torch.float32
+    return library and kind.onednn and not symbols
 
 
 def _is_plain(tensors: list[Any], flags: tuple[Any, ...]) -> bool:

@@ -1,5 +1,5 @@
 """Operators of torch whose size is an int, defined once more with a size that may be a symbol: ``linspace``, windows,
-``one_hot``. A graph calls these (``torch.ops.dynamo_lite``), and they call torch's.
+``one_hot``, ``tril_indices``. A graph calls these (``torch.ops.dynamo_lite``), and they call torch's.
 
 They are defined when the first program has a use for them, which takes 30 ms. Invariant: with an int for the size, an
 operator here gives what torch's of the same name gives.
@@ -36,9 +36,35 @@ def _one_hot(x: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
     return x.new_empty((*x.shape, num_classes), dtype=torch.int64)
 
 
+def _in_lower_triangle(row: Any, col: Any, offset: Any) -> Any:
+    """How many elements of a matrix lie on a diagonal and below it, as torch counts them."""
+    if row == 0 or col == 0:
+        return 0
+    in_first = min(col, 1 + offset) if offset > 0 else int(row + offset > 0)
+    in_last = max(0, min(col, row + offset))
+    rows = max(0, min(row, row + offset))
+    growing = in_last - in_first + 1
+    below = rows - growing
+    return (in_first + in_last) * growing // 2 + (below * col if below > 0 else 0)
+
+
+def _indices(upper: bool) -> Callable[..., torch.Tensor]:
+    """Of a function that makes the indices of a triangle."""
+
+    def fake(
+        row: Any, col: Any, offset: Any = 0, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any
+    ) -> torch.Tensor:
+        torch._check(row >= 0 and col >= 0)
+        size = row * col - _in_lower_triangle(row, col, offset - 1) if upper else _in_lower_triangle(row, col, offset)
+        return torch.empty((2, size), dtype=dtype or torch.int64, device=device)
+
+    return fake
+
+
 def _define(library: torch.library.Library, name: str, overload: str, size: str, fake: Callable[..., Any]) -> Any:
+    """An operator with symbols for sizes: `size` is what matches their names."""
     original = getattr(getattr(torch.ops.aten, name), overload)
-    schema = re.sub(rf"\bint {size}\b", f"SymInt {size}", str(original._schema).removeprefix("aten::"))
+    schema = re.sub(rf"\bint ({size})\b", r"SymInt \1", str(original._schema).removeprefix("aten::"))
     library.define(schema)
     full = schema.partition("(")[0]
     library.impl(full, original, "CompositeExplicitAutograd")
@@ -52,6 +78,9 @@ def operators() -> dict[str, tuple[Any, ...]]:
     library = _library()
     return {
         "linspace": (_define(library, "linspace", "default", "steps", _line(2)),),
+        "logspace": (_define(library, "logspace", "default", "steps", _line(2)),),
+        "tril_indices": (_define(library, "tril_indices", "default", "row|col", _indices(upper=False)),),
+        "triu_indices": (_define(library, "triu_indices", "default", "row|col", _indices(upper=True)),),
         "one_hot": (_define(library, "one_hot", "default", "num_classes", _one_hot),),
         **{name: tuple(_define(library, name, overload, "window_length", _line(0)) for overload in overloads)
            for name, overloads in _WINDOWS.items()},

@@ -11,11 +11,11 @@ import torch
 
 _functions = torch._C._VariableFunctions
 RECURRENT: dict[Any, int] = {
-    _functions.lstm: 4, _functions.gru: 3, _functions.rnn_tanh: 1, _functions.rnn_relu: 1,  # type: ignore[attr-defined]
+    _functions.lstm: 4, _functions.gru: 3, _functions.rnn_tanh: 1, _functions.rnn_relu: 1,
 }
 """By function, how many rows of weights there are for each element of the hidden state."""
 
 
 def is_whole(target: Any) -> bool:
     """Whether a graph makes a call of this function whole."""
-    return type(target) is type(_functions.lstm) and target in RECURRENT  # type: ignore[attr-defined]
+    return type(target) is type(_functions.lstm) and target in RECURRENT

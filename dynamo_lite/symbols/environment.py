@@ -195,8 +195,8 @@ class Environment:
         symbols = [(s.name, s.lower, self._limits[s]) for s in self.hints]
         parts = [(s.name, of.name, step) for s, (of, step) in self.parts.items()]
         same = [(str(a), str(x)) for a, x in self._same.items()]
-        running = [(s.name, limits) for s, limits in self._running.items()], [str(c) for c in self.checked]
-        running += tuple(sorted(s.name for s in self._unbacked))
+        running = ([(s.name, limits) for s, limits in self._running.items()], [str(c) for c in self.checked],
+                   sorted(s.name for s in self._unbacked))
         return repr((symbols, parts, same, running, [str(d.condition) for d in self.decisions]))
 
     def since(self, start: int) -> tuple[Any, ...]:
@@ -433,18 +433,9 @@ class Environment:
 
     def _replace(self, zero: Expr) -> None:
         """From ``zero == 0``: a symbol that stands alone in it is what the rest says; so is a division's remainder."""
-        best: Atom | None = None
-        for monomial, k in zero.terms.items():
-            a = monomial[0]
-            if len(monomial) == 1 and abs(k) == 1 and isinstance(a, (Sym, Mod)):
-                others = {m for m in zero.terms if m != monomial}
-                if any(a in ints.atoms_of(Expr({m: 1}, 0)) for m in others):
-                    continue
-                # The newest symbol: what came in first stays.
-                if best is None or isinstance(a, Sym) and (isinstance(best, Mod) or self._age(a) > self._age(best)):
-                    best = a
+        best = self._alone_in(zero)
         running = self.is_running(zero)
-        if best is None or running and isinstance(best, Sym) and not self.is_running(ints.atom(best)):
+        if best is None or running and isinstance(best, Sym) and best not in self._running:
             return  # what came in from outside is not computed of what comes later
         k = zero.terms[(best,)]
         rest = ints.add(zero, ints.mul(ints.atom(best), -k))
@@ -460,6 +451,20 @@ class Environment:
                 self._limits[best] = value, value
         self._becomes(best, value)
 
+    def _alone_in(self, zero: Expr) -> Atom | None:
+        """The newest symbol that stands alone in an expression, or else a remainder that does."""
+        best: Atom | None = None
+        for monomial, k in zero.terms.items():
+            a = monomial[0]
+            if len(monomial) == 1 and abs(k) == 1 and isinstance(a, (Sym, Mod)):
+                others = {m for m in zero.terms if m != monomial}
+                if any(a in ints.atoms_of(Expr({m: 1}, 0)) for m in others):
+                    continue
+                # The newest symbol: what came in first stays.
+                if best is None or isinstance(a, Sym) and (isinstance(best, Mod) or self._age(a) > self._age(best)):
+                    best = a
+        return best
+
     def _becomes(self, a: Atom, value: Index) -> None:
         """From now on, `value` stands for an atom."""
         new: dict[Atom, Index] = {a: value}
@@ -469,7 +474,7 @@ class Environment:
     def _age(self, a: Atom) -> int:
         if not isinstance(a, Sym):
             return -1
-        return list(self.hints).index(a) + (len(self.hints) if self.is_running(ints.atom(a)) else 0)
+        return list(self.hints).index(a) + (len(self.hints) if a in self._running else 0)
 
     def _divide(self, zero: Mod) -> None:
         """From ``x % d == 0``: ``k * d * (x // d)`` is ``k * x``. A symbol ``x`` is replaced by ``d`` times another."""

@@ -30,6 +30,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "arange backwards": lambda x: (
         torch.arange(x.shape[0], -x.shape[1], -1.0) * 2, torch.arange(x.shape[0] - 1, -1, -1) + 1,
         torch.arange(0, 2 * x.shape[0], 3, dtype=torch.float64).sin(), torch.arange(x.shape[0] - 1, -1, -2.0).cos()),
+    "arange by halves": lambda x: (torch.arange(0, x.shape[0], 0.5), torch.arange(2, x.shape[1] + 3, 0.25)),
+    "vander": lambda x: torch.vander(x[:, 0].detach(), 4) * x[:, :1],
+    "kron": lambda x: (torch.kron(x, x[:2]), torch.kron(x[0], x), x.kron(x[:, 1])),
     "take_along_dim": lambda x: torch.take_along_dim(x, x.argsort(1), 1),
     "take_along_dim, few": lambda x: torch.take_along_dim(x, x.argmax(0, keepdim=True), dim=0),
     "max_pool1d": lambda x: F.max_pool1d(x, 2),

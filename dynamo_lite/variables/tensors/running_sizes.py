@@ -30,6 +30,7 @@ def define_sizes(tx: Tracer, defined: list[ints.Expr], result: Any) -> None:
     """Puts the nodes in the graph that read the sizes which an operation has defined.
 
     Args:
+        defined: the sizes' symbols.
         result: what the operation gives, fake tensors that the graph has nodes for.
 
     Raises:
@@ -50,9 +51,11 @@ def define_sizes(tx: Tracer, defined: list[ints.Expr], result: Any) -> None:
         node.meta["raises"] = True
         output.symbols.define(tx, expr, node)
         output.assume(tx.root_visit())
+    if output.symbols.any_running:
+        _check_sizes(tx, result)
 
 
-def check_sizes(tx: Tracer, result: Any) -> None:
+def _check_sizes(tx: Tracer, result: Any) -> None:
     """Takes for granted that sizes of a result which only the running graph knows are no special case."""
     env = tx.output.symbols.env
     for tensor in pytree.tree_leaves(result):
@@ -61,26 +64,30 @@ def check_sizes(tx: Tracer, result: Any) -> None:
                 ensure_least(tx, size.node.expr, LEAST)
 
 
-def is_about_numbers(tx: Tracer, error: Unsupported) -> bool:
+def _is_about_numbers(tx: Tracer, error: Unsupported) -> bool:
     """Whether an operation has failed since it wants to know a number that only the running graph knows."""
     if isinstance(error, Undecidable):
         return True
     return type(error) is Unsupported and error.kind == "data_dependent_guard" and tx.output.scalars.asked
 
 
-def with_sizes(
-    tx: Tracer, arguments: tuple[Any, Any], error: Unsupported, run: Callable[[tuple[Any, Any]], Any]
-) -> tuple[Any, Any, Any]:
-    """Runs an operation again with numbers out of tensors as sizes, of which it is taken for granted that they are not
-    negative; or if that is not enough, that they are no special case of a size.
+def with_sizes(tx: Tracer, arguments: tuple[Any, Any], run: Callable[[tuple[Any, Any]], Any]) -> tuple[Any, Any, Any]:
+    """Runs an operation; if it wants to know numbers out of tensors, again with these as sizes, of which it is taken
+    for granted that they are not negative; or if that is not enough, that they are no special case of a size.
 
     Args:
         arguments: positional and named ones, of the graph.
-        error: what it has failed with.
+        run: runs it on fake tensors.
 
     Returns:
         the arguments that it takes, and what it gives.
     """
+    try:
+        return *arguments, run(arguments)
+    except Unsupported as first:
+        if tx.output.fake_mode.effects_seen or not _is_about_numbers(tx, first):
+            raise
+        error = first
     last = next(reversed(tx.output.graph.nodes))
     for least in (0, LEAST):
         made = as_sizes(tx, arguments, least)
@@ -89,7 +96,7 @@ def with_sizes(
         try:
             return *made, run(made)
         except Unsupported as again:
-            if not is_about_numbers(tx, again):
+            if not _is_about_numbers(tx, again):
                 raise
             error = again
     for node in reversed(list(tx.output.graph.nodes)):

@@ -36,7 +36,7 @@ from .class_arguments import in_graph
 from .learned_elements import known_elements, known_tensor, learn_or_refuse
 from .methods import TensorMethodVariable
 from .parameters import is_added, read_added
-from .running_sizes import check_sizes, define_sizes, is_about_numbers, with_sizes
+from .running_sizes import define_sizes, with_sizes
 from .symbolic_index import select_symbolic
 from .tensor_data import check_leaf_views, check_uses, set_data
 
@@ -379,13 +379,8 @@ def record(
             return made
     node_args, node_kwargs = _node_arguments(tx, op, target, args, kwargs)
     with output.sizes_defined() as defined:
-        try:
-            result, impure = _run(tx, op, target, node_args, node_kwargs)
-        except Unsupported as error:
-            if output.fake_mode.effects_seen or not is_about_numbers(tx, error):
-                raise
-            node_args, node_kwargs, (result, impure) = with_sizes(
-                tx, (node_args, node_kwargs), error, lambda given: _run(tx, op, target, *given))
+        node_args, node_kwargs, (result, impure) = with_sizes(
+            tx, (node_args, node_kwargs), lambda given: _run(tx, op, target, *given))
     fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
     if output.fake_mode.known.needed:
         leaves = pytree.tree_leaves((fake_args, fake_kwargs))
@@ -424,10 +419,7 @@ def record(
             if fake is result:  # an operation on a list in place
                 return argument
     made = wrap_result(tx, node, result)
-    if defined:
-        define_sizes(tx, defined, result)
-    if output.symbols.any_running:
-        check_sizes(tx, result)
+    define_sizes(tx, defined, result)
     return made
 
 

@@ -89,6 +89,45 @@ for _function in (torch.nn.functional._max_pool1d, torch.max_pool1d):  # type: i
     _pools(_function)
 
 
+@handles(torch.vander)
+def _vander(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """ATen/native/LinearAlgebra.cpp: powers in one order, or in the other. Of its gradient eager raises."""
+    given = {**dict(zip(("x", "N", "increasing"), args)), **kwargs}
+    x, rest = given.get("x"), given.keys() - {"x", "N"}
+    if rest or tx.output.overrides.active() or not isinstance(x, TensorVariable) or not _is_sized_by_symbols(x) or (
+            x.fake.dim() != 1 or x.fake.requires_grad and torch.is_grad_enabled()):
+        return call_in_graph(tx, torch.vander, list(args), kwargs)
+    count = given.get("N", ConstantVariable(None))
+    count = x.length(tx) if count.is_none() else count
+    made = call_in_graph(tx, torch.linalg.vander, [x], {"N": count})
+    return tx.call_method(made, "flip", [ConstantVariable(-1)])
+
+
+def _interleaved(tx: Tracer, x: TensorVariable, dims: int, at: int) -> VariableTracker:
+    """A tensor with a dimension of one element beside each of its own, in front of it (`at` 1) or behind it."""
+    made: VariableTracker = x
+    for _ in range(dims - x.fake.dim()):
+        made = tx.call_method(made, "unsqueeze", [ConstantVariable(0)])
+    for dim in reversed(range(dims)):
+        made = tx.call_method(made, "unsqueeze", [ConstantVariable(dim + 1 - at)])
+    return made
+
+
+@handles(torch.kron, torch.Tensor.kron, of_tensor=True)
+def _kron(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """ATen/native/LinearAlgebra.cpp, ``KronImpl``: products of all pairs, as a matrix of blocks."""
+    if len(args) != 2 or kwargs or not any(map(_is_sized_by_symbols, args)) or tx.output.overrides.active():
+        return call_in_graph(tx, torch.kron, list(args), kwargs)
+    a, b = args
+    if not isinstance(a, TensorVariable) or not isinstance(b, TensorVariable) or not a.fake.dim() or not b.fake.dim():
+        return call_in_graph(tx, torch.kron, list(args), kwargs)
+    dims = max(a.fake.dim(), b.fake.dim())
+    products = call_in_graph(tx, torch.mul, [_interleaved(tx, a, dims, 0), _interleaved(tx, b, dims, 1)], {})
+    for dim in range(dims):
+        products = tx.call_method(products, "flatten", [ConstantVariable(dim), ConstantVariable(dim + 1)])
+    return products
+
+
 @handles(torch.take_along_dim, torch.Tensor.take_along_dim, of_tensor=True)
 def _take_along_dim(tx: Tracer, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """ATen/native/TensorAdvancedIndexing.cpp: where the other sizes are the same, nothing is broadcast."""

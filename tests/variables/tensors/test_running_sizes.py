@@ -3,6 +3,7 @@ import logging
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch.utils import _pytree as pytree
 
 import dynamo_lite
@@ -157,7 +158,7 @@ def test_graphs_are_compiled_around_the_operation():
     ((x,),) = [*with_positive((7,))]
     dynamo_lite.reset_metrics()
     compiled(x)
-    assert dynamo_lite.metrics().kernels >= 2
+    assert dynamo_lite.metrics()["kernels"] >= 2
 
 
 # ---------------------------------------------------------------- numbers out of tensors
@@ -291,3 +292,71 @@ def test_marked_sizes_are_not_decided_about():
                     mark(x, 0)
                     agree(function(x), compiled(x))
                 assert len(counting.graphs) == 1
+
+
+# ---------------------------------------------------------------- beside other parts of programs
+def _scattered(x):
+    rows, columns = torch.where(x > 0)
+    out = torch.zeros(x.shape[0])
+    return out.scatter_add(0, rows, x[rows, columns]), out.index_add(0, rows, torch.ones_like(rows, dtype=x.dtype))
+
+
+def _picked(x):
+    y = x[x > 0]
+    return y[:2] * 2, y[1:] + 1, y[-1], y[0] * y.shape[0], y.numel() / 2, y.sort().values, y.topk(2).values, y.argmin()
+
+
+def _distances(x):
+    y = x[x > 0]
+    apart = (y[:, None] - y[None, :]).abs()
+    return apart.sum(1), torch.triu(apart, 1), apart.amin(0), y.expand(3, -1).mean(0)
+
+
+def _random(x):
+    y = x[x > 0]
+    return y + torch.randn(y.shape[0]), torch.rand_like(y), torch.nn.functional.dropout(y, 0.5)
+
+
+class _Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        ctx.save_for_backward(a)
+        return a * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (a,) = ctx.saved_tensors
+        return grad * a
+
+
+def _functions(x):
+    y = x[x > 0]
+    again = torch.utils.checkpoint.checkpoint(lambda t: t.view(-1, 1) * t.shape[0], y, use_reentrant=False)
+    return again, _Double.apply(y) * y.shape[0], torch.vmap(lambda t: t * 2)(y)
+
+
+def _masked_twice(x):
+    for i in range(3):
+        x = x[x[:, i] > -1.0]
+    return x * 2, x.shape[0]
+
+
+BESIDE = [_scattered, _picked, _distances, _random, _functions, _masked_twice]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", BESIDE, ids=lambda fn: fn.__name__)
+def test_beside_other_parts(fn, backend):
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    torch.manual_seed(0)
+    for gradients in (False, True):
+        for (x,) in with_positive((5, 9, 14, 1)):
+            results = []
+            for call in (fn, compiled):
+                given = x.clone().requires_grad_(gradients)
+                torch.manual_seed(1)
+                made = outcome(call, given)
+                leaves = [t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor) and t.requires_grad]
+                loss = sum(((t * t).sum() for t in leaves), torch.zeros(()))
+                results.append((made, torch.autograd.grad(loss, given) if leaves else ()))
+            agree(*results)
