@@ -22,6 +22,7 @@ from torch.fx import GraphModule
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends import metrics
 from dynamo_lite.backends.aot import ambient
+from dynamo_lite.backends.aot.call_sizes import has_symbols
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
@@ -31,7 +32,7 @@ from dynamo_lite.backends.inductor import graph_cache, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
-from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers
+from dynamo_lite.backends.inductor.scalar_split import compile_scalar_split, has_python_numbers, has_whole_calls
 from dynamo_lite.backends.registry import KeptFiles
 
 OPTIONS = {
@@ -91,11 +92,15 @@ def run_otherwise(
     if any(node.target is _enter_inference_mode for node in gm.graph.nodes):
         # Only some of the results are inference tensors then.
         return run_eager(gm, "torch.inference_mode() is entered inside the graph")
-    if has_python_numbers(gm):
+    if has_python_numbers(gm) or has_whole_calls(gm):
         try:
             return compile_scalar_split(gm, backend)
         except CannotCut as e:
-            return run_eager(gm, f"a number comes out of a tensor, and {e}")
+            if has_python_numbers(gm):
+                return run_eager(gm, f"a number or a size comes out of a tensor, and {e}")
+            if has_symbols(example_inputs):
+                return run_eager(gm, f"a recurrent network of symbolic sizes is called whole, and {e}")
+            log.artifact("fallbacks").info("a recurrent network is taken apart into its steps: %s", e)
     if needs_gradients(gm, example_inputs):
         # Imported when first needed, here and below: a program without gradients does without, 0.05 s.
         from dynamo_lite.backends.inductor.training import run_in_parts

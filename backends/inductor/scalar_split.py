@@ -62,8 +62,12 @@ _CHANGE_LAYOUT = frozenset({
 
 def has_python_numbers(gm: GraphModule) -> bool:
     """Whether some node of the graph is a Python number, or has a size, that only the running program knows."""
-    return any(_is_number(node) or _draws(node) or node.target in SIZES or is_whole(node.target)
-               for node in gm.graph.nodes)
+    return any(_is_number(node) or _draws(node) or node.target in SIZES for node in gm.graph.nodes)
+
+
+def has_whole_calls(gm: GraphModule) -> bool:
+    """Whether some call of the graph is better made whole than recorded operation by operation."""
+    return any(is_whole(node.target) for node in gm.graph.nodes)
 
 
 def compile_scalar_split(gm: GraphModule, compile_subgraph: CompileSubgraph) -> Callable[..., tuple[Any, ...]]:

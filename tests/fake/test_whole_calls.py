@@ -99,3 +99,25 @@ def test_what_does_not_fit_raises_as_in_eager():
     with pytest.raises(RuntimeError) as got:
         dynamo_lite.compile(fn, backend="eager")(x, h)
     assert str(got.value) == str(want.value)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_in_graphs_that_are_not_cut(backend):
+    """Which write in place under autograd, or set torch's state."""
+    network, bias = nn.GRU(4, 6), torch.randn(6)
+
+    def fn(x):
+        y = x * 2
+        y.add_(1)
+        with torch.no_grad():
+            mean = x.mean()
+        return network(y)[0] * mean + bias
+
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for length in (5, 5, 7, 4):
+        results = []
+        for call in (fn, compiled):
+            x = torch.arange(length * 8.0).sin().reshape(length, 2, 4).requires_grad_()
+            made = call(x)
+            results.append((made, torch.autograd.grad(made.square().sum(), x)))
+        agree(*results)
