@@ -40,7 +40,8 @@ _kind("data_ptr", "a tensor's memory address",
       "take data_ptr() or the storage outside the compiled function")
 _kind("dynamic_output_shape", "an operation whose output shape depends on data",
       "the shape of the result (nonzero, unique, boolean masks, ...) is known only when it runs",
-      "use a form of fixed size: torch.where with three arguments, masked_fill, multiplication by the mask, topk")
+      "use a form of fixed size: torch.where with three arguments, masked_fill, multiplication by the mask, topk; "
+      "config.capture_dynamic_output_shape_ops = True keeps it in the graph where nothing branches on the size")
 _kind("data_dependent_guard", "a data-dependent size in a decision",
       "a size or number that came out of a tensor decides about shapes, strides or control flow",
       "pass the size as an argument, or state what is known of it with torch._check")
