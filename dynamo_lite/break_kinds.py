@@ -134,6 +134,9 @@ _kind("import_statement", "an import of a module that is not loaded yet",
 _kind("dynamic_code", "code made while running",
       "what exec, eval and compile run, and changes to locals() or frames, can't be followed",
       "write the code out, or run it outside the compiled function")
+_kind("frame_access", "a frame object of the interpreter",
+      "what sys._getframe gives shows the frames that run, and in them locals that go on changing",
+      "pass what is looked up in the frames as an argument")
 _kind("python_exception_in_trace", "an exception that the function raises itself",
       "the function raises whenever it is called like this; plain Python raises it with the right effects before it",
       "nothing to do if the exception is meant; otherwise the message names the statement at fault")

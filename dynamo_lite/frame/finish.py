@@ -35,7 +35,7 @@ class FrameExit(NamedTuple):
         returned: what it returns; None: it breaks.
         site: the place of the break in the user's code.
         live: the locals that are read from there on, or whose values must not be finalized there.
-        kept: of these, and of the cells, those that nothing reads any more.
+        kept: of these, and of the cells, those that no instruction reads any more.
         error: why it breaks.
     """
 
@@ -96,6 +96,9 @@ def find_exit(traced: Traced) -> FrameExit:
                                   visit=earlier if earlier > frame.prologue() else -1)
         live = site.needed
         kept = _locals_to_keep(frame, trace.tx, live)
+        if traced.error is not None and traced.error.kind == "frame_access":
+            # What is called here sees the frames that it was called from, and in them all their locals.
+            kept |= {name for name in trace.tx.locals if not name.startswith("___")} - live
     effects.check_outer_tracebacks()
     effects.check_generators()
     return FrameExit(trace, frame, traced.returned, site, live | kept, kept, traced.error)

@@ -1,6 +1,7 @@
 """Frames that ask the interpreter about its own objects run as they are; what they call is captured all the same, but
 where all objects are counted."""
 import gc
+import inspect
 import sys
 import weakref
 from gc import collect
@@ -231,3 +232,40 @@ def test_locals_of_other_frames_are_captured_around():
     got = dynamo_lite.compile(options, backend="eager")(X)
     assert torch.equal(got[1], X + 2) and torch.equal(got[2], X + 3) and got[3]
     assert log.counters()["graphs"] > 0
+
+
+def local_of_caller(name, depth=1):
+    return sys._getframe(depth).f_locals.get(name, "none")
+
+
+def through_a_helper(name):
+    there = name
+    return local_of_caller(there, 2)
+
+
+def by_inspect(name):
+    return inspect.currentframe().f_back.f_locals.get(name, "none")
+
+
+def looked_at_by_what_it_calls(x):
+    word, count = "w", 3
+    y = x * count
+    before = y + 1
+    first = local_of_caller("word"), through_a_helper("count"), by_inspect("before")
+    word = "v"
+
+    def inside(q):
+        constant = 5
+        return local_of_caller("constant"), by_inspect("q"), through_a_helper("count")
+
+    second = inside(7), local_of_caller("word"), by_inspect("unknown")
+    return y, first, second, by_inspect("count")
+
+
+def test_frames_seen_by_what_they_call_have_all_their_locals():
+    """Also those that nothing reads any more, constants among them."""
+    compiled = dynamo_lite.compile(looked_at_by_what_it_calls, backend="eager")
+    for _ in range(2):
+        got, want = compiled(X), looked_at_by_what_it_calls(X)
+        assert str(got) == str(want)
+    assert str(got).count("none") == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import collections
+import inspect
 import math
 import operator
 import random
@@ -49,6 +50,7 @@ module(Rule.FOLD, "math.integer", reason="it depends on its arguments alone")  #
 breaks("print_or_log", print, warnings.warn, warnings.warn_explicit)
 breaks("input_output", input, open)
 breaks("dynamic_code", exec, eval, compile, locals)
+breaks("frame_access", sys._getframe, inspect.currentframe)
 breaks("process_control", breakpoint)
 breaks("import_statement", __import__)
 module(Rule.SKIP, "time", kind="input_output", reason="the clock")
