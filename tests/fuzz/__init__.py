@@ -8,7 +8,7 @@ seen.
   go deep, of which a program has a few.
 - ``shapes``, ``numbers``: programs about sizes and numbers that change between calls.
 - ``environments``: programs that read their surroundings, and changes to these between calls.
-- ``run``: seeds, time, worker processes, a report: ``make fuzz``.
+- ``run``: seeds, time, worker processes, a report: ``make fuzz``; ``watch`` tells which of these hang.
 
 Invariant: a seed names one program for good; nothing else decides what it is.
 """

@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-HANG = 120.0    # seconds for one program, its compiles included
+from .watch import Watch
+
+HANG = 120.0    # seconds of the processor's time for one program, its compiles included, or without any of it
 OWN = "import dynamo_lite\n"    # a program's own part begins behind the imports that all have in common
 MANY = 20       # seeds; of so many, plain Python runs nine in ten
 KINDS = ("programs", "environments", "shapes", "numbers")
@@ -86,13 +88,12 @@ def work(kind: str, smaller: bool) -> None:
 
 class Worker:
     """A process that tries seeds; another one is started when it has died or hangs, and after some hundred programs,
-    as Python keeps
-    what programs define."""
+    as Python keeps what programs define."""
 
     def __init__(self, kind: str, smaller: bool, log: IO[str]) -> None:
         self.kind, self.smaller, self.log = kind, smaller, log
         self.process: subprocess.Popen[str] | None = None
-        self.seed, self.since, self.done = -1, 0.0, 0
+        self.seed, self.done = -1, 0
 
     def start(self, seed: int) -> None:
         if self.process is None or self.done >= 500:
@@ -105,7 +106,8 @@ class Worker:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{seed}\n")
         self.process.stdin.flush()
-        self.seed, self.since = seed, time.monotonic()
+        self.seed = seed
+        self.watch = Watch(self.process.pid, HANG * (3 if self.smaller else 1))
 
     def answer(self) -> tuple[bool, str | None]:
         """Whether the program of the seed at hand has run, and its finding, once it is there; a death is one."""
@@ -123,20 +125,21 @@ class Worker:
         """A death or a hang, with its seed; no program if plain Python dies or hangs, too: a fault of torch's, or a
         recursion that catches its own error and begins again, which takes exponential time."""
         seed = f"--kind {self.kind} --seed {self.seed}"
-        try:
-            plain = subprocess.run(
-                [sys.executable, "-m", "fuzz.run", "--plain", *seed.split()], stdout=subprocess.DEVNULL,
-                stderr=self.log, cwd=Path(__file__).parents[1], timeout=HANG / 4)
-        except subprocess.TimeoutExpired:
-            print(f"{seed}: no end in plain Python, either", file=self.log, flush=True)
-            return False, None
+        plain = subprocess.Popen(
+            [sys.executable, "-m", "fuzz.run", "--plain", *seed.split()], stdout=subprocess.DEVNULL, stderr=self.log,
+            cwd=Path(__file__).parents[1])
+        watch = Watch(plain.pid, HANG / 4)
+        while plain.poll() is None:
+            if watch.hangs():
+                plain.kill()
+                plain.wait()
+                print(f"{seed}: no end in plain Python, either", file=self.log, flush=True)
+                return False, None
+            time.sleep(0.5)
         if plain.returncode < 0:
             print(f"{seed}: plain Python dies, too", file=self.log, flush=True)
             return False, None
         return True, f"{seed} --count 1\n{finding}\n"
-
-    def hangs(self) -> bool:
-        return time.monotonic() - self.since >= HANG * (3 if self.smaller else 1)
 
     def end_hang(self) -> tuple[bool, str | None]:
         """Ends the process of a hanging program; as `answer`."""
@@ -172,7 +175,7 @@ def fuzz(kind: str, first: int, count: int | None, seconds: float, jobs: int,
             files = {w.process.stdout: w for w in busy if w.process is not None}
             ready, _, _ = select.select(list(files), [], [], 1.0)
             ended = [(files[file], files[file].answer()) for file in ready]
-            ended += [(w, w.end_hang()) for w in busy if all(w is not e for e, _ in ended) and w.hangs()]
+            ended += [(w, w.end_hang()) for w in busy if all(w is not e for e, _ in ended) and w.watch.hangs()]
             for worker, (ran, text) in ended:
                 busy.remove(worker)
                 tried += 1

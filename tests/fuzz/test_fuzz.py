@@ -1,11 +1,16 @@
 """The fuzzer finds what is wrong, and nothing where all is right; a minute of its programs finds nothing."""
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+
 import pytest
 import torch
 
 from fuzz import harness, programs, run
 from fuzz.minimize import minimize
+from fuzz.watch import Watch
 
 COUNT = {"programs": 110, "environments": 120, "shapes": 16, "numbers": 16}
 STRIPES = 8
@@ -100,6 +105,32 @@ def test_an_import_is_not_cut_short(tmp_path, monkeypatch):
 def test_the_minimizer():
     source = "def f(x):\n    a = 1\n    for i in range(3):\n        if a:\n            x = bad(x, 3)\n    return x\n"
     assert minimize(source, lambda text: "bad(" in text).count("\n") <= 2
+
+
+@pytest.mark.parametrize("code, hangs", [
+    ("while True: pass", True), ("import time; time.sleep(60)", True), ("", False)])
+def test_processes_that_hang_are_told_by_the_processors_time(code, hangs):
+    process = subprocess.Popen([sys.executable, "-S", "-c", code])
+    try:
+        watch = Watch(process.pid, 1.5)
+        while not watch.hangs() and process.poll() is None:
+            time.sleep(0.1)
+        assert (process.poll() is None) == hangs
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_is_stopped_with_its_watcher_does_not_hang(monkeypatch):
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+    try:
+        watch = Watch(process.pid, 100.0)
+        before = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: before + 1000.0)
+        assert not watch.hangs()
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize("stripe", range(STRIPES))
