@@ -204,6 +204,12 @@ def test_sets_of_many_and_of_equal_constants():
         changed.remove(given)
         changed.add(other)
         assert not check(changed, "set_items", frozenset(held)), (given, other)
+    copy = frozenset(held)
+    assert check(held, "set_items", copy)  # the very same objects
+    last = list(held)[-1]
+    held.remove(last)
+    held.add("another")
+    assert not check(held, "set_items", copy)
     assert not check({nan, 1}, "set_items", frozenset({1, 2})) and not check({1, 2}, "set_items", frozenset({nan, 1}))
 
 

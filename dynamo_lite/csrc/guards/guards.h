@@ -146,6 +146,7 @@ int guard_set_items_are(PyObject *obj, PyObject *expected);
 /* set_tables.c */
 int guard_same_table(PyObject *a, PyObject *b); /* two sets with equal members in the same slots: 1, 0, -1 */
 PyObject *guard_next_member(PyObject *set, Py_ssize_t *at, Py_hash_t *hash); /* hash: of the member, unless NULL */
+int guard_holds_object(PyObject *set, PyObject *key, Py_hash_t hash);
 PyObject *set_clone_table(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *set_copy_table(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *set_same_table(PyObject *, PyObject *const *, Py_ssize_t);

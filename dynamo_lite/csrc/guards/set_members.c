@@ -1,6 +1,6 @@
 /* Whether two sets hold the same constants, in whatever order. Hashing finds the candidates, since equal constants have equal
  * hashes, and guard_const_equal() tells {1} from {True}, which hashing does not. Only a NaN has the hash of its address: what
- * contains one is compared with each other member that does.
+ * contains one is compared with each other member that does. A set that has not changed since is told by its objects alone.
  *
  * The members' hashes are those that the sets hold, so that no code of the user's runs.
  */
@@ -104,6 +104,20 @@ members_equal(Member *left, Member *right, Py_ssize_t size)
     return equal;
 }
 
+/* Whether two sets of one size hold the very same objects, as a set and a copy of it do. */
+static int
+same_objects(PyObject *left, PyObject *right)
+{
+    Py_ssize_t at = 0;
+    Py_hash_t hash;
+    for (PyObject *key; (key = guard_next_member(left, &at, &hash)) != NULL;) {
+        if (!guard_holds_object(right, key, hash)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* Whether a set, or an object that is one, has exactly the members of `expected`, a frozenset of constants: 1, 0, or -1 with an
  * exception. */
 int
@@ -111,6 +125,9 @@ guard_set_items_are(PyObject *obj, PyObject *expected)
 {
     if (!PyAnySet_Check(obj) || PySet_GET_SIZE(obj) != PySet_GET_SIZE(expected)) {
         return 0;
+    }
+    if (same_objects(obj, expected)) {
+        return 1;
     }
     Py_ssize_t size = PySet_GET_SIZE(expected);
     Member *left = sorted_members(obj), *right = left == NULL ? NULL : sorted_members(expected);

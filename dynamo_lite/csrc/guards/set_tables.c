@@ -31,6 +31,26 @@ guard_next_member(PyObject *set, Py_ssize_t *at, Py_hash_t *hash)
     return NULL;
 }
 
+/* Whether a set holds this very object, whose hash is given. Nothing is compared, so that no code of the user's runs. The slots
+ * are tried in CPython's order (Objects/setobject.c, set_lookkey); by another order an object would not be found. */
+int
+guard_holds_object(PyObject *set, PyObject *key, Py_hash_t hash)
+{
+    enum { LINEAR_PROBES = 9, PERTURB_SHIFT = 5 };
+    PySetObject *self = (PySetObject *)set;
+    size_t mask = (size_t)self->mask, perturb = (size_t)hash, i = (size_t)hash & mask;
+    for (;;) {
+        size_t last = i + LINEAR_PROBES <= mask ? i + LINEAR_PROBES : i;
+        for (const setentry *entry = &self->table[i]; entry <= &self->table[last]; entry++) {
+            if (entry->key == NULL || entry->key == key) {
+                return entry->key == key;
+            }
+        }
+        perturb >>= PERTURB_SHIFT;
+        i = (i * 5 + 1 + perturb) & mask;
+    }
+}
+
 int
 guard_same_table(PyObject *a, PyObject *b)
 {
