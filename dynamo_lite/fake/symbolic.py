@@ -5,7 +5,8 @@ rules for these. The first run raises what eager does and gives the layout that 
 depends on the symbols. Where the two disagree, or torch has no rule for symbols, the operands' symbols are fixed.
 
 Invariant: with the symbols' values of the traced call, a symbolic result has the sizes, strides, dtypes and devices of
-the result that the same operator has without symbols.
+the result that the same operator has without symbols. For sizes that are 1 in some calls and more in others, that is so
+with values of either kind.
 """
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ from dynamo_lite.fake import dense_results, symbolic_cache
 from dynamo_lite.fake import strides as stride_rules
 from dynamo_lite.fake.symbolic_rules import RULES
 from dynamo_lite.runtime.storage_extent import storage_extent
+from dynamo_lite.symbols import integers as ints
 from dynamo_lite.symbols import torch_questions
 from dynamo_lite.symbols.environment import Environment, Frozen, NumbersAsked, Undecidable
 from dynamo_lite.symbols.nodes import FloatNode, IntNode, Node, hint_of, is_symbolic
+from dynamo_lite.symbols.relations import compare
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _PLACE_IN_TORCH = r"^\S+\.(cpp|h):\d+: "
@@ -63,6 +66,7 @@ def dispatch(mode: Any, static: Any, run: Callable[[], Any], func: Any, args: An
     fixed, outer, env.operator = len(env.fixed), env.operator, env.operator or str(func)
     try:
         result = _with_symbols(mode, expected, run, func, args, kwargs)
+        _check_ones(mode, static, result, func, args, kwargs)
         if key is not None:
             symbolic_cache.remember(mode, key, func, args, result)
         return result
@@ -103,6 +107,29 @@ def _with_symbols(mode: Any, expected: Any, run: Callable[[], Any], func: Any, a
 def _is_unknown(value: Any) -> bool:
     """Whether it is a number that only the running graph knows, and of which nothing is known."""
     return isinstance(value, _NUMBERS) and not is_symbolic(value) and not isinstance(value.node, Node)
+
+
+def _check_ones(mode: Any, static: Any, result: Any, func: Any, args: Any, kwargs: Any) -> None:
+    """Compares a result with what the operator gives in a call where the sizes that may be 1 are, or are not. If that
+    is something else, they are what they are in this call."""
+    env: Environment = mode.env
+    symbols = env.from_one()
+    if symbols:
+        exprs = [n.node.expr for n in _numbers((args, kwargs)) if is_symbolic(n) and isinstance(n.node, IntNode)]
+        symbols &= frozenset(symbol for x in exprs for symbol in ints.symbols_of(x))
+    if not symbols:
+        return
+    values = env.elsewhere(symbols)
+    if values is not None:
+        with env.instead(values):
+            expected = _without_symbols(static, func, args, kwargs)
+            if not isinstance(expected, Exception) and _agree(result, expected):
+                return
+    for symbol in symbols:
+        if env.hints[symbol] == 1:
+            env.fix(ints.atom(symbol), f"{func} (it is laid out otherwise for one row)")
+        else:
+            env.decide(compare(">", ints.atom(symbol), 1), f"{func} (it is laid out otherwise for one row)")
 
 
 def _first_line(error: Exception) -> str:

@@ -23,6 +23,7 @@ from .decide import decide, note_skipped
 from .emit import direct_call, emit_code, plan_code
 from .entry import make_entry
 from .finish import close_graph, compile_graph, find_exit, nothing_to_run, report_break, uncompiled
+from .growth import with_growing_sizes
 from .recompiles import first_request, note_compile
 from .request import Frame, Settings, TraceRequest, frame_id
 
@@ -114,6 +115,9 @@ def _compile_trace(settings: Settings, opened: trace.Trace) -> GuardedCode | Tra
     traced = trace.run(settings, opened)
     if isinstance(traced, TraceRequest):
         return traced
+    again = with_growing_sizes(settings, opened.request, opened.output)
+    if again is not None:
+        return again
     try:
         end = find_exit(traced)
         plan = plan_code(end)

@@ -20,11 +20,11 @@ from .. import config, exc, log
 from .._eval_frame import GuardedCode
 from ..continuation.origins import resume_label
 from ..guards.source import PathKey
-from ..variables.tensors.symbolic_sizes import APART
+from ..variables.tensors.symbolic_sizes import APART, FROM_ONE
 from .descriptions import where
 from .request import Frame, Settings, TraceRequest
 
-_FORMAT = 1  # raise it when the meaning of a file changes
+_FORMAT = 2  # raise it when the meaning of a file changes
 _SUFFIX = ".sizes"
 # Of one function. A frame that reads more numbers is no function of the user's but a table: each costs a symbol.
 MOST_PATHS = 256
@@ -34,6 +34,7 @@ _MOST_STEPS = 64  # of a path
 _STEPS = frozenset({"local", "cell", "contents", "globals", "builtin", "attr", "size", "stride", "dict", "item", "seq",
                     "getitem", "dictkey", "dictvalue", "func", "method", "typeattr"})
 _SIZES = ("size", "stride")
+_MARKS = {APART: "not shared", FROM_ONE: "from 1 on"}  # what may be said of a path, and how the log has it
 _TYPES: dict[str, type] = {cls.__name__: cls for cls in (int, str, bool, type(None))}
 
 
@@ -143,7 +144,7 @@ def _digest_code(digest: Any, code: types.CodeType) -> None:
 def _is_portable(key: Any) -> bool:
     """Whether a path means the same in every process."""
     if type(key) is tuple:
-        return len(key) == 2 and key[0] == APART and _is_portable(key[1])
+        return len(key) == 2 and key[0] in _MARKS and _is_portable(key[1])
     for _ in range(_MOST_STEPS):
         kind, *operands = key.parts
         below = [part for part in operands if type(part) is PathKey]
@@ -158,9 +159,9 @@ def _is_portable(key: Any) -> bool:
 
 
 def _as_data(key: Any) -> list[Any]:
-    """A portable path: each step a list, the one nearest to the frame last; in front, whether it is kept apart."""
-    apart = type(key) is tuple
-    steps, at = [], key[1] if apart else key
+    """A portable path: each step a list, the one nearest to the frame last; in front, what is said of it."""
+    mark, at = key if type(key) is tuple else (None, key)
+    steps = []
     while at is not None:
         below = None
         step: list[Any] = []
@@ -171,11 +172,12 @@ def _as_data(key: Any) -> list[Any]:
                 step.append({"type": part.__name__} if isinstance(part, type) else part)
         steps.append(step)
         at = below
-    return [apart, *steps]
+    return [mark, *steps]
 
 
 def _path_of(data: Any) -> Any:
-    if type(data) is not list or not 2 <= len(data) <= _MOST_STEPS + 1 or type(data[0]) is not bool:
+    if type(data) is not list or not 2 <= len(data) <= _MOST_STEPS + 1 or not (
+            data[0] is None or type(data[0]) is str and data[0] in _MARKS):
         raise _Malformed("it holds something else than paths")
     key: PathKey | None = None
     for step in reversed(data[1:]):
@@ -183,7 +185,7 @@ def _path_of(data: Any) -> Any:
             raise _Malformed(f"no step of a path: {step!r}")
         parts = tuple(map(_operand, step))
         key = PathKey(parts if key is None else (*parts, key))  # what a path starts from stands last in it
-    return (APART, key) if data[0] else key
+    return (data[0], key) if data[0] is not None else key
 
 
 def _operand(data: Any) -> Any:
@@ -199,7 +201,7 @@ def _operand(data: Any) -> Any:
 def _words(key: Any, frame: Frame) -> str:
     """A path for the log."""
     if type(key) is tuple:
-        return f"{_words(key[1], frame)}, not shared"
+        return f"{_words(key[1], frame)}, {_MARKS[key[0]]}"
     kind, *operands = key.parts
     base = _words(operands.pop(), frame) if operands and type(operands[-1]) is PathKey else ""
     if kind == "local":

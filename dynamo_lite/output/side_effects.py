@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..exc import Unsupported
 from ..guards import GuardSet
-from ..guards.source import LocalSource, Source
+from ..guards.source import DictItemSource, LocalSource, Source
 from ..variables.base import MISSING, IteratorVariable, VariableTracker, instance_dict, realized
 from ..variables.cells import CellVariable
 from ..variables.constant import ConstantVariable
@@ -22,7 +22,7 @@ from ..variables.containers.mappings import DictVariable
 from ..variables.containers.resumed_loops import LoopIteratorVariable
 from ..variables.containers.sequences import ListVariable
 from ..variables.containers.sets import SetVariable
-from ..variables.containers.spaces import dict_in, set_anew, space_at
+from ..variables.containers.spaces import dict_in, dict_source, set_anew, space_at
 from ..variables.deferred_calls import DeferredCall
 from ..variables.finalization import Watch, finalizables_in, parts_of
 from ..variables.functions.generators import GeneratorVariable
@@ -175,6 +175,16 @@ class SideEffects:
     def written_attributes(self) -> dict[int, dict[str, Any]]:
         """What has been written so far, for :meth:`is_as_before`."""
         return {key: dict(written) for key, (_, written) in self._attributes.items()}
+
+    def stored(self) -> Iterator[tuple[Source, Any, VariableTracker]]:
+        """What was set of attributes that objects from outside had: where each is, its value before, and its new one.
+        """
+        for tracker, written in self._attributes.values():
+            real, source = instance_dict(tracker.value), dict_source(tracker)
+            if tracker.source is not None and real is not None and source is not None:
+                for name, value in written.items():
+                    if value is not MISSING and name in real:
+                        yield DictItemSource(source, name), real[name], value
 
     def is_as_before(self, tracker: VariableTracker, before: dict[int, dict[str, Any]]) -> bool:
         """Whether an object from outside that has been changed since holds what it held then."""

@@ -13,9 +13,10 @@ asked for later; decisions are over symbols from outside alone; the traced call'
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..exc import Unsupported
@@ -77,6 +78,8 @@ class Environment:
         # Whether the call that is being made may end by NumbersAsked: it is made again then.
         self.may_call_again: Callable[[], bool] = _no
         self.hints: dict[Sym, int] = {}
+        # Sizes that may be 1, where operators treat a dimension otherwise; see :meth:`elsewhere`.
+        self._from_one: list[Sym] = []
         # What operators have given; see `fake.symbolic_cache`.
         self.results: dict[Any, Any] = {}
         # Symbols made here: what each is the quotient of.
@@ -100,6 +103,8 @@ class Environment:
         symbol = Sym(name, lowest)
         self.hints[symbol] = value
         self._limits[symbol] = (lowest, highest)
+        if lowest == 1:
+            self._from_one.append(symbol)
         return ints.atom(symbol)
 
     def define(self, lowest: int, highest: int) -> Expr:
@@ -168,6 +173,39 @@ class Environment:
     def value(self, x: Index) -> int:
         """What it is in this call."""
         return ints.evaluate(x, self.hints.__getitem__)
+
+    @contextlib.contextmanager
+    def instead(self, values: dict[Sym, int]) -> Iterator[None]:
+        """While it lasts, symbols have other values, as in another call."""
+        before = {symbol: self.hints[symbol] for symbol in values}
+        self.hints.update(values)
+        try:
+            yield
+        finally:
+            self.hints.update(before)
+
+    def from_one(self) -> frozenset[Sym]:
+        """The symbols that sizes depend on which are 1 in some of the calls that the trace is for, but not in all."""
+        if not self._from_one:
+            return frozenset()
+        open_ones = [x for x in map(self.simplified, map(ints.atom, self._from_one)) if not isinstance(x, int)]
+        return frozenset(s for x in open_ones if self.known(compare("==", x, 1)) is None for s in ints.symbols_of(x))
+
+    def elsewhere(self, symbols: Iterable[Sym]) -> dict[Sym, int] | None:
+        """Values for symbols in another call that the trace is for: 1, or if that is what they are, more; None: there
+        is none of a few that were tried."""
+        for other in (1, 3, 2, 5):
+            values = dict.fromkeys(symbols, other)
+            if all(self.hints[s] != 1 for s in values) == (other == 1) and self._admits(values):
+                return values
+        return None
+
+    def _admits(self, values: dict[Sym, int]) -> bool:
+        """Whether a call in which symbols have these values is one that the trace is for, as far as is decided."""
+        if any(not low <= values[s] <= high for s in values for low, high in [self._limits.get(s, (1, HIGHEST))]):
+            return False
+        with self.instead(values):
+            return all(d.condition.holds(self.value(self.simplified(d.condition.expr))) for d in self.decisions)
 
     def simplified(self, x: Index) -> Index:
         """The same with what has been decided."""

@@ -3,13 +3,14 @@
 A size becomes a symbol where it has changed between calls (``recompiles``), where the program says that it will
 (``mark_dynamic``, ``config.dynamic_sources``), or everywhere under ``compile(dynamic=True)``. So does a size of a
 tensor that no entry knows, where it equals one that has changed: the cache that a decoder has filled is as long as its
-prompt. 0 and 1 stay numbers: tensors broadcast along them.
+prompt. 0 and 1 stay numbers, as tensors broadcast along them, but for a size that a trace has changed
+(``frame/growth.py``): that is a symbol which may be 1, and whether it is 1 is decided where it is asked for.
 
 Invariant: what the guard of the kind "tensor" leaves open of a layout is a symbol, or computed from symbols.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..protocols import Tracer
 
 APART = "apart"  # with a size's path: it shares no symbol with others
+FROM_ONE = "from one"  # with a size's path: its symbol may be 1
 MARKS = "_dynamo_lite_sizes"  # attribute of a tensor: dimension -> SizeMark
 _LEAST = 2
 
@@ -87,13 +89,18 @@ def symbolic_dims(tx: Tracer, value: torch.Tensor, source: Source, static: bool)
     found = []
     for dim, size in enumerate(value.shape):
         mark = marks.get(dim)
-        if size < _LEAST or mark is not None and mark.how == "static":
+        if size < _lowest(output.dynamic, SizeSource(source, dim)) or mark is not None and mark.how == "static":
             continue
         wanted = mark is not None or output.dynamic_sizes and not static or _is_named(source, dim)
         if wanted or follows and (SizeSource(source, dim).key in output.dynamic
                                   or not static and _equals_a_changed_one(output.learned, value, source, size)):
             found.append(dim)
     return found
+
+
+def _lowest(dynamic: Collection[Any], where: SizeSource) -> int:
+    """The lowest value that the symbol of a size may have."""
+    return 1 if dynamic and (FROM_ONE, where.key) in dynamic else _LEAST
 
 
 def _equals_a_changed_one(learned: SizesLearned, value: torch.Tensor, source: Source, size: int) -> bool:
@@ -129,7 +136,7 @@ def symbolic_layout(tx: Tracer, value: torch.Tensor, source: Source, dims: list[
     for dim in dims:
         where = SizeSource(source, dim)
         mark = marks.get(dim) or SizeMark("dynamic")
-        least, most = max(_LEAST, mark.least or 0), HIGHEST if mark.most is None else mark.most
+        least, most = max(_lowest(dynamic, where), mark.least or 0), HIGHEST if mark.most is None else mark.most
         size[dim] = symbols.add(tx, where, shape[dim], least, _asking("size", source, dim), most)
         if mark.how == "unbacked":
             symbols.env.set_unbacked(size[dim])
@@ -137,8 +144,9 @@ def symbolic_layout(tx: Tracer, value: torch.Tensor, source: Source, dims: list[
             size[dim] = symbols.share(size[dim], shape[dim], tx.output.guards)  # type: ignore[arg-type]
     guarded: list[Any] = list(strides)
     made: list[Index] = list(strides)
-    for dim in sorted(range(len(shape)), key=lambda d: (strides[d], -d)):
-        inner = _inner(dim, shape, strides)
+    order = sorted(range(len(shape)), key=lambda d: (strides[d], -d))
+    for at, dim in enumerate(order):
+        inner = _inner(dim, shape, strides, [d for d in order[:at] if shape[d] >= _LEAST or d in dims])
         stride = StrideSource(source, dim)
         if inner is not None and (not isinstance(size[inner], int) or not isinstance(made[inner], int)):
             guarded[dim], made[dim] = (inner,), mul(size[inner], made[inner])
@@ -151,10 +159,9 @@ def symbolic_layout(tx: Tracer, value: torch.Tensor, source: Source, dims: list[
         tuple(None if dim in dims else n for dim, n in enumerate(shape)), tuple(guarded))
 
 
-def _inner(dim: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> int | None:
+def _inner(dim: int, shape: tuple[int, ...], strides: tuple[int, ...], among: Sequence[int]) -> int | None:
     """The dimension over which this one is dense: of several that fit, the outermost that is further in."""
-    fitting = [d for d in range(len(shape)) if d != dim and shape[d] >= _LEAST and strides[d] > 0
-               and shape[d] * strides[d] == strides[dim]]
+    fitting = [d for d in among if strides[d] > 0 and shape[d] * strides[d] == strides[dim]]
     return min(fitting, key=lambda d: (d < dim, d)) if fitting else None
 
 
