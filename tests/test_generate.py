@@ -27,8 +27,8 @@ def t5():
         decoder_start_token_id=0))
 
 
-# Of Mistral's, a prompt and a token each have graphs for a window that is not full, and for one that is, where the model
-# makes another mask, and a token has one for the border.
+# Of Mistral's, a prompt and a token each have graphs for a window that is not full, and for one that is, for which the
+# model makes another mask, and a token has one for the border.
 @pytest.mark.parametrize("make, first, all_of_them", [(llama, 2, 3), (mistral, 4, 5), (t5, 2, 3)])
 def test_graphs_do_not_grow_with_tokens_or_prompts(make, first, all_of_them):
     torch.manual_seed(0)
