@@ -10,8 +10,8 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.backends.inductor import codecache, target_info
-from dynamo_lite.backends.inductor.codegen.cpp import kernel as cpp_kernel
 from dynamo_lite.backends.inductor.codegen.cpp import functions, source
+from dynamo_lite.backends.inductor.codegen.cpp import kernel as cpp_kernel
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_source
 from dynamo_lite.backends.inductor.codegen.cpp.text import header
 from dynamo_lite.backends.inductor.ir import index as ix
