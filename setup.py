@@ -121,7 +121,8 @@ setup(
                   "csrc/compiled_function", "csrc/compiled_graph", "csrc/unhooked_generators"),
         Extension(
             "dynamo_lite.backends.inductor._runtime",
-            ["backends/inductor/_runtime.c", "backends/inductor/kept_memory.c", "backends/inductor/kept_memory_methods.c"],
+            ["backends/inductor/_runtime.c", "backends/inductor/kept_memory.c",
+             "backends/inductor/kept_memory_methods.c"],
             depends=[*headers(), "backends/inductor/kept_memory.h", "backends/inductor/kept_memory_methods.h"],
             extra_compile_args=C_FLAGS,
             libraries=LIBRARIES,
