@@ -179,6 +179,10 @@ cuda_graph_limit: int = _option(
     64, "CUDA graphs that are recorded of one compiled graph with mode='reduce-overhead', each with memory of its own: "
     "one for each choice of sizes, weights and streams that it is called with, and more where results are held",
     minimum=0)
+chunked_loss: bool = _option(
+    True, "compute the cross-entropy of a linear layer's results some rows at a time where that halves the memory that "
+    "logits and their gradients take; gradients are computed with the loss then, whether a backward pass follows or "
+    "not")
 num_compile_workers: int = _option(0, "C++ files compiled side by side; 0: as many as there are processors", minimum=0)
 cpp_compiler_timeout: int = _option(
     300, "seconds that the C++ compiler may take for one file before it is stopped; 0: as many as it likes", minimum=0)

@@ -27,6 +27,7 @@ from dynamo_lite.backends.aot.decompositions import FOR_KERNELS, REQUIRED
 from dynamo_lite.backends.aot.functional import CannotCut, CannotFunctionalize
 from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
+from dynamo_lite.backends.aot.loss_pattern import with_chunked_losses
 from dynamo_lite.backends.aot.record import record
 from dynamo_lite.backends.inductor import graph_cache, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
@@ -124,7 +125,7 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
         return kept
     try:
         with log.phase("aot"):
-            aten = record(gm, example_inputs, route.decompositions)
+            aten = record(with_chunked_losses(gm), example_inputs, route.decompositions)
     except CannotFunctionalize as e:
         return run_eager(gm, str(e))
     except Exception as e:

@@ -17,6 +17,7 @@ import torch
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias
 from dynamo_lite.backends.aot.ops import Functionalized, RandomFill
 from dynamo_lite.backends.inductor.program import BufferRef, ExternCall, Program
+from dynamo_lite.runtime.sized_operators import NAMESPACE
 
 aten = torch.ops.aten
 
@@ -102,7 +103,7 @@ def _refused(program: Program, step: ExternCall) -> str:
     if not isinstance(target, torch._ops.OpOverload):
         ours = getattr(target, "__module__", "").startswith("dynamo_lite.backends.")
         return "" if ours else "may do on the host what a replay would not"
-    if target.namespace not in ("aten", "prims"):
+    if target.namespace not in ("aten", "prims", NAMESPACE):
         return "is an operator of the program's, which may do on the host what a replay would not"
     waits = _SYNCS & set(target.tags) or target.overloadpacket in _WAITING or (
         target._opname.startswith(_WAITING_FAMILIES)) or target.overloadpacket in _BY_INDEX and any(

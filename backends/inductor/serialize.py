@@ -19,11 +19,13 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.aot import chunked_loss
 from dynamo_lite.runtime import sized_operators
 
 LARGEST_TENSOR = 1 << 16  # bytes
 _SHORT = 80  # characters of a text that stands in the JSON
 _NAMESPACES = ("aten", "prims", sized_operators.NAMESPACE)
+_OTHERS = {chunked_loss.NAME: chunked_loss.operator}
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -80,6 +82,11 @@ class Format:
             Malformed: these are other bytes.
         """
         return _Reader(self, memoryview(data)).whole()
+
+
+def _define(name: str) -> None:
+    """Defines an operator of our own, which is done when it is first needed."""
+    _OTHERS.get(name, sized_operators.operators)()
 
 
 # ---------------------------------------------------------------- writing
@@ -216,7 +223,7 @@ class _Reader:
         if namespace not in _NAMESPACES or not _NAME.fullmatch(name) or not _NAME.fullmatch(overload):
             raise Malformed("no operator's name")
         if namespace == sized_operators.NAMESPACE:
-            sized_operators.operators()
+            _define(name)
         found = getattr(getattr(getattr(torch.ops, namespace), name), overload)
         if not isinstance(found, torch._ops.OpOverload):
             raise Malformed(f"{name}.{overload} is no operator")

@@ -21,6 +21,7 @@ from dynamo_lite.backends.aot.gradients import static_twins
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.interface import Interface, Saved
 from dynamo_lite.backends.aot.joint import JointGraph, record_joint
+from dynamo_lite.backends.aot.loss_pattern import with_chunked_losses
 from dynamo_lite.backends.aot.partition import backward_graph, partition
 from dynamo_lite.backends.aot.record import fake_mode_of
 from dynamo_lite.backends.aot.segments import (
@@ -122,7 +123,7 @@ class _Recording:
     """Makes the joint graph of a captured graph, and makes it again for the gradients of some results."""
 
     def __init__(self, gm: GraphModule, example_inputs: list[Any], route: Route) -> None:
-        self._gm, self._examples, self._decompositions = gm, example_inputs, route.decompositions
+        self._gm, self._examples, self._decompositions = with_chunked_losses(gm), example_inputs, route.decompositions
         self._grad = torch.is_grad_enabled()
         self._casting = ambient.casting()
 
