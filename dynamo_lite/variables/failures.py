@@ -44,6 +44,8 @@ def raised_in_eager(
         return None
     if any(text in str(error) for text in _OF_AUTOGRAD):
         return error  # asked before elements are
+    if torch.is_grad_enabled() and any(map(_has_unknown_history, leaves)):
+        return None
     first = _raised(op, target, args, kwargs, 0)
     if first is None or type(first) is not (RuntimeError if type(error) is MemoryOverlap else type(error)):
         return None
@@ -90,6 +92,13 @@ def _raised(op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         except Exception as raised:
             return raised
     return None
+
+
+def _has_unknown_history(value: torch.Tensor) -> bool:
+    """Whether it is, or looks at, an input that is no leaf: it may look at a leaf, which autograd refuses to have
+    written before the operation looks at its arguments."""
+    seen = [value] if value._base is None else [value, value._base]
+    return any(t.grad_fn is not None and type(t.grad_fn).__name__ == "Error" for t in seen)
 
 
 def _is_plain(value: torch.Tensor) -> bool:

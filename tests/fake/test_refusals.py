@@ -147,6 +147,22 @@ def test_refused_as_in_eager(name, backend, fullgraph):
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
+def test_what_autograd_refuses_first(backend):
+    """An input may be a view of a leaf, which fake tensors do not know: eager is asked where two reasons compete."""
+    def write(y, x):
+        try:
+            y.pow_(x)
+        except RuntimeError as error:
+            return str(error)
+
+    leaf, compiled = torch.ones(4, requires_grad=True), dynamo_lite.compile(write, backend=backend)
+    for make in (lambda: leaf[:], lambda: leaf * 1, lambda: (leaf * 1)[:], lambda: leaf.detach()):
+        assert compiled(make(), torch.ones(3, 4)) == write(make(), torch.ones(3, 4)) != None  # noqa: E711
+    with torch.no_grad():
+        assert compiled(leaf[:], torch.ones(3, 4)) == write(leaf[:], torch.ones(3, 4))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor_lite"])
 def test_inference_tensors_outside_of_inference_mode(backend):
     def write(log, x):
         log.append(1)
