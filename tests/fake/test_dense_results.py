@@ -38,7 +38,7 @@ FUNCTIONS = {
     "hfft": (lambda x: fft.hfft(x), signals),
     "fft of one row": (lambda x: fft.fft(x[:1], dim=-1), signals),
     "pinv": (lambda x: torch.linalg.pinv(x.double()), signals),
-    "affine_grid": (lambda x: x.sum() * F.affine_grid(torch.ones(2, 2, 3), (2, 1, *x.shape[-2:])), images),
+    "affine_grid": (lambda x: x.square().mean() * F.affine_grid(torch.ones(2, 2, 3), (2, 1, *x.shape[-2:])), images),
     "solve_triangular": (lambda x: torch.linalg.solve_triangular(torch.eye(3), x[:, 0], upper=True), signals),
     "unfold": (lambda x: F.unfold(x, 3), images),
     "unfold of one image": (lambda x: F.unfold(x[0], (3, 2), padding=1, stride=2, dilation=(1, 2)), images),

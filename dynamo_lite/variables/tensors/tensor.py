@@ -379,9 +379,8 @@ def record(
             return made
     node_args, node_kwargs = _node_arguments(tx, op, target, args, kwargs)
     with output.sizes_defined() as defined:
-        node_args, node_kwargs, (result, impure) = with_sizes(
+        node_args, node_kwargs, (result, impure, fake_args, fake_kwargs) = with_sizes(
             tx, (node_args, node_kwargs), lambda given: _run(tx, op, target, *given))
-    fake_args, fake_kwargs = fx.node.map_arg((node_args, node_kwargs), fake_of)
     if output.fake_mode.known.needed:
         leaves = pytree.tree_leaves((fake_args, fake_kwargs))
         given = {t.untyped_storage()._cdata for t in leaves if isinstance(t, torch.Tensor)}
@@ -423,14 +422,17 @@ def record(
     return made
 
 
-def _run(tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
-    """Runs what a node with these arguments does on fake tensors: its result, and whether it has effects beyond it."""
+def _run(
+    tx: Tracer, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, bool, tuple[Any, ...], dict[str, Any]]:
+    """Runs what a node with these arguments does on fake tensors: its result, whether it has effects beyond it, and
+    the arguments, of which the result may be one."""
     output = tx.output
     fake_args, fake_kwargs = fx.node.map_arg((args, kwargs), fake_of)
     output.fake_mode.raises_seen = may_raise(target, fake_args, fake_kwargs)
     output.fake_mode.written.clear()
     run = run_with_numbers if output.scalars.any else output.run_fake
-    return run(tx, op, target, fake_args, fake_kwargs)
+    return *run(tx, op, target, fake_args, fake_kwargs), fake_args, fake_kwargs
 
 
 def _autograd_sees(written: frozenset[int], operands: list[Any]) -> bool:
