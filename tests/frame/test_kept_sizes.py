@@ -156,16 +156,18 @@ def test_elements_that_change_are_not_kept():
 
 
 # ---------------------------------------------------------------- files
-GOOD = [False, ["size", 0], ["local", 0]]
+GOOD = [None, ["size", 0], ["local", 0]]
+FORMAT = kept_sizes._FORMAT
 
 
 @pytest.mark.parametrize("body", [
-    b"", b"{", b"[]", b"[" * 100_000, b"\xff\xfe", b'{"format": 2, "paths": []}', b'{"format": 1, "paths": 3}',
-    *(json.dumps({"format": 1, "paths": [path]}).encode() for path in (
-        3, [], [False], [0, ["local", 0]], [False, []], [False, "local"], [False, ["const", 3]],
-        [False, ["local", 1.5]], [False, ["item", {"type": "object"}, 3], ["local", 0]], [False, ["local", [0]]],
-        [False] + [["dict"]] * 100)),
-    json.dumps({"format": 1, "paths": [GOOD] * 300}).encode(),
+    b"", b"{", b"[]", b"[" * 100_000, b"\xff\xfe", json.dumps({"format": FORMAT + 1, "paths": []}).encode(),
+    json.dumps({"format": FORMAT, "paths": 3}).encode(),
+    *(json.dumps({"format": FORMAT, "paths": [path]}).encode() for path in (
+        3, [], [None], [0, ["local", 0]], [False, ["local", 0]], ["no mark", ["local", 0]], [None, []],
+        [None, "local"], [None, ["const", 3]], [None, ["local", 1.5]],
+        [None, ["item", {"type": "object"}, 3], ["local", 0]], [None, ["local", [0]]], [None] + [["dict"]] * 100)),
+    json.dumps({"format": FORMAT, "paths": [GOOD] * 300}).encode(),
 ])
 def test_a_file_that_is_sealed_and_malformed_is_said_and_not_used(body, monkeypatch, caplog):
     calls = [(torch.randn(k, 4),) for k in (3, 5)]
