@@ -125,7 +125,7 @@ def test_scans_in_blocks():
     source = gpu.artifacts[0].source
     assert "tl.associative_scan" in source and "for start in range" not in source
     check(lambda x: (x.cumsum(0), x.cumprod(0), x.cummax(0)), torch.randn(200, 3), tolerance=1e-4)
-    blocks.MAX_ROW = 64
+    object.__setattr__(blocks.BY_RULE, "row", 64)
     gpu = check(lambda x: (scans(x), x.cummin(0)), x, tolerance=1e-4)
     assert "for start in range" in gpu.artifacts[0].source and not gpu.artifacts[0].library_calls
     check(lambda x: (x.cumsum(0), x.cumprod(0), x.cummax(0)), torch.randn(200, 3), tolerance=1e-4)

@@ -290,7 +290,7 @@ class TritonKernel:
     def _scan_in_blocks(self, stage: Stage) -> None:
         """A scan piece by piece: each by all threads of the block, then joined with what is carried from before."""
         body, inner = self._body(), stage.inner
-        rows = rows_of(self.kernel, inner)
+        rows = rows_of(self.kernel, inner, self.sizes)
         outer = [v for v in self.kernel.outer if v is not rows.loop]
         tile = Tile((rows.loop,), (rows.rows,)) if rows.loop is not None else Tile((), ())
         body.axes = [Axis("XBLOCK"), Axis("RBLOCK")] if rows.loop is not None else [Axis("RBLOCK")]
