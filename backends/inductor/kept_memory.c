@@ -49,7 +49,11 @@ at_most_int(int64_t n)
 static void
 set_thresholds(int64_t mapped, int64_t trimmed)
 {
-    mallopt(M_MMAP_THRESHOLD, at_most_int(mapped));
+    /* Older versions refuse more than malloc comes to by itself. The other threshold ends malloc's own raising of this one,
+     * so that one which is refused would stay where it is. */
+    if (!mallopt(M_MMAP_THRESHOLD, at_most_int(mapped))) {
+        mallopt(M_MMAP_THRESHOLD, OWN_MAPPED);
+    }
     mallopt(M_TRIM_THRESHOLD, at_most_int(trimmed));
 }
 

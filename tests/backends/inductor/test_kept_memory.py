@@ -223,3 +223,29 @@ def test_results_can_be_resized_shared_and_set():
     assert a.is_shared() and torch.equal(a, x + 1) and torch.equal(view, (x + 1).view(-1)[5:])
     c = torch.empty(0).set_(a.untyped_storage(), 0, (300, 301), (301, 1))
     assert torch.equal(c, x + 1)
+
+
+_OLDER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdio.h>
+int mallopt(int what, int value) {
+    int (*next)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "mallopt");
+    if (what == M_MMAP_THRESHOLD && value > 32 << 20) return 0;
+    if (what == M_MMAP_THRESHOLD) fprintf(stderr, "mapped from %d\\n", value);
+    return next(what, value);
+}
+"""
+
+
+def test_a_threshold_that_older_versions_of_glibc_refuse(tmp_path):
+    """They take 32 MiB at most: refused, it would stay at what malloc has come to, and every large block be mapped."""
+    source, library = tmp_path / "older.c", tmp_path / "older.so"
+    source.write_text(_OLDER)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + "step(x, y)"], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "DYNAMO_LITE_KEPT_MEMORY": "256", "LD_PRELOAD": str(library)})
+    assert done.returncode == 0, done.stderr
+    assert f"mapped from {32 << 20}" in done.stderr
