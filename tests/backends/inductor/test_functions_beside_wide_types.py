@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite import config
 
 FUNCTIONS = {
     "remainder": lambda x: torch.remainder(x * 9, -2), "fmod": lambda x: torch.fmod(x, 0.7), "sin": torch.sin,
@@ -18,12 +19,14 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("simd", ["auto", "avx2"])  # on a processor with more, too
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_in_a_kernel_of_whole_numbers_of_64_bits(name):
+def test_in_a_kernel_of_whole_numbers_of_64_bits(name, simd):
     def program(x):
         return FUNCTIONS[name](x), x.tril(2)
 
     torch.manual_seed(0)
     x = torch.randn(8, 19)
-    got, want = dynamo_lite.compile(program, backend="inductor_lite")(x), program(x)
+    with config.patch(cpp_simd=simd):
+        got, want = dynamo_lite.compile(program, backend="inductor_lite")(x), program(x)
     torch.testing.assert_close(got, want, atol=2e-6, rtol=2e-5)

@@ -358,9 +358,8 @@ class TritonKernel:
         """The variables of the loops along a row, for a piece of it."""
         at = len(body.axes) - 1
         begin = "" if start == "0" else f"{start} + "
-        wide = ".to(tl.int64)" if self.wide else ""
-        body.line(f"r = ({begin}tl.arange(0, RBLOCK){body.along(at)}){wide}" if wide else
-                  f"r = {begin}tl.arange(0, RBLOCK){body.along(at)}")
+        place = f"{begin}tl.arange(0, RBLOCK){body.along(at)}"
+        body.line(f"r = ({place}).to(tl.int64)" if self.wide else f"r = {place}")
         volume = ix.product(v.size for v in inner)
         body.axes[at].mask = ""
         if not isinstance(volume, int) or volume % rows.elements or not volume:
