@@ -9,7 +9,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ...exc import Unsupported
-from ...guards.source import InstanceDictSource, Source
+from ...guards.source import ComputedSource, InstanceDictSource, Source
 from ..base import MISSING, VariableTracker, realized, wraps_type
 from ..constant import ConstantVariable
 from ..containers.mappings import DictVariable
@@ -88,11 +88,24 @@ class PartialVariable(VariableTracker):
 
     def own_attribute(self, tx: Tracer, name: str) -> VariableTracker | None:
         """The value in the object's own dict, None if there is none."""
+        if self.value is not None and not tx.output.effects.attributes_of(self) and not self._has_dict(tx):
+            return None
         return read_own(tx, self, self._real_dict(), dict_source(self), name)
 
     def has_attributes(self, tx: Tracer) -> bool:
-        """Whether it has attributes of its own, for the sake of which a partial of it keeps it as it is."""
-        return bool(self.own_dict or self._real_dict() or tx.output.effects.attributes_of(self))
+        """Whether a partial of it keeps it as it is, since it has been asked for a dict (Modules/_functoolsmodule.c,
+        partial_new)."""
+        if self.own_dict is not None or tx.output.effects.attributes_of(self):
+            return True
+        return self.value is not None and self._has_dict(tx)
+
+    def _has_dict(self, tx: Tracer) -> bool:
+        """Whether the real object has been asked for its dict, which makes it; guarded."""
+        assert self.value is not None and self.source is not None
+        made = _made_dict(self.value) is not None
+        where = ComputedSource(self.source, _made_dict, f"the dict of {self.source.name}")
+        tx.guard(where, "type_is" if made else "is", dict if made else None)
+        return made
 
     def _real_dict(self) -> dict[str, Any] | None:
         return None if self.value is None else self.value.__dict__
@@ -123,6 +136,11 @@ class PartialVariable(VariableTracker):
     def reconstruct(self, cg: Codegen) -> None:
         def make() -> None:
             cg.call_function(functools.partial, [self.function, *self.args], self.named())
+            if self.own_dict is not None or cg.effects.attributes_of(self):
+                # At once: a partial of it, which may be made before it is filled, keeps one that has a dict.
+                cg.emit.dup()
+                cg.emit.load_attr("__dict__")
+                cg.emit.pop()
 
         def fill() -> None:
             cg.store_attributes(self)
@@ -130,6 +148,11 @@ class PartialVariable(VariableTracker):
                 self.own_dict.fill_keeper(cg)
 
         cg.build_new(self, make, fill, refers_only=True)
+
+
+def _made_dict(value: functools.partial[Any]) -> dict[str, Any] | None:
+    """The own dict of a partial, None while nobody has asked for it: asking makes it, which the program can see."""
+    return functools.partial.__reduce__(value)[2][3]  # type: ignore[index]
 
 
 class KeywordsVariable(DictVariable):
