@@ -72,13 +72,13 @@ class ConstantVariable(VariableTracker):
         return self.value
 
     def same_object(self, other: VariableTracker) -> bool | None:
-        if not isinstance(other, ConstantVariable):
-            return False
+        if not isinstance(other, ConstantVariable) or self.python_type() is not other.python_type():
+            return False  # before the values: who asks for that of a number that changes fixes it
         if self.value is other.value:
             return True
         # Small integers and equal strings may or may not be one object in Python; only singletons are certain.
         singleton = (bool, type(None), type(Ellipsis), enum.Enum, torch.dtype, torch.layout, torch.memory_format)
-        if type(self.value) is not type(other.value) or isinstance(self.value, singleton):
+        if isinstance(self.value, singleton):
             return False
         return False if self.value != other.value else None
 

@@ -7,6 +7,7 @@ the sequence as mutated before it happens.
 from __future__ import annotations
 
 import collections
+import functools
 import operator
 import types
 from collections.abc import Iterable
@@ -426,7 +427,8 @@ class TupleVariable(SequenceVariable):
         self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
     ) -> VariableTracker:
         if name == "numel" and self.cls is torch.Size:
-            return ConstantVariable(tx.values.as_plain(self).numel())
+            return functools.reduce(
+                functools.partial(tx.operators.binary, "*"), self.iterate(tx), ConstantVariable(1))
         return super().call_method(tx, name, args, kwargs)
 
     def as_argument(self, tx: Tracer) -> Any:

@@ -185,7 +185,8 @@ def _callable(tx: Tracer, value: VariableTracker) -> VariableTracker:
     if isinstance(value, ObjectVariable):
         return ConstantVariable(tx.classes.lookup(value.cls, "__call__") is not None)
     if isinstance(value, (ConstantVariable, SequenceVariable, TensorVariable)):
-        return ConstantVariable(callable(value.value) if isinstance(value, ConstantVariable) else False)
+        has_value = isinstance(value, ConstantVariable) and not value.is_symbolic
+        return ConstantVariable(callable(value.constant()) if has_value else False)
     return ConstantVariable(tx.classes.lookup(value.python_type(), "__call__") is not None)
 
 

@@ -11,8 +11,6 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ...guards.source import AttrSource, ComputedSource, ConstSource, Source, WeakrefSource
 from ..base import MISSING, VariableTracker, instance_dict, realized, unsupported, wraps_type
 from ..constant import is_constant_value
@@ -23,61 +21,12 @@ from ..deferred_calls import defer_call
 from ..numbers.scalars import ScalarVariable
 from ..objects.objects import ObjectVariable
 from ..real_object import RealObjectVariable
+from .cached_calls import TUPLES, CachedCall, Open, Parts
 from .cached_effects import may_change_something
+from .cached_sizes import call_source, can_be_open, with_expressions
 
 if TYPE_CHECKING:
     from ..protocols import Tracer
-
-# Arguments that are found again by their elements.
-_TUPLES = (tuple, torch.Size)
-
-
-class CachedCall:
-    """A call of a cached function, as a place where guards find what it gives. Objects of the program among the
-    arguments are not kept alive: where one has ended, there is no result. One of them may be left open."""
-
-    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.function = function
-        self.args = args
-        self.kwargs = kwargs
-
-    def ask(self, given: Any = None) -> Any:
-        """What the function gives, with `given` for the argument that is open."""
-        args = [given if arg is _OPEN else _value(arg) for arg in self.args]
-        kwargs = {name: given if arg is _OPEN else _value(arg) for name, arg in self.kwargs.items()}
-        return self.function(*args, **kwargs)
-
-    def __call__(self, given: Any) -> Any:
-        """For guards, to which a call that fails is one without a result."""
-        try:
-            return self.ask(given)
-        except Exception as error:
-            raise LookupError(f"a cached function raised {type(error).__name__}") from error
-
-    @property
-    def result(self) -> Any:
-        """What the cache holds, where no argument is open."""
-        return self(None)
-
-
-class _Open:
-    """Stands for an argument that is not known yet."""
-
-    def __repr__(self) -> str:
-        return "_"
-
-
-_OPEN = _Open()
-
-
-def _value(argument: Any) -> Any:
-    if type(argument) in _TUPLES:
-        return type(argument)(map(_value, argument))
-    value = argument() if type(argument) is weakref.ref else argument
-    if value is None and argument is not None:
-        raise ReferenceError("an argument of a cached function has ended")
-    return value
-
 
 class CachedFunctionVariable(RealObjectVariable):
     """A function under ``functools.lru_cache`` or ``functools.cache``."""
@@ -94,7 +43,9 @@ class CachedFunctionVariable(RealObjectVariable):
                 # The cache keeps what the first call gave, whatever becomes of the object.
                 what = f"{self.describe()} keeps what it gives for {argument.describe()}, made here"
                 unsupported("call_skipped", what)
-        constant = all(a.is_constant() for a in (*args, *kwargs.values()))
+        sized = all(map(_is_known, (*args, *kwargs.values()))) and (
+            can_be_open(tx, self.value.__wrapped__, [*_elements([*args, *kwargs.values()])]))
+        constant = not sized and all(a.is_constant() for a in (*args, *kwargs.values()))
         if constant and not may_change_something(self.value.__wrapped__):
             return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
         calls = tx.output.effects.calls
@@ -115,7 +66,7 @@ class CachedFunctionVariable(RealObjectVariable):
             return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
         elif tx.output.operations == operations and all(map(_is_known, (*args, *kwargs.values()))):
             return self._ask_for_objects(tx, args, kwargs, result)
-        elif not (result.is_constant() and is_constant_value(result.constant())):
+        elif sized or not (result.is_constant() and is_constant_value(result.constant())):
             # The cache gives the same object each time, which may have been changed since.
             unsupported("call_skipped", f"{self.describe()} keeps an object, for {_first_unknown(args, kwargs)}")
         return result
@@ -123,27 +74,50 @@ class CachedFunctionVariable(RealObjectVariable):
     def _ask_for_objects(
         self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker], result: VariableTracker
     ) -> VariableTracker:
-        """What the cache gives for objects of the program, if it is what the function gives, `result`."""
+        """What the cache gives for objects of the program and sizes that are symbols, if it is what the function gives,
+        `result`."""
         known = tuple(map(_real, args)), {name: _real(a) for name, a in kwargs.items()}
         # The function first, of which the cache learns nothing: what it is asked here it keeps, and before the call
         # the program may have changed what the function reads.
         for function in (self.value.__wrapped__, self.value):
             if not _Comparison(tx).stands_for(result, tx.run_python(CachedCall(function, *known).ask)):
+                if all(a.is_constant() for a in (*args, *kwargs.values())):
+                    break  # sizes alone: what the cache holds for these
                 what = "keeps what was made before a change" if function is self.value else "reads what was changed"
                 unsupported("call_skipped", f"{self.describe()} {what}, for {_first_unknown(args, kwargs)}")
-        objects = [a for a in _elements([*args, *kwargs.values()]) if not a.is_constant()]
-        if len(objects) == 1 and objects[0] in (*args, *kwargs.values()):
+        else:
+            return self._ask_known(tx, args, kwargs, known, result)
+        return self._ask(tx, tuple(a.constant() for a in args), {k: v.constant() for k, v in kwargs.items()})
+
+    def _ask_known(
+        self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker], known: tuple[Any, Any],
+        result: VariableTracker,
+    ) -> VariableTracker:
+        """The same, where `result` is what the cache gives; `known` are the arguments of this call."""
+        given = [a for a in _elements([*args, *kwargs.values()]) if a.is_symbolic or not a.is_constant()]
+        sized = any(a.is_symbolic for a in given)
+        if sized or len(given) == 1 and given[0] in (*args, *kwargs.values()):
             # The cache is asked for whatever object stands there: another one of the kind needs no other graph.
-            (given,) = objects
-            assert given.source is not None
-            asked = CachedCall(self.value, tuple(_OPEN if a is given else _real(a) for a in args),
-                               {name: _OPEN if a is given else _real(a) for name, a in kwargs.items()})
-            source = ComputedSource(given.source, asked, self._words(asked, given.source.name))
-            return realized(tx, tx.values.wrap_at(asked.ask(given.value), source))
-        for argument in objects:
+            return self._at_open_call(tx, args, kwargs, given, result if sized else None)
+        for argument in given:
             assert argument.source is not None
             tx.guard(argument.source, "tensor_same", WeakrefSource(_reference(argument)))
         return self._at_cache(tx, CachedCall(self.value, *known))
+
+    def _at_open_call(
+        self, tx: Tracer, args: list[VariableTracker], kwargs: dict[str, VariableTracker],
+        given: list[VariableTracker], made: VariableTracker | None,
+    ) -> VariableTracker:
+        """What the cache gives for objects and sizes that stand where `given` do; the numbers in it are those in
+        `made`."""
+        opened = tuple(_opened(a, given) for a in args), {name: _opened(a, given) for name, a in kwargs.items()}
+        asked = CachedCall(self.value, *opened)
+        value = asked.ask(*(a.example() if a.is_symbolic else a.value for a in given))
+        if made is None:
+            source: Source = ComputedSource(given[0].source, asked, asked.words(given[0].source.name))
+            return realized(tx, tx.values.wrap_at(value, source))
+        kept = tx.values.wrap_at(value, call_source(tx, asked, given))
+        return with_expressions(tx, made, kept)
 
     def _inside(self, tx: Tracer) -> VariableTracker:
         inside = self.value.__wrapped__
@@ -162,15 +136,8 @@ class CachedFunctionVariable(RealObjectVariable):
 
     def _at_cache(self, tx: Tracer, asked: CachedCall) -> VariableTracker:
         """What the cache holds, where guards find it."""
-        source = AttrSource(ConstSource(asked, self._words(asked)), "result")
+        source = AttrSource(ConstSource(asked, asked.words()), "result")
         return realized(tx, tx.values.wrap_at(asked.result, source))
-
-    def _words(self, asked: CachedCall, given: str = "") -> str:
-        """The call's text; with an open argument it tells the function from all others."""
-        parts = [*map(_words, asked.args), *(f"{k}={_words(v)}" for k, v in asked.kwargs.items())]
-        name = getattr(self.value, "__qualname__", "cached function")
-        text = f"{name}({', '.join(parts)})"
-        return f"{text} of {given} [{id(self.value):x}]" if given else text
 
     def getattr(self, tx: Tracer, name: str) -> VariableTracker:
         if name in ("cache_info", "cache_clear", "cache_parameters"):
@@ -193,11 +160,13 @@ def _is_new(argument: VariableTracker) -> bool:
 
 
 def _is_tuple(argument: VariableTracker) -> bool:
-    return isinstance(argument, TupleVariable) and not argument.is_constant() and argument.python_type() in _TUPLES
+    if not isinstance(argument, TupleVariable) or argument.python_type() not in TUPLES:
+        return False
+    return not argument.is_constant() or any(part.is_symbolic for part in _elements(argument.items))
 
 
 def _is_known(argument: VariableTracker) -> bool:
-    """Whether a cache finds an argument again: constants, objects from outside by their identity, tuples of these."""
+    """Whether a cache finds an argument again: constants, sizes, objects from outside by identity, tuples of these."""
     if argument.is_constant():
         return True
     if _is_tuple(argument):
@@ -209,21 +178,22 @@ def _is_known(argument: VariableTracker) -> bool:
 
 
 def _real(argument: VariableTracker) -> Any:
+    if argument.is_symbolic:
+        return argument.example()
     if _is_tuple(argument):
-        return argument.python_type()(map(_real, argument.items))  # type: ignore[attr-defined]
+        return Parts(argument.python_type(), [_real(part) for part in argument.items])  # type: ignore[attr-defined]
     return argument.constant() if argument.is_constant() else weakref.ref(argument.value)
+
+
+def _opened(argument: VariableTracker, given: list[VariableTracker]) -> Any:
+    if _is_tuple(argument):
+        parts = [_opened(part, given) for part in argument.items]  # type: ignore[attr-defined]
+        return Parts(argument.python_type(), parts)
+    return Open(given.index(argument)) if argument in given else _real(argument)
 
 
 def _reference(argument: VariableTracker) -> Source:
     return ConstSource(_real(argument), f"a weak reference to {argument.source.name}")  # type: ignore[union-attr]
-
-
-def _words(argument: Any) -> str:
-    if type(argument) in _TUPLES and any(type(part) is weakref.ref for part in argument):
-        return f"({', '.join(map(_words, argument))})"
-    if argument is _OPEN:
-        return "_"
-    return f"<{type(argument()).__qualname__}>" if type(argument) is weakref.ref else repr(argument)
 
 
 class _Comparison:
@@ -239,6 +209,8 @@ class _Comparison:
         tracker = realized(self.tx, tracker)
         if tracker.source is not None and not tracker.is_constant():
             return self.tx.output.effects.tracker_of(value) is tracker
+        if tracker.is_symbolic:
+            return type(value) is int and value == tracker.example()
         if tracker.is_constant() and not isinstance(tracker, TupleVariable):
             return type(value) is type(tracker.constant()) and value == tracker.constant()
         if id(tracker) in self.met:
@@ -247,7 +219,7 @@ class _Comparison:
         return type(value) is tracker.python_type() and self._same_parts(tracker, value)
 
     def _same_parts(self, tracker: VariableTracker, value: Any) -> bool:
-        if isinstance(tracker, (TupleVariable, ListVariable)) and type(value) in (list, *_TUPLES):
+        if isinstance(tracker, (TupleVariable, ListVariable)) and type(value) in (list, *TUPLES):
             return len(tracker.items) == len(value) and all(map(self.stands_for, tracker.items, value))
         if isinstance(tracker, DictVariable) and type(value) is dict:
             keys, values = tracker.keys(), tracker.values(self.tx)

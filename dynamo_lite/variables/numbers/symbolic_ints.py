@@ -28,6 +28,7 @@ from ...symbols.integers import Division, Expr, Index, Sym
 from ...symbols.nodes import IntNode, symbolic_int
 from ...symbols.relations import Condition, compare, is_short
 from ..base import VariableTracker, unsupported
+from ..bound import BoundMethodVariable
 from ..constant import BINARY, ConstantVariable
 from .formulas import formula_of, source_of_index
 from .running_sizes import RunningCondition
@@ -43,6 +44,12 @@ LOWEST = -HIGHEST
 _LONGEST = 256
 _MOST_OPERANDS = 4  # of one operation, as the guard program has them
 _MOST_FACTORS = 8  # of a power that is written as a product
+# Methods of an int that give it back, and those that count its bits.
+_ITSELF = frozenset({"__index__", "__int__", "__trunc__", "__floor__", "__ceil__", "__pos__", "conjugate"})
+_COUNTS = frozenset({"bit_length", "bit_count"})
+# Types whose comparisons with ints are not implemented, nor int's with them.
+_COMPARE_WITH_NO_INT = frozenset({
+    type(None), str, bytes, type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format})
 # Operators whose results of ints of 64 bits are no longer than these, and that are no polynomials.
 _BY_PYTHON = frozenset({"&", "|", "^", ">>", "//", "%"})
 
@@ -80,6 +87,32 @@ class SymbolicIntVariable(ConstantVariable):
 
     def python_type(self) -> type:
         return int
+
+    def is_none(self) -> bool:
+        return False
+
+    def same_object(self, other: VariableTracker) -> bool | None:
+        return True if other is self else super().same_object(other)
+
+    def getattr(self, tx: Tracer, name: str) -> VariableTracker:
+        if name in ("real", "numerator"):
+            return self
+        if name in ("imag", "denominator"):
+            return ConstantVariable(0 if name == "imag" else 1)
+        if name in _ITSELF or name in _COUNTS:
+            return BoundMethodVariable(self, name)
+        if not hasattr(int, name):
+            tx.raise_error(AttributeError, f"'int' object has no attribute {name!r}")
+        return super().getattr(tx, name)
+
+    def call_method(
+        self, tx: Tracer, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    ) -> VariableTracker:
+        if name in _ITSELF and not args and not kwargs:
+            return self
+        counted = computed_ahead(tx, getattr(int, name), [self.as_number(tx)], int) if (
+            name in _COUNTS and not args and not kwargs) else None
+        return counted if counted is not None else super().call_method(tx, name, args, kwargs)
 
     def example(self) -> Any:
         return self._output.symbols.env.value(self.expr)
@@ -154,6 +187,8 @@ class SymbolicIntVariable(ConstantVariable):
             return ConstantVariable(self._output.symbols.env.decide(condition))
         if isinstance(other, ScalarVariable):
             return self.as_number(tx).compare(tx, op, other)
+        if other.python_type() in _COMPARE_WITH_NO_INT:
+            return None
         return super().compare(tx, op, other)
 
     def unary(self, tx: Tracer, op: str) -> VariableTracker:
