@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from . import equality
 from .containers import builtin_iteration, outer_iterators
-from .functions import compiled_functions, introspected
+from .functions import compiled_functions, introspected, scripted
 from .objects import context_vars, thread_locals
 from .tensors import arrays, inputs, legacy_tensors, method_calls
 from .torch_api import (
@@ -25,5 +25,5 @@ __all__ = [
     "composed_functions",
     "context_vars", "equality",
     "inputs", "introspected", "legacy_tensors", "method_calls", "optimizers", "outer_iterators",
-    "sized_functions", "thread_locals", "transforms",
+    "scripted", "sized_functions", "thread_locals", "transforms",
 ]
