@@ -1,8 +1,8 @@
 """Functions under ``torch.jit.script``.
 
 TorchScript compiled the Python function that torch keeps beside it, and that one is evaluated here. Invariant: only
-with arguments whose types TorchScript takes as they are, and only of functions that neither ask whether they are scripted
-nor raise exceptions of their own, which TorchScript makes others; all else is called in plain Python.
+with arguments whose types TorchScript takes as they are, and only of functions that neither ask whether they are
+scripted nor raise exceptions of their own, which TorchScript makes others; all else is called in plain Python.
 """
 from __future__ import annotations
 
