@@ -173,8 +173,9 @@ cpp_simd: str = _option(
 target: dict[str, float] = _option(
     {}, "what is known of the processor better than it is read or measured, by name, as l2=2097152,cores=2: sizes of "
     "caches in bytes, costs (the log `targets` prints all)", choices=(
-        "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "far_read",
-        "foreign_read", "wake", "awake", "elements", "pages"))
+        "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "left_lines",
+        "left_columns", "strided_left", "streamed_left", "far_read", "foreign_read", "wake", "awake", "elements",
+        "pages"))
 cuda_graph_limit: int = _option(
     64, "CUDA graphs that are recorded of one compiled graph with mode='reduce-overhead', each with memory of its own: "
     "one for each choice of sizes, weights and streams that it is called with, and more where results are held",

@@ -1,8 +1,8 @@
 """What pieces of work cost on this machine's processor, measured once by a library that is built when the package is
 installed (``codegen/cpp/probe.cpp``), and kept in the cache folder under the processor's name.
 
-Measured values are rounded to whole products (the rate to two digits), so that they seldom differ from one measurement
-to another; a decision that they change is a close one.
+Measured values are rounded to whole products (the rate to two digits, what a product takes longer to twentieths), so
+that they seldom differ from one measurement to another; a decision that they change is a close one.
 
 Invariant: whatever goes wrong while measuring or keeping, there are costs: the typical ones, which the log tells.
 """
@@ -24,6 +24,8 @@ _SUFFIX = ".costs"
 _ROOM = 1 << 19  # floats: a panel, and what is packed, as much as a core's own cache holds
 _SECONDS = 0.008  # some ten rounds
 _LEAST, _MOST = 1.0, 64.0  # of a cost that can be true
+_NUMBERS = 8  # that the probe measures
+_RATIOS = 2  # the last of them are times of products
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,12 +36,19 @@ class Costs:
         product_rate: products a nanosecond, of one core: half its GFLOP/s.
         pack_lines, pack_columns: what an element costs, in products, that is packed from lines, from columns.
         im2col: that is copied to a plane.
+        left_lines, left_columns: that is packed of the left operand, from lines and from columns.
+        strided_left, streamed_left: what a product costs more if the left operand is not packed, with its depth strided
+            in memory, and without.
     """
 
     product_rate: float = 58.0
     pack_lines: float = 4.0
     pack_columns: float = 4.0
     im2col: float = 6.0
+    left_lines: float = 6.0
+    left_columns: float = 8.0
+    strided_left: float = 0.3
+    streamed_left: float = 0.05
 
 
 TYPICAL = Costs()
@@ -87,13 +96,13 @@ def _measured(source: str, simd: str) -> Costs | None:
         return None
     try:
         probe = getattr(ctypes.CDLL(str(path)), library_symbol("probe", simd))
-        room, out = (ctypes.c_float * (_ROOM + 16))(), (ctypes.c_double * 4)()
+        room, out = (ctypes.c_float * (_ROOM + 16))(), (ctypes.c_double * _NUMBERS)()
     except (OSError, AttributeError, MemoryError) as error:
         log.artifact("targets").info("nothing is measured, typical costs count: %s", error)
         return None
     # At the beginning of a line of the caches, as workspaces are.
     at = ctypes.c_void_p(-(-ctypes.addressof(room) // 64) * 64)
-    least, begun = [math.inf] * 4, time.perf_counter()
+    least, begun = [math.inf] * _NUMBERS, time.perf_counter()
     # What else runs on this core, or on the other half of it, makes some rounds slower, none faster.
     while time.perf_counter() - begun < _SECONDS:
         probe(at, ctypes.c_int64(_ROOM), out)
@@ -101,10 +110,12 @@ def _measured(source: str, simd: str) -> Costs | None:
     return rounded(*least)
 
 
-def rounded(product: float, *pieces: float) -> Costs | None:
+def rounded(product: float, *rest: float) -> Costs | None:
     """Costs by what the probe has measured, in nanoseconds; None if that can't be true."""
-    if not all(math.isfinite(value) and value > 0 for value in (product, *pieces)):
-        log.artifact("targets").info("nothing is known from %s", (product, *pieces))
+    if not all(math.isfinite(value) and value > 0 for value in (product, *rest)):
+        log.artifact("targets").info("nothing is known from %s", (product, *rest))
         return None
-    whole = (min(max(float(round(piece / product)), _LEAST), _MOST) for piece in pieces)
-    return Costs(float(f"{1 / product:.2g}"), *whole)
+    whole = (min(max(float(round(piece / product)), _LEAST), _MOST) for piece in rest[:-_RATIOS])
+    # To twentieths.
+    more = (min(max(round(20 * (other / product - 1)) / 20, 0.0), _MOST) for other in rest[-_RATIOS:])
+    return Costs(float(f"{1 / product:.2g}"), *whole, *more)

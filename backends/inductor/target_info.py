@@ -68,6 +68,11 @@ class TargetInfo:
         rows = (registers - spare) // vectors
         return rows - rows % 2, vectors
 
+    @property
+    def panel(self) -> int:
+        """Columns of a tile of products."""
+        return self.tile[1] * self.lanes
+
     # ---------------------------------------------------------------- costs
     @property
     def costs(self) -> Costs:
@@ -101,6 +106,13 @@ class TargetInfo:
         """A left operand of more bytes is read from beyond the own cache by each panel. Of one that is up to twice as
         large as the cache, half is still there, and the rest is fetched ahead in time."""
         return 2 * self.own_cache
+
+    @property
+    def near_panels(self) -> int:
+        """Bytes of panels that a thread packs at once: they are read once for each block of the left operand's rows,
+        which is seldom enough for the third cache, half of whose part that is one core's they may take."""
+        l3 = self.processor.l3
+        return max(self.own_cache, 0 if l3 is None else l3.size * self.processor.siblings // l3.sharers // 2)
 
     @property
     def near_planes(self) -> int:
@@ -160,8 +172,8 @@ class TargetInfo:
             f"{p.siblings} logical processors each",
         ]
         numbers = [f.name for f in dataclasses.fields(self)][3:]
-        numbers += ["grain", "grain_awake", "own_cache", "far_left", "near_planes", "near_result", "near_row",
-                    "near_pixels", "near_vector", "strip", "near_lines", "far_stores"]
+        numbers += ["grain", "grain_awake", "own_cache", "far_left", "near_panels", "near_planes", "near_result",
+                    "near_row", "near_pixels", "near_vector", "strip", "near_lines", "far_stores"]
         lines += [f"{name} = {getattr(self, name)}" for name in numbers]
         if config.target:
             lines.append(f"config.target: {config.target}")

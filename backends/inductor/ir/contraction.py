@@ -22,6 +22,8 @@ from dynamo_lite.backends.inductor.ir import index as ix
 MAX_LANES = 16
 # So many products deep an operand is packed at a time.
 CHUNK_DEPTH = 512
+# So many products are added up one after the other; longer sums are sums of sums.
+CHAIN_DEPTH = 256
 # A tile has at most so many lines.
 MAX_LINES = 64
 # Of ``depthwise.cpp``: rows of results in registers, the widest kernel.

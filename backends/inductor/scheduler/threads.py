@@ -20,7 +20,15 @@ import dataclasses
 import math
 
 from dynamo_lite.backends.inductor.ir import index as ix
-from dynamo_lite.backends.inductor.ir.contraction import CHUNK_DEPTH, MAX_LANES, Contraction, Matrix, Patches, volume
+from dynamo_lite.backends.inductor.ir.contraction import (
+    CHAIN_DEPTH,
+    CHUNK_DEPTH,
+    MAX_LANES,
+    Contraction,
+    Matrix,
+    Patches,
+    volume,
+)
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 # Workspaces are rounded up to so many elements, so that kernels find one of the same size to take over.
@@ -29,6 +37,12 @@ WORKSPACE_UNIT = 1 << 14
 ROWS = 2
 # The widest panel, in columns, of ``panels.h``.
 MAX_PANEL = 64
+# Rows of a block, for which panels are read again (``panels.h``), and what is behind a packed strip of six of them.
+BLOCK, STRIP_SLACK = 48, 8
+# The fewest rows of a strip of ``panels.h``.
+LEAST_STRIP = 4
+# Packing of the left operand is to cost at most this part of its products, if there are columns enough.
+PACKING_SHARE = 0.02
 # Up to so many columns beyond whole vectors are sums of their own (``panels.h``).
 FEW = 4
 
@@ -41,8 +55,10 @@ class WorkSharing:
     slot: elements that each has in the workspace.
     kept: of so many rows, where an operand is packed piece by piece, the sums are kept meanwhile.
     direct: whether vectors of the right operand are read where they are.
+    group: the left operand is packed, block by block, each for so many panels; 0: it is read where it is.
+    chunk: so deep is a block.
     strip, copies: of windows, see ``Im2colPlanes``.
-    decided: whether ``by_rows``, ``kept`` and ``direct`` hold for all calls; the library decides if not.
+    decided: whether ``by_rows``, ``kept``, ``direct`` and ``group`` hold for all calls; the library decides if not.
     packing: what it costs to fill the planes of windows, in rows; for the library.
     """
 
@@ -51,6 +67,8 @@ class WorkSharing:
     slot: ix.Index
     kept: int = 0
     direct: bool = False
+    group: int = 0
+    chunk: int = CHUNK_DEPTH
     strip: int = 0
     copies: bool = False
     decided: bool = True
@@ -94,23 +112,66 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
         # The places of all taps come first.
         slot = _rounded(depth, MAX_LANES) + _rounded(planes.elements, MAX_LANES) + MAX_PANEL + MAX_LANES
         by_rows = sized and _by_rows(contraction, threads, planes.cost, info)
-        return WorkSharing(by_rows, threads, slot, 0, False, planes.strip, planes.copies, sized, planes.cost)
+        return WorkSharing(by_rows, threads, slot, strip=planes.strip, copies=planes.copies, decided=sized,
+                           packing=planes.cost)
     if not sized:
-        return WorkSharing(False, threads, _largest_slot(contraction), decided=False)
-    if _is_direct(contraction, right, info):
+        return WorkSharing(False, threads, _largest_slot(contraction, info), chunk=chunk_depth(info), decided=False)
+    group = _columns_at_once(contraction, info) // info.panel
+    if not (group and contraction.left.depth != 1) and _is_direct(contraction, right, info):
         # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
         # own cache if they are shared out so.
         few = threads > 1 and _number(volume(contraction.columns)) <= info.near_pixels
         by_rows = _by_rows(contraction, threads, 0, info, info.foreign_read if few else 1.0)
         return WorkSharing(by_rows, threads, _rounded(_number(contraction.depth), MAX_LANES), direct=True)
     packing = info.costs.pack_lines if right.line == 1 else info.costs.pack_columns
-    by_rows = _by_rows(contraction, threads, packing, info)
+    again = _packed_again(contraction, threads, group * info.panel, info) if group else 1.0
+    by_rows = _by_rows(contraction, threads, packing, info, again)
     rows, depth = _number(volume(contraction.rows)), _number(contraction.depth)
     piece = _piece(rows, depth)
     kept = rows if piece < depth else 0
     if by_rows:
         kept = _rounded(-(-kept // threads), MAX_LANES)
-    return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept)
+    if not group:
+        return WorkSharing(by_rows, threads, (piece + kept + MAX_LANES) * MAX_PANEL, kept)
+    slot = (piece + (kept if kept else BLOCK)) * group * info.panel + MAX_LANES + _left_block(info)
+    return WorkSharing(by_rows, threads, _rounded(slot, MAX_PANEL), kept, group=group, chunk=chunk_depth(info))
+
+
+def chunk_depth(info: TargetInfo) -> int:
+    """So deep are the pieces of two packed operands that are multiplied: a panel's piece stays in half of the first
+    cache while the left operand's rows pass by, if that has room for a whole chain; if not, it stays in the second."""
+    return CHAIN_DEPTH if CHAIN_DEPTH * info.panel * 4 <= info.processor.l1.size // 2 else CHUNK_DEPTH
+
+
+def _left_block(info: TargetInfo) -> int:
+    """Elements of a packed block of the left operand."""
+    return BLOCK * chunk_depth(info) + -(-BLOCK // LEAST_STRIP) * STRIP_SLACK
+
+
+def _packed_again(contraction: Contraction, threads: int, columns: int, info: TargetInfo) -> float:
+    """How much longer threads that share out panels take because each packs the left operand for its own."""
+    cost = info.costs.left_columns if contraction.left.depth == 1 else info.costs.left_lines
+    panels = _number(volume(contraction.columns)) * _number(volume(contraction.batch))
+    share = min(columns, max(panels // threads, info.panel))
+    return (1 + cost / share) / (1 + cost / columns)
+
+
+def _columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
+    """For how many columns a block of the left operand is packed, in whole panels; 0: it isn't, as it costs more than
+    it saves. No thread's share is in this: last bits may depend on it."""
+    left, costs = contraction.left, info.costs
+    streamed = left.depth == 1
+    cost, saved = (costs.left_columns, costs.streamed_left) if streamed else (costs.left_lines, costs.strided_left)
+    rows, columns, depth = (_number(n) for n in (volume(contraction.rows), volume(contraction.columns),
+                                                 contraction.depth))
+    room = max(info.near_panels // (4 * _piece(rows, depth)), MAX_PANEL)
+    most = min(columns, math.ceil(cost / PACKING_SHARE), room)
+    if saved * most <= cost:
+        return 0
+    # Equal parts.
+    panels = -(-columns // info.panel)
+    parts = -(-panels // -(-most // info.panel))
+    return -(-panels // parts) * info.panel
 
 
 def _number(n: ix.Index) -> int:
@@ -124,14 +185,15 @@ def _piece(rows: int, depth: int) -> int:
     return CHUNK_DEPTH if CHUNK_DEPTH + rows <= depth else depth
 
 
-def _largest_slot(contraction: Contraction) -> ix.Index:
+def _largest_slot(contraction: Contraction, info: TargetInfo) -> ix.Index:
     """What a thread needs of the workspace at most, whatever the library decides: a piece and the sums that are kept
-    are no more than the whole depth."""
+    are no more than the whole depth. Blocks of the left operand are packed for the widest panel."""
     rows, depth = volume(contraction.rows), contraction.depth
     if isinstance(rows, int) and isinstance(depth, int):
         piece = _piece(rows, depth)
         depth = piece + rows if piece < depth else depth
-    return ix.mul(ix.add(depth, 2 * MAX_LANES), MAX_PANEL)
+    block = _rounded(_left_block(info), MAX_PANEL) // MAX_PANEL + BLOCK
+    return ix.mul(ix.add(depth, 2 * MAX_LANES + block), MAX_PANEL)
 
 
 def _by_rows(contraction: Contraction, threads: int, packing: float, info: TargetInfo, foreign: float = 1.0) -> bool:

@@ -99,6 +99,8 @@ def test_what_is_compiled_suits_all(info):
     # A piece of a panel stays in the own cache beside the left operand's rows.
     panel = info.tile[1] * info.lanes
     assert templates.CHUNK_DEPTH * panel * 4 <= info.own_cache // 2
+    assert panel == info.panel
+    assert info.near_panels >= info.own_cache
     assert panel <= 64 and info.lanes <= templates.MAX_LANES
     assert 0 < info.near_row <= 64 << 10 and info.far_left > info.near_result
     windows = Patches("image", 0, (), 1, 112, 112, 112, 112, (3, 3), (1, 1), (1, 1), (1, 1), 1)
@@ -126,8 +128,9 @@ def test_config_replaces_single_values():
 
 
 def test_costs_are_replaced_too():
-    with config.patch(target={"product_rate": 80, "pack_lines": 9, "pack_columns": 10, "im2col": 11}):
-        assert target_info.current().costs == Costs(80, 9, 10, 11)
+    with config.patch(target={"product_rate": 80, "pack_lines": 9, "pack_columns": 10, "im2col": 11, "left_lines": 12,
+                              "left_columns": 13, "strided_left": 0.25, "streamed_left": 0.125}):
+        assert target_info.current().costs == Costs(80, 9, 10, 11, 12, 13, 0.25, 0.125)
     with config.patch(target={"im2col": 30}):
         costs = target_info.current().costs
         assert costs.im2col == 30 and costs.pack_lines >= 1
@@ -158,7 +161,8 @@ def test_costs_are_measured_once_and_kept(measurements, tmp_path):
     own = processor.this_processor()
     first = machine_costs.costs_of(own, "avx2")
     assert machine_costs.costs_of(own, "avx2") == first and len(measurements) == 1
-    assert all(1 <= cost <= 64 for cost in dataclasses.astuple(first)[1:])
+    assert all(1 <= cost <= 64 for cost in dataclasses.astuple(first)[1:-2])
+    assert 0 <= first.streamed_left <= 64 and 0 <= first.strided_left <= 64
     (kept,) = Path(tmp_path / "cache").rglob("*.costs")
     assert kept.stat().st_mode & 0o077 == 0
     # Another processor's are its own; what has been changed by others is measured anew.
@@ -170,9 +174,10 @@ def test_costs_are_measured_once_and_kept(measurements, tmp_path):
 
 
 def test_impossible_measurements_count_for_nothing():
-    assert machine_costs.rounded(0.0, 1.0, 1.0, 1.0) is None
-    assert machine_costs.rounded(0.017, float("inf"), 1.0, 1.0) is None
-    assert machine_costs.rounded(0.0171, 0.07, 0.005, 9.0) == Costs(58.0, 4.0, 1.0, 64.0)
+    assert machine_costs.rounded(0.0, *[1.0] * 7) is None
+    assert machine_costs.rounded(0.017, float("inf"), *[1.0] * 6) is None
+    measured = machine_costs.rounded(0.0171, 0.07, 0.005, 9.0, 0.11, 0.13, 0.0222, 0.017)
+    assert measured == Costs(58.0, 4.0, 1.0, 64.0, 6.0, 8.0, 0.3, 0.0)
 
 
 def test_without_a_probe_typical_costs_count(measurements, monkeypatch):

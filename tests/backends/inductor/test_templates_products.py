@@ -140,3 +140,71 @@ def test_deep_products_that_threads_share(simd):
 def test_a_factor_whose_elements_are_nowhere_neighbours():
     check(lambda x, w: torch.relu(x @ w[:, ::2][::3]), R(20, 30), R(90, 44), kernels=1, library=0)
     check(lambda x, w: torch.relu(x[:, ::2] @ w[:, ::2][::3]), R(20, 60), R(90, 44), kernels=1, library=0)
+
+
+ALWAYS, NEVER = {"strided_left": 60.0, "streamed_left": 60.0}, {"strided_left": 1e-9, "streamed_left": 1e-9}
+FORMS = {
+    "as it stands": (lambda x, y: x @ y + 1, False, False),
+    "first transposed": (lambda x, y: x.t() @ y + 1, True, False),
+    "second transposed": (lambda x, y: x @ y.t() + 1, False, True),
+    "both transposed": (lambda x, y: x.t() @ y.t() + 1, True, True),
+}
+
+
+@pytest.mark.parametrize("simd", ["avx512", "avx2", "scalar"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("m,k,n", [
+    (48, 256, 64), (131, 1300, 259), (97, 515, 33), (9, 300, 500), (9, 9, 1037), (50, 257, 18)])
+def test_whether_the_left_operand_is_packed_changes_nothing(simd, form, m, k, n):
+    """Blocks, pieces and groups with something left over; sums that are kept; a few columns beyond whole vectors."""
+    fn, first, second = FORMS[form]
+    x, y = R(k, m) if first else R(m, k), R(n, k) if second else R(k, n)
+    for left in (ALWAYS, NEVER):
+        with dynamo_lite.config.patch(cpp_simd=simd, target=left):
+            check(fn, x, y, kernels=1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("left", [ALWAYS, NEVER], ids=["packed", "where it is"])
+def test_packed_products_have_the_same_bits_in_any_number_of_threads(form, left):
+    fn, first, second = FORMS[form]
+    before = torch.get_num_threads()
+    try:
+        for m, k, n in ((131, 1300, 259), (700, 270, 100)):
+            x, y = R(k, m) if first else R(m, k), R(n, k) if second else R(k, n)
+            found = []
+            for threads in (1, 2, 3, 8):
+                dynamo_lite.reset()
+                torch.set_num_threads(threads)
+                with dynamo_lite.config.patch(target=left), torch.no_grad():
+                    found.append(dynamo_lite.compile(fn)(x, y))
+            assert all(torch.equal(found[0], other) for other in found[1:])
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("left", [ALWAYS, NEVER], ids=["packed", "where it is"])
+@pytest.mark.parametrize("fn, x, y", [
+    (lambda x, y: torch.bmm(x.transpose(1, 2), y), R(3, 70, 50), R(3, 70, 33)),
+    (lambda x, y: torch.bmm(x.transpose(1, 2), y.transpose(1, 2)), R(3, 600, 50), R(3, 33, 600)),
+    (lambda x, y: torch.bmm(x.transpose(1, 2), y.expand(3, 70, 33)), R(3, 70, 50), R(70, 33)),
+    (lambda x, y: x[:, ::2].t() @ y[:, 1:], R(90, 101), R(90, 65)),
+    (lambda x, y: x[3:, 5:].t() @ y[3:], R(93, 65), R(93, 40)),
+    (lambda x, y: (x.t() @ y).t().contiguous(), R(90, 65), R(90, 40)),
+])
+def test_strided_operands_with_the_left_one_packed(left, fn, x, y):
+    with dynamo_lite.config.patch(target=left):
+        check(fn, x, y)
+        check(lambda *args: fn(*args).relu() * 0.5, x, y)
+
+
+@pytest.mark.parametrize("left", [ALWAYS, NEVER], ids=["packed", "where it is"])
+def test_the_library_decides_for_sizes_that_no_compile_knew(left):
+    dynamo_lite.reset()
+    with dynamo_lite.config.patch(target=left), torch.no_grad():
+        for fn, first, second in FORMS.values():
+            compiled = dynamo_lite.compile(fn, dynamic=True)
+            for m, k, n in ((20, 30, 40), (131, 1300, 259), (97, 515, 33), (60, 60, 600)):
+                x, y = R(k, m) if first else R(m, k), R(n, k) if second else R(k, n)
+                exact = fn(x.double(), y.double())
+                assert (compiled(x, y) - exact).abs().max() <= 3 * (fn(x, y) - exact).abs().max() + 1e-6

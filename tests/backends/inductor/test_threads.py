@@ -2,11 +2,11 @@
 import dataclasses
 
 import pytest
-from processors import ALL, EPYC, XEON
+from processors import ALL, ARM, DESKTOP, EPYC, XEON
 
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.contraction import Contraction, Matrix, Patches
-from dynamo_lite.backends.inductor.scheduler.threads import im2col_planes
+from dynamo_lite.backends.inductor.scheduler.threads import chunk_depth, im2col_planes
 from dynamo_lite.backends.inductor.scheduler.threads import share_work as share
 
 
@@ -104,3 +104,43 @@ def test_what_a_larger_cache_changes():
     # Lines 64 KB apart: of a cache of 8 ways half are taken by 4 lines, of one of 16 by 8.
     apart = contraction(64, 1 << 15, 8)
     assert not share_work(apart, 2, EPYC).direct or share_work(apart, 2, XEON).direct
+
+
+def strided(rows, columns, depth):
+    """``a.t() @ b``: neighbouring rows of the left operand are neighbours in memory."""
+    kept = contraction(rows, columns, depth)
+    return dataclasses.replace(kept, left=Matrix("left", 0, (), 1, rows))
+
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+def test_the_left_operand_is_packed_where_that_costs_less_than_it_saves(info):
+    sharing = share_work(strided(1024, 1024, 1024), 1, info)
+    assert sharing.group and not sharing.direct and sharing.chunk == chunk_depth(info)
+    assert not share_work(strided(1024, info.lanes, 1024), 1, info).group, "each element is read for one vector"
+    columns = sharing.group * info.panel
+    # What is packed for all columns at once, or for equal parts of them, and stays where it is read from.
+    assert columns * 1024 * 4 <= info.near_panels or columns == info.panel
+    assert columns >= min(1024, info.costs.left_lines / 0.02, info.near_panels // 4096) / 2
+    dear = dataclasses.replace(info, known_costs=dataclasses.replace(info.costs, left_lines=64.0, strided_left=0.01))
+    assert not share_work(strided(1024, 1024, 1024), 1, dear).group
+
+
+@pytest.mark.parametrize("info", ALL, ids=lambda info: info.processor.name)
+@pytest.mark.parametrize("rows, columns, depth", [(1000, 700, 300), (64, 4000, 3000), (3, 300, 2000)])
+def test_whether_the_left_operand_is_packed_does_not_depend_on_threads(info, rows, columns, depth):
+    """The last bits of a few columns do depend on it."""
+    for made in (contraction(rows, columns, depth), strided(rows, columns, depth)):
+        found = {(s.group, s.chunk) for s in (share_work(made, threads, info) for threads in (1, 2, 8, 64))}
+        assert len(found) == 1
+
+
+def test_threads_with_few_columns_share_out_rows_of_a_packed_operand():
+    """Each would pack all of the left one for them."""
+    assert not share_work(strided(64, 4096, 512), 4).by_rows
+    assert share_work(strided(4096, 256, 512), 16).by_rows
+
+
+def test_pieces_of_packed_operands():
+    """A panel of AVX2's is in the first cache with 256 lines, one of AVX-512's in the second with any."""
+    assert [chunk_depth(info) for info in (EPYC, XEON, DESKTOP, ARM)] == [512, 512, 256, 256]
+    assert EPYC.near_panels == 8 << 20 and DESKTOP.near_panels == 1 << 20

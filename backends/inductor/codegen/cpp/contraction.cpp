@@ -34,17 +34,29 @@ static double share_of_rows(const Contraction& c, i64 threads, double left, doub
     const double cost = left > c.costs.far_left * (double)threads ? c.costs.far_read : 1.0;
     return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
 }
+// Whether packing the left operand for so many columns costs less than it saves.
+static bool packs_left(const Contraction& c, i64 columns) {
+    const bool streamed = c.left.depth == 1;
+    return (streamed ? c.costs.streamed_left : c.costs.strided_left) * columns > (streamed ? c.costs.left_columns : c.costs.left_lines);
+}
 static void decide(Contraction& c) {
     const i64 threads = c.slots;
     const double left = c.left.batch[0] || c.left.batch[1] || c.left.batch[2] ? 0 : (double)c.rows * c.depth * 4;
-    double packing = c.packing, foreign = 1.0;
+    double packing = c.packing, foreign = 1.0, again = 1.0;
     const bool windows = c.windows.channels > 0;
     if (!windows) {
-        c.direct = is_direct(c);
+        const bool packs = packs_left(c, least(c.columns, widest_panel));
+        c.direct = !(packs && c.left.depth != 1) && is_direct(c);
+        c.group = packs && !c.direct ? widest_panel / panel : 0;
+        if (c.group) {
+            const i64 all = c.columns * c.batches[0] * c.batches[1] * c.batches[2] / threads, own = all < panel ? panel : least(widest_panel, all);
+            const double left_cost = c.left.depth == 1 ? c.costs.left_columns : c.costs.left_lines;
+            again = (1 + left_cost / own) / (1 + left_cost / widest_panel);
+        }
         packing = c.direct ? 0 : c.right.line == 1 ? c.costs.pack_lines : c.costs.pack_columns;
         foreign = c.direct && threads > 1 && c.columns <= c.costs.near_pixels ? c.costs.foreign_read : 1.0;
     }
-    c.by_rows = share_of_rows(c, threads, left, packing) < share_of_panels(c, threads, left) * foreign;
+    c.by_rows = share_of_rows(c, threads, left, packing) < share_of_panels(c, threads, left) * foreign * again;
     if (!windows && !c.direct) {
         c.kept = chunk_depth + c.rows <= c.depth && chunk_depth < c.depth ? c.rows : 0;
         if (c.by_rows) c.kept = units(units(c.kept, threads), widest_lanes) * widest_lanes;
@@ -83,14 +95,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
         const i32* steps;
         i64 kept;  // the first row whose sums are kept
     };
-    const auto pack = [=, &c](i64 p, i64 k, i64 depth, float* to) {
-        const i64 first = p % across * panel;
-        const int columns = columns_of(p);
-        const float* from = c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth;
-        if (c.right.line == 1) pack_lines(from, c.right.depth, depth, columns, to);
-        else if (c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
-        else pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
-    };
+    const PackedProduct both{c, epilogue, context, across, piece};
     // Rows [r0, r1) of a panel's products from k on; `first`: the first ones that this thread computes. Sums that are not done yet are kept behind what is packed.
     const auto rows_of = [=, &c](i64 p, i64 r0, i64 r1, bool first, const Right& right, i64 k, i64 depth) {
         alignas(64) float whole[block * panel], turned[panel * block], column[few][chunk_depth];
@@ -117,7 +122,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
                         for (i64 j = c0; j < c1; j += fetched) __builtin_prefetch(c.result + batch * c.result_batch + (r0 + r + i) * c.result_line + j);
                 // What this block reads next, or else the block that follows.
                 const i64 next = r + ROWS < rows || done + now >= depth ? ROWS * c.left.line - (r + ROWS < rows ? 0 : done * c.left.depth) : now * c.left.depth - r * c.left.line;
-                if (columns > alone) tile_for(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, tile + r * panel, more);
+                if (columns > alone) tile_for<false>(alive_rows, columns - alone)(at, c.left.line, c.left.depth, next, alive_rows, base, steps, listed && r == 0 && first ? panel : 0, now, tile + r * panel, more);
                 if (alone) columns_for[alone - 1](at, c.left.line, alive_rows, column, now, tile + r * panel + columns - alone, more);
             }
         }
@@ -146,6 +151,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
     // Each thread packs its panels or fills its planes: to read that from the cache of another thread takes as long as the products of some fifty
     // rows, to pack it as long as those of five to ten.
     const auto products = [=, &c, &w](i64 first, i64 last, i64 r0, i64 r1, int thread) {
+        if (c.group) return both.compute(first, last, r0, r1, thread);
         float* const room = c.workspace + thread * c.slot;
         i32* const steps = (i32*)room;
         if (windows) {
@@ -168,7 +174,7 @@ LIBRARY PRODUCTS(const Contraction* contraction, Epilogue* epilogue, const void*
             for (i64 begin = r0; begin < r1; begin += kept)
                 for (i64 k = 0; k < c.depth; k += piece) {
                     const i64 depth = least(piece, c.depth - k), end = least(begin + kept, r1);
-                    pack(p, k, depth, room);
+                    pack_panel(c, across, p, k, depth, room);
                     for (i64 r = begin; r < end; r += block) rows_of(p, r, least(r + block, end), false, {room, room, packed_places.at, begin}, k, depth);
                 }
     };

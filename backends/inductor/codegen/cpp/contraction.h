@@ -22,16 +22,17 @@ struct Contraction {
     bool transposed;    // lines of a tile are columns
     bool by_rows;       // threads share out rows, not panels
     bool direct;        // vectors are read where the right operand is, which is not packed
-    bool decided;       // by_rows, direct and kept are; the library decides if not, for the sizes that it finds
+    bool decided;       // by_rows, direct, kept and group are; the library decides if not, for the sizes that it finds
     int threads, slots; // at most `slots` threads: so many pack panels side by side
     float* workspace;
     i64 slot, kept;     // elements of it that each of them has; of how many rows it holds sums that are not done yet
+    i64 group, chunk;   // a block of the left operand is packed for so many panels, so deep; 0: it is read where it is
     const float* result;  // where epilogue writes first, to be fetched ahead, or null; its strides
     i64 result_line, result_batch;
     // If not decided: of windows, what it costs to fill their planes, in rows; what else decides (scheduler/threads.py).
     double packing;
     struct Costs {
-        double pack_lines, pack_columns, far_read, foreign_read;
+        double pack_lines, pack_columns, far_read, foreign_read, left_lines, left_columns, strided_left, streamed_left;
         i64 far_left, near_pixels, near_lines[2][2];
     } costs;
     i64 work;           // in products

@@ -69,6 +69,7 @@ class ContractionKernel(CppKernel):
         self.line(f"c.transposed = {_bool(c.transposed)}, c.by_rows = {_bool(sharing.by_rows)};")
         self.line(f"c.direct = {_bool(sharing.direct)}, c.slots = {sharing.slots}, c.slot = {_list((sharing.slot,))};")
         self.line(f"c.kept = {sharing.kept}, c.decided = {_bool(sharing.decided)};")
+        self.line(f"c.group = {sharing.group}, c.chunk = {sharing.chunk};")
         if not sharing.decided:
             self.line(f"c.packing = {sharing.packing!r};")
             self._costs()
@@ -85,7 +86,9 @@ class ContractionKernel(CppKernel):
         """What the library decides by, as ``scheduler/threads.py`` would."""
         info = self.info
         (period, places), (cache_period, ways) = info.near_lines
-        numbers = (info.costs.pack_lines, info.costs.pack_columns, info.far_read, info.foreign_read)
+        own = info.costs
+        numbers = (own.pack_lines, own.pack_columns, info.far_read, info.foreign_read, own.left_lines, own.left_columns,
+                   own.strided_left, own.streamed_left)
         text = ", ".join(map(repr, numbers))
         self.line(f"c.costs = {{{text}, {info.far_left}, {info.near_pixels}, {{{{{period}, {places}}}, "
                   f"{{{cache_period}, {ways}}}}}}};")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 # By name, the files of which each is made, behind ``vec.h``, ``threads.h`` and ``contraction.h``.
 LIBRARIES = {
-    "products": ("tiles.h", "panels.h", "contraction.cpp"),
+    "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp"),
     "probe": ("tiles.h", "panels.h", "probe.cpp"),
 }

@@ -1,9 +1,10 @@
 // What the loops of contraction.cpp are made of: a tile's products, packed panels, the planes of im2col. probe.cpp measures them.
 //
-// Columns of the right operand are packed in panels, [k][column], so that the innermost loop reads them in order; the left
-// operand stays where it is, one element at a time spread over a vector. A tile of ROWS x panel results is held in registers
-// while k runs. This is the scheme of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008) with the
-// left operand unpacked: its rows are read as streams, once. No result depends on how many threads there are.
+// Columns of the right operand are packed in panels, [k][column], so that the innermost loop reads them in order. One element of the left
+// operand at a time is spread over a vector. A tile of ROWS x panel results is held in registers while k runs. This is the scheme of Goto and
+// van de Geijn (Anatomy of High-Performance Matrix Multiplication, 2008). The left operand is packed too, ROWS rows side by side, [k][row], where
+// that costs less than it saves; else its rows are read as streams, once, from where they are. No result depends on how many threads
+// there are.
 #if defined(__AVX512F__)
 constexpr int CV = 4, ROWS = 6;
 #elif defined(__AVX2__)
@@ -30,13 +31,14 @@ static constexpr PackedPlaces packed_places;
 
 // V vectors of columns, the last of which is a half one if HALF. rows <= R; those beyond are computed again from the last. `add`: to
 // what the tile holds, of which only the `rows` are written. `places`: where in `right` each step of the depth is. `next`: how far the left operand's next rows are, to be fetched meanwhile; `beside`: how far what
-// is read next of `right`, or 0.
-template <int R, int V, bool HALF = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add) {
+// is read next of `right`, or 0. PACKED: both operands are; `line` to `places`, `next` and `beside` say nothing then.
+template <int R, int V, bool HALF = false, bool PACKED = false> NOINLINE void tile_product(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add) {
     typedef vec<float, CL / 2> hvec;
     constexpr int WHOLE = HALF ? V - 1 : V, some = WHOLE ? WHOLE : 1;
     const float* at[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) at[r] = left + (r < rows ? r : rows - 1) * line;
+    for (int r = 0; r < R; ++r) at[r] = PACKED ? left + r : left + (r < rows ? r : rows - 1) * line;
+    if (PACKED) step = ROWS;
     for (i64 from = 0; from < depth; from += chain) {
         const i64 to = least(from + chain, depth);
         fvec sum[R][some];
@@ -48,24 +50,26 @@ template <int R, int V, bool HALF = false> NOINLINE void tile_product(const floa
             for (int v = 0; v < WHOLE; ++v) sum[r][v] = fvec{};
         }
         for (i64 k = from, i = from * step; k < to;) {
+            if (!PACKED)
 #pragma GCC unroll 8
-            for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
-            for (const i64 stop = least(k + fetched, to); k < stop; ++k, i += step) {
-                const float* const line = right + places[k];
+                for (int r = 0; r < R; ++r) __builtin_prefetch(at[r] + i + next);
+            for (const i64 stop = PACKED ? to : least(k + fetched, to); k < stop; ++k, i += step) {
+                const float* const line = right + (PACKED ? k * panel : places[k]);
                 fvec x[some];
                 hvec y{};
 #pragma GCC unroll 4
                 for (int v = 0; v < WHOLE; ++v) x[v] = load<CL>(line + v * CL, full());
                 if constexpr (HALF) y = load<CL / 2>(line + WHOLE * CL, full());
-                if (beside)
+                if (!PACKED && beside)
 #pragma GCC unroll 4
                     for (int v = 0; v < V * CL; v += fetched) __builtin_prefetch(line + beside + v);
 #pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) {
-                    const fvec w = bc<CL>(at[r][i]);
+                    const float element = PACKED ? left[i + r] : at[r][i];
+                    const fvec w = bc<CL>(element);
 #pragma GCC unroll 4
                     for (int v = 0; v < WHOLE; ++v) sum[r][v] = fma_(w, x[v], sum[r][v]);
-                    if constexpr (HALF) half[r] = fma_(bc<CL / 2>(at[r][i]), y, half[r]);
+                    if constexpr (HALF) half[r] = fma_(bc<CL / 2>(element), y, half[r]);
                 }
             }
         }
@@ -124,25 +128,25 @@ template <int N> NOINLINE void column_products(const float* left, i64 line, int 
 typedef void Columns(const float* left, i64 line, int rows, const float (*columns)[chunk_depth], i64 depth, float* tile, bool add);
 static constexpr Columns* columns_for[few] = {column_products<1>, column_products<2>, column_products<3>, column_products<4>};
 typedef void Tile(const float* left, i64 line, i64 step, i64 next, int rows, const float* right, const i32* places, i64 beside, i64 depth, float* tile, bool add);
-static Tile* tile_for(int rows, int columns) {
+template <bool PACKED> static Tile* tile_for(int rows, int columns) {
     if (columns > panel - CL / 2) {
-        if (rows <= 2) return tile_product<2, CV>;
-        return rows <= 4 ? tile_product<4, CV> : tile_product<ROWS, CV>;
+        if (rows <= 2) return tile_product<2, CV, false, PACKED>;
+        return rows <= 4 ? tile_product<4, CV, false, PACKED> : tile_product<ROWS, CV, false, PACKED>;
     }
     const int halves = (columns + CL / 2 - 1) / (CL / 2);
     switch (halves) {
-        case 1: return tile_product<ROWS, 1, true>;
-        case 2: return tile_product<ROWS, 1>;
-        case 3: return tile_product<ROWS, 2, true>;
+        case 1: return tile_product<ROWS, 1, true, PACKED>;
+        case 2: return tile_product<ROWS, 1, false, PACKED>;
+        case 3: return tile_product<ROWS, 2, true, PACKED>;
     }
     if constexpr (CV == 4)
         switch (halves) {
-            case 4: return tile_product<ROWS, 2>;
-            case 5: return tile_product<ROWS, 3, true>;
-            case 6: return tile_product<ROWS, 3>;
-            case 7: return tile_product<ROWS, 4, true>;
+            case 4: return tile_product<ROWS, 2, false, PACKED>;
+            case 5: return tile_product<ROWS, 3, true, PACKED>;
+            case 6: return tile_product<ROWS, 3, false, PACKED>;
+            case 7: return tile_product<ROWS, 4, true, PACKED>;
         }
-    return tile_product<ROWS, CV>;
+    return tile_product<ROWS, CV, false, PACKED>;
 }
 
 // ------------------------------------------------------------------ packing
@@ -168,6 +172,39 @@ static void pack_columns(const float* p, i64 line, i64 depth, int columns, float
 static void pack_elements(const float* p, i64 line, i64 step, i64 depth, int columns, float* to) {
     for (i64 k = 0; k < depth; ++k, to += panel)
         for (int c = 0; c < panel; ++c) to[c] = c < columns ? p[c * line + k * step] : 0.0f;
+}
+// Rows of the left operand, ROWS at a time, [k][row]; what is beyond the last counts for nothing. Whole vectors are stored, each of which the
+// next one overwrites in part: behind each strip there is slack.
+constexpr int strip_lanes = ROWS <= 4 ? 4 : 8;
+constexpr i64 strip_of(i64 depth) { return ROWS * depth + strip_lanes; }
+static void pack_left(const float* p, i64 line, i64 step, i64 depth, int rows, float* to) {
+    constexpr int L = strip_lanes;
+    const i64 strip = strip_of(depth);
+    if (line == 1) {
+        // Neighbouring rows are neighbours in memory: all of them at once, so that each line of the cache is read once.
+        const int whole = rows < L ? 0 : (rows - L) / ROWS * ROWS + ROWS;
+        for (i64 k = 0; k < depth; ++k, p += step, to += ROWS) {
+            if (k + ahead < depth)
+                for (int r = 0; r < rows; r += fetched) __builtin_prefetch(p + ahead * step + r);
+            float* at = to;
+            int r = 0;
+            for (; r < whole; r += ROWS, at += strip) store<L>(at, load<L>(p + r, full()), full());
+            for (; r < rows; r += ROWS, at += strip) store<L>(at, load<L>(p + r, rows - r < L ? rows - r : L), full());
+        }
+        return;
+    }
+    for (int r = 0; r < rows; r += ROWS, p += ROWS * line, to += strip) {
+        const int own = rows - r < ROWS ? rows - r : ROWS;
+        vec<float, L> tile[L];
+        if (step == 1)
+            for_lanes<L>(0, depth, [&](i64 k, auto alive_depth) INLINE_LAMBDA {
+                load_tile<L>(tile, p + k, line, alive_depth, own);
+                for (int j = 0; j < alive(alive_depth, L); ++j) store<L>(to + (k + j) * ROWS, tile[j], full());
+            });
+        else
+            for (i64 k = 0; k < depth; ++k)
+                for (int i = 0; i < ROWS; ++i) to[k * ROWS + i] = p[(i < own ? i : 0) * line + k * step];
+    }
 }
 // The tile with rows and columns exchanged; `from` has lines of `panel`, `to` of `block`.
 static void transpose_tile(const float* from, int rows, int columns, float* to) {

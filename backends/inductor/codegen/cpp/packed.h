@@ -1,0 +1,92 @@
+// The loops of a product of two matrices both of which are packed: the right operand's panels first, then block after block of the left one's rows,
+// each for as many panels as are side by side. A panel's results leave while the next one's products are computed.
+static void pack_panel(const Contraction& c, i64 across, i64 p, i64 k, i64 depth, float* to) {
+    const i64 first = p % across * panel;
+    const int columns = (int)least(panel, c.columns - first);
+    const float* from = c.right.p + at_batch(c, c.right, p / across) + first * c.right.line + k * c.right.depth;
+    if (c.right.line == 1) pack_lines(from, c.right.depth, depth, columns, to);
+    else if (c.right.depth == 1) pack_columns(from, c.right.line, depth, columns, to);
+    else pack_elements(from, c.right.line, c.right.depth, depth, columns, to);
+}
+struct PackedProduct {
+    const Contraction& c;
+    Epilogue* const epilogue;
+    const void* const context;
+    const i64 across, piece;  // panels of a batch; so deep the right operand is packed at a time
+
+    // What a thread has: panels, sums of `kept` rows of each, of which some are not done yet, a block of the left operand.
+    struct Room {
+        float *right, *sums, *left;
+        i64 kept;
+    };
+    Room room_of(int thread) const {
+        float* const right = c.workspace + thread * c.slot;
+        const i64 kept = piece < c.depth ? c.kept : block;
+        float* const sums = right + c.group * piece * panel + CL;
+        return {right, sums, sums + c.group * kept * panel, kept};
+    }
+    void fetch_results(i64 batch, i64 r0, int rows, int r, i64 c0, int columns) const {
+        if (!c.result) return;
+        const float* const at = c.result + batch * c.result_batch;
+        const int strips = (rows + ROWS - 1) / ROWS, s = r / ROWS;
+        if (c.transposed)
+            for (int j = columns * s / strips; j < columns * (s + 1) / strips; ++j)
+                for (int i = 0; i < rows; i += fetched) __builtin_prefetch(at + (c0 + j) * c.result_line + r0 + i);
+        else
+            for (int i = r; i < r + ROWS && i < rows; ++i)
+                for (int j = 0; j < columns; j += fetched) __builtin_prefetch(at + (r0 + i) * c.result_line + c0 + j);
+    }
+    // One panel's part of a block's products.
+    void strips(const float* from, const float* left, const float* right, int rows, int columns, int alone, i64 depth, float* tile, bool add, i64 batch, i64 r0, i64 c0,
+                bool last) const {
+        float column[few][chunk_depth];
+        for (int j = 0; j < alone; ++j)
+            for (i64 i = 0; i < depth; ++i) column[j][i] = right[i * panel + columns - alone + j];
+        for (int r = 0; r < rows; r += ROWS) {
+            const int alive_rows = rows - r < ROWS ? rows - r : ROWS;
+            if (last) fetch_results(batch, r0, rows, r, c0, columns);
+            if (columns > alone)
+                tile_for<true>(alive_rows, columns - alone)(left + r / ROWS * strip_of(depth), 1, ROWS, 0, alive_rows, right, packed_places.at, 0, depth, tile + r * panel, add);
+            if (alone) columns_for[alone - 1](from + r * c.left.line, c.left.line, alive_rows, column, depth, tile + r * panel + columns - alone, add);
+        }
+    }
+    void finish(i64 batch, i64 r0, i64 r1, i64 c0, i64 c1, const float* tile) const {
+        if (!c.transposed) return epilogue(context, batch, r0, r1, c0, c1, tile, panel);
+        alignas(64) float turned[panel * block];
+        transpose_tile(tile, (int)(r1 - r0), (int)(c1 - c0), turned);
+        epilogue(context, batch, c0, c1, r0, r1, turned, block);
+    }
+    // A block's products with panels [p, end), from k on; `first`: the first row whose sums are kept.
+    void rows_of(i64 p, i64 end, i64 r0, i64 r1, i64 first, i64 k, i64 depth, const Room& room) const {
+        alignas(64) float whole[block * panel];
+        const i64 batch = p / across;
+        const int rows = (int)(r1 - r0);
+        const float* const from = c.left.p + at_batch(c, c.left, batch) + r0 * c.left.line;
+        for (i64 done = 0; done < depth; done += c.chunk) {
+            const i64 now = least(c.chunk, depth - done), at = k + done;
+            const bool last = at + now >= c.depth;
+            pack_left(from + at * c.left.depth, c.left.line, c.left.depth, now, rows, room.left);
+            for (i64 q = p; q < end; ++q) {
+                const i64 c0 = q % across * panel, c1 = least(c0 + panel, c.columns);
+                const int columns = (int)(c1 - c0), alone = columns % CL <= few && c.left.depth == 1 && c.depth >= 4 * CL ? columns % CL : 0;
+                float* const tile = c.depth <= c.chunk ? whole : room.sums + ((q - p) * room.kept + r0 - first) * panel;
+                strips(from + at * c.left.depth, room.left, room.right + ((q - p) * piece + done) * panel, rows, columns, alone, now, tile, at > 0, batch, r0, c0, last);
+                if (last) finish(batch, r0, r1, c0, c1, tile);
+            }
+        }
+    }
+    // Panels [p, last), rows [r0, r1).
+    void compute(i64 p, i64 last, i64 r0, i64 r1, int thread) const {
+        const Room room = room_of(thread);
+        const i64 many = piece < c.depth ? room.kept : c.rows;
+        for (i64 end; p < last; p = end) {
+            end = least(least(last, p + c.group), (p / across + 1) * across);
+            for (i64 begin = r0; begin < r1; begin += many)
+                for (i64 k = 0; k < c.depth; k += piece) {
+                    const i64 depth = least(piece, c.depth - k), stop = least(begin + many, r1);
+                    for (i64 q = p; q < end; ++q) pack_panel(c, across, q, k, depth, room.right + (q - p) * piece * panel);
+                    for (i64 r = begin; r < stop; r += block) rows_of(p, end, r, least(r + block, stop), piece < c.depth ? begin : r, k, depth, room);
+                }
+        }
+    }
+};
