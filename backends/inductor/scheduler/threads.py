@@ -117,7 +117,7 @@ def share_work(contraction: Contraction, threads: int, info: TargetInfo) -> Work
     if not sized:
         return WorkSharing(False, threads, _largest_slot(contraction, info), chunk=chunk_depth(info), decided=False)
     group = _columns_at_once(contraction, info) // info.panel
-    if not (group and contraction.left.depth != 1) and _is_direct(contraction, right, info):
+    if not _packs_both(contraction, group * info.panel, info) and _is_direct(contraction, right, info):
         # What follows a 1x1 convolution goes through its results by channels as a rule, and finds them in the thread's
         # own cache if they are shared out so.
         few = threads > 1 and _number(volume(contraction.columns)) <= info.near_pixels
@@ -148,9 +148,23 @@ def _left_block(info: TargetInfo) -> int:
     return BLOCK * chunk_depth(info) + -(-BLOCK // LEAST_STRIP) * STRIP_SLACK
 
 
+def _packing_left(contraction: Contraction, info: TargetInfo) -> tuple[float, float]:
+    """What an element of the left operand costs to pack, and what that saves of each of its products."""
+    costs = info.costs
+    if contraction.left.depth == 1:
+        return costs.left_columns, costs.streamed_left
+    return costs.left_lines, costs.strided_left
+
+
+def _packs_both(contraction: Contraction, columns: int, info: TargetInfo) -> bool:
+    """Whether to pack both operands, the left one for so many columns, costs less than it saves."""
+    cost, saved = _packing_left(contraction, info)
+    return columns > 0 and saved > cost / columns + info.costs.pack_lines / _number(volume(contraction.rows))
+
+
 def _packed_again(contraction: Contraction, threads: int, columns: int, info: TargetInfo) -> float:
     """How much longer threads that share out panels take because each packs the left operand for its own."""
-    cost = info.costs.left_columns if contraction.left.depth == 1 else info.costs.left_lines
+    cost, _ = _packing_left(contraction, info)
     panels = _number(volume(contraction.columns)) * _number(volume(contraction.batch))
     share = min(columns, max(panels // threads, info.panel))
     return (1 + cost / share) / (1 + cost / columns)
@@ -159,9 +173,7 @@ def _packed_again(contraction: Contraction, threads: int, columns: int, info: Ta
 def _columns_at_once(contraction: Contraction, info: TargetInfo) -> int:
     """For how many columns a block of the left operand is packed, in whole panels; 0: it isn't, as it costs more than
     it saves. No thread's share is in this: last bits may depend on it."""
-    left, costs = contraction.left, info.costs
-    streamed = left.depth == 1
-    cost, saved = (costs.left_columns, costs.streamed_left) if streamed else (costs.left_lines, costs.strided_left)
+    cost, saved = _packing_left(contraction, info)
     rows, columns, depth = (_number(n) for n in (volume(contraction.rows), volume(contraction.columns),
                                                  contraction.depth))
     room = max(info.near_panels // (4 * _piece(rows, depth)), MAX_PANEL)

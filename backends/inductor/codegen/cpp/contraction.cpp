@@ -34,24 +34,20 @@ static double share_of_rows(const Contraction& c, i64 threads, double left, doub
     const double cost = left > c.costs.far_left * (double)threads ? c.costs.far_read : 1.0;
     return cost * (least(units(units(c.rows, unit), threads) * unit, c.rows) + packing) / (c.rows + packing);
 }
-// Whether packing the left operand for so many columns costs less than it saves.
-static bool packs_left(const Contraction& c, i64 columns) {
-    const bool streamed = c.left.depth == 1;
-    return (streamed ? c.costs.streamed_left : c.costs.strided_left) * columns > (streamed ? c.costs.left_columns : c.costs.left_lines);
-}
 static void decide(Contraction& c) {
     const i64 threads = c.slots;
     const double left = c.left.batch[0] || c.left.batch[1] || c.left.batch[2] ? 0 : (double)c.rows * c.depth * 4;
     double packing = c.packing, foreign = 1.0, again = 1.0;
     const bool windows = c.windows.channels > 0;
     if (!windows) {
-        const bool packs = packs_left(c, least(c.columns, widest_panel));
-        c.direct = !(packs && c.left.depth != 1) && is_direct(c);
-        c.group = packs && !c.direct ? widest_panel / panel : 0;
-        if (c.group) {
-            const i64 all = c.columns * c.batches[0] * c.batches[1] * c.batches[2] / threads, own = all < panel ? panel : least(widest_panel, all);
-            const double left_cost = c.left.depth == 1 ? c.costs.left_columns : c.costs.left_lines;
-            again = (1 + left_cost / own) / (1 + left_cost / widest_panel);
+        const bool streamed = c.left.depth == 1;
+        const double cost = streamed ? c.costs.left_columns : c.costs.left_lines, saved = streamed ? c.costs.streamed_left : c.costs.strided_left;
+        const i64 columns = least(c.columns, widest_panel);
+        c.direct = saved <= cost / columns + c.costs.pack_lines / c.rows && is_direct(c);
+        if (!c.direct && saved * columns > cost) {
+            const i64 all = c.columns * c.batches[0] * c.batches[1] * c.batches[2] / threads;
+            c.group = widest_panel / panel;
+            again = (1 + cost / least(all < panel ? panel : all, columns)) / (1 + cost / columns);
         }
         packing = c.direct ? 0 : c.right.line == 1 ? c.costs.pack_lines : c.costs.pack_columns;
         foreign = c.direct && threads > 1 && c.columns <= c.costs.near_pixels ? c.costs.foreign_read : 1.0;
