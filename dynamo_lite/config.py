@@ -174,8 +174,11 @@ target: dict[str, float] = _option(
     {}, "what is known of the processor better than it is read or measured, by name, as l2=2097152,cores=2: sizes of "
     "caches in bytes, costs (the log `targets` prints all)", choices=(
         "l1", "l2", "l2_ways", "l3", "cores", "product_rate", "pack_lines", "pack_columns", "im2col", "left_lines",
-        "left_columns", "strided_left", "streamed_left", "far_read", "foreign_read", "wake", "awake", "elements",
-        "pages"))
+        "left_columns", "strided_left", "streamed_left", "far_read", "foreign_read", "wake", "awake",
+        "library_call", "elements", "pages"))
+measured_products: bool = _option(
+    True, "whether the library or our loops compute a matrix product on a CPU is decided by what both take for one of "
+    "its kind, measured once in some milliseconds and kept in the cache folder; off, our loops compute it")
 cuda_graph_limit: int = _option(
     64, "CUDA graphs that are recorded of one compiled graph with mode='reduce-overhead', each with memory of its own: "
     "one for each choice of sizes, weights and streams that it is called with, and more where results are held",

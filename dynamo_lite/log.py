@@ -326,7 +326,8 @@ register_artifact("ir", "the loop nests, library calls and writes of each graph,
 register_artifact("schedule", "which loops are fused, which are not and why")
 register_artifact("targets", "the description of the processor that decisions rest on, and what of it was measured",
                   "what each product's share of threads was decided by")
-register_artifact("tuning", "which form of each kernel was measured to be the fastest on a GPU, and how long each took")
+register_artifact("tuning", "which form of each kernel was measured to be the fastest on a GPU, and whether a matrix "
+                  "product on a CPU is the library's, and how long each took")
 register_artifact("cache", "the cache folder: hits, misses, files that had to be rebuilt")
 
 _install_handler()

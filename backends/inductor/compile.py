@@ -38,14 +38,14 @@ from dynamo_lite.backends.registry import KeptFiles
 
 OPTIONS = {
     "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"), "cuda_graphs": ("off", "on"),
-    "products": ("library", "template", "measured"), "blocks": ("rule", "measured")}
+    "products": ("rule", "library", "template", "measured"), "blocks": ("rule", "measured")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
 
 _MEASURED = {"products": "measured", "blocks": "measured"}
 MODES = {
     "reduce-overhead": {"cuda_graphs": "on"}, "max-autotune": {**_MEASURED, "cuda_graphs": "on"},
     "max-autotune-no-cudagraphs": _MEASURED}
-"""What ``compile(..., mode=...)`` means as options; on a CPU, nothing."""
+"""What ``compile(..., mode=...)`` means as options; on a CPU only ``products`` says something."""
 
 
 def inductor_lite(

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import hashlib
-import json
 import math
 import time
 
-from dynamo_lite import exc, log
-from dynamo_lite.backends.inductor import kept_files, prebuilt
+from dynamo_lite import log
+from dynamo_lite.backends.inductor import kept_choices, prebuilt
 from dynamo_lite.backends.inductor.codegen.cpp.libraries import library_source, library_symbol
 from dynamo_lite.backends.inductor.processor import Processor
 
 _SUFFIX = ".costs"
 _ROOM = 1 << 19  # floats: a panel, and what is packed, as much as a core's own cache holds
-_SECONDS = 0.008  # some ten rounds
+_SECONDS = 0.03  # some twenty rounds
 _LEAST, _MOST = 1.0, 64.0  # of a cost that can be true
 _NUMBERS = 8  # that the probe measures
 _RATIOS = 2  # the last of them are times of products
@@ -64,26 +62,23 @@ def costs_of(own: Processor, simd: str) -> Costs:
     if simd == "scalar":
         return TYPICAL  # products are calls of functions: nothing that is packed costs anything beside them
     source = library_source("probe", simd)
-    key = hashlib.sha256("\n".join((own.key(), simd, source)).encode()).hexdigest()
+    key = kept_choices.key_of(own.key(), simd, source)
     kept = _kept(key)
     if kept is not None:
         return kept
     measured = _measured(source, simd)
     if measured is None:
         return TYPICAL
-    try:
-        kept_files.write_entry(key, _SUFFIX, json.dumps(dataclasses.asdict(measured)).encode())
-    except exc.CacheError as error:
-        log.artifact("targets").info("measured costs can't be kept: %s", error)
+    kept_choices.write(key, _SUFFIX, dataclasses.asdict(measured))
     return measured
 
 
 def _kept(key: str) -> Costs | None:
-    body = kept_files.read_entry(key, _SUFFIX)
-    if body is None:
+    kept = kept_choices.read(key, _SUFFIX)
+    if kept is None:
         return None
     try:
-        return Costs(**{name: float(value) for name, value in json.loads(bytes(body)).items()})
+        return Costs(**{name: float(value) for name, value in kept.items()})
     except (ValueError, TypeError, AttributeError) as error:
         log.artifact("targets").info("kept costs are of another form: %s", error)
         return None

@@ -73,14 +73,14 @@ def target_named(name: str, tuning: Tuning = BY_RULE) -> Target:
     through Triton's interpreter, or "cuda", the same on a GPU.
 
     Args:
-        tuning: for the latter two.
+        tuning: what is decided how.
     """
     if name in ("triton", "cuda"):
         # Imported when asked for: no graph of C++ kernels needs its writers.
         from dynamo_lite.backends.inductor.codegen.triton.target import triton_target
 
         return triton_target(name == "cuda", tuning)
-    return cpp_target(target_info.current())
+    return cpp_target(target_info.current(), tuning)
 
 
 def _loops_as_text(lowered: LoweredGraph) -> str:

@@ -1,10 +1,10 @@
 """``TargetInfo``: what decisions of the back end rest on that differs between processors, in one description.
 
 Sizes of caches and cores are read from the machine (``processor``). Costs of pieces of work, in products (the time of
-one multiplication and addition of a tile), are measured once for each kind of processor, in a few milliseconds, when
-a decision first needs them (``machine_costs``), rounded, and kept in the cache folder, so that the same machine decides
-the same again. ``config.target`` replaces single values. What neither tells has one value for all processors, and its
-comment says how that was found. The rest are formulas of these; the log ``targets`` prints all.
+one multiplication and addition of a tile), are measured once for each kind of processor, in some hundredths of a
+second, when a decision first needs them (``machine_costs``), rounded, and kept in the cache folder, so that the same
+machine decides the same again. ``config.target`` replaces single values. What neither tells has one value for all
+processors, and its comment says how that was found. The rest are formulas of these; the log ``targets`` prints all.
 
 Invariant: a description is immutable, and decisions are functions of it: given the same, they are the same anywhere.
 """
@@ -35,6 +35,8 @@ class TargetInfo:
             core that reads them next: ResNet-50's and MobileNetV3's, 1.06.
         wake, awake: nanoseconds that a loop takes longer for being shared out, if the other threads sleep, and if they
             have just computed another loop: of the system's, 6.5 us and 1.6 us with Linux's futexes and libgomp.
+        library_call: nanoseconds that a call of the library takes beside what it computes: of torch's dispatcher, and
+            of a run of kernels that ends before it, 4.2 us.
         elements: operations on elements a nanosecond, of one core, with vectors of 64 bytes: from its caches, 10.
         pages: a first-level table of translations has about so many places (64 in Intel's since Nehalem, in AMD's since
             Zen), so that so many lines on pages of their own can be read in turn.
@@ -47,6 +49,7 @@ class TargetInfo:
     foreign_read: float = 1.06
     wake: float = 6500.0
     awake: float = 1600.0
+    library_call: float = 4200.0
     elements: float = 10.0
     pages: int = 64
 
@@ -225,5 +228,5 @@ def _costs_here(own: Processor, simd: str) -> Costs:
 
 
 NAMES = ("l1", "l2", "l2_ways", "l3", "cores", *(f.name for f in dataclasses.fields(Costs)), "far_read", "foreign_read",
-         "wake", "awake", "elements", "pages")
+         "wake", "awake", "library_call", "elements", "pages")
 """Of ``config.target``."""

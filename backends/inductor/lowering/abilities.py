@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.nodes import Node
 
 
@@ -22,6 +23,8 @@ class Products:
         least_lines, least_columns, least_depth: sizes of the left operand, the right one and the sum that are worth it.
         streams: whether a template reads one operand in vectors, so that the other one's results lie in lines if the
             right operand's columns lie in memory, and fewer lines than the least are sums along rows.
+        faster: whether the library is faster for a product of two matrices of known sizes, and whether something
+            follows it that the template would compute with it; None: the template computes all that it can.
     """
 
     dtypes: Set[torch.dtype]
@@ -29,8 +32,13 @@ class Products:
     least_columns: int
     least_depth: int
     streams: bool
+    faster: Callable[[Contraction, bool], bool] | None = None
 
 
+aten = torch.ops.aten
+PRODUCTS = frozenset({
+    aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
+"""What the library computes where no template is asked for."""
 IN_VECTORS = Products(frozenset({torch.float32}), 8, 8, 8, True)
 """Fewer lines or columns than 8 leave most of a vector idle, or most of a tile."""
 

@@ -64,7 +64,7 @@ def convolution(
     if window.columns == 1 and window.plain and groups == 1:
         # One pixel: a linear layer.
         flat, factors = (reshaped(g, t, t.shape[:2]) for t in (input, weight))
-        out = product(g, flat, turned(g, factors), 0)
+        out = product(g, flat, turned(g, factors), 0, library=False)
         if out is None:
             return NotImplemented
         out = reshaped(g, out, out_shape)

@@ -124,6 +124,11 @@ class GraphLowering:
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
         return len({v.device for v in tensors}) < 2 and all(_supported(v, self.device) for v in tensors)
 
+    def is_read_on(self) -> bool:
+        """Whether generated code computes with the result of the operation that is being lowered."""
+        assert self._node is not None
+        return self._uses[self._node].computed > 0
+
     def _placeholder(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
         self._inputs.append(node.name)

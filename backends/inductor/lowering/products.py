@@ -124,9 +124,11 @@ def emit_product(
     return TensorValue(shape, torch.float32, node, stride, buffer.device)
 
 
-def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> TensorValue | None:
+def product(
+    g: GraphLowering, x: TensorValue, y: TensorValue, batch: int, library: bool = True
+) -> TensorValue | None:
     """``x @ y`` with ``batch`` leading dims in common: x is (batch, lines..., k), y is (batch, k, n). None: not for the
-    template. The sums are of float32."""
+    template, or, if ``library``, faster by the library. The sums are of float32."""
     rule = g.abilities.products
     if not suits(g, x, y):
         return None
@@ -166,6 +168,9 @@ def product(g: GraphLowering, x: TensorValue, y: TensorValue, batch: int) -> Ten
         contraction = Contraction(batches, last, rows, depth, second, first, True)
     else:
         contraction = Contraction(batches, rows, last, depth, first, second, False)
+    if library and rule.faster is not None and is_size(count, 1) and contraction.is_sized:
+        if rule.faster(contraction, g.is_read_on()):
+            return None
     return emit_product(g, shape, shape, contraction, a, b, loop_vars((k,)))
 
 

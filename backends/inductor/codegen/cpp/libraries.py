@@ -12,7 +12,7 @@ from pathlib import Path
 
 # By name, the files of which each is made, behind ``vec.h``, ``threads.h`` and ``contraction.h``.
 LIBRARIES = {
-    "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp"),
+    "products": ("tiles.h", "panels.h", "packed.h", "contraction.cpp", "alone.cpp"),
     "depthwise": ("tiles.h", "depthwise.cpp"),
     "probe": ("tiles.h", "panels.h", "probe.cpp"),
 }
@@ -32,9 +32,15 @@ def library_symbol(name: str, simd: str) -> str:
     return f"dynamo_lite_{name}_{simd}_{digest.hexdigest()[:16]}"
 
 
+def alone_symbol(simd: str) -> str:
+    """The entry of the library of products that computes one with nothing behind it (``alone.cpp``)."""
+    return library_symbol("products", simd) + "_alone"
+
+
 def library_header(simd: str) -> str:
     """What a kernel file that calls a library needs."""
     names = "".join(f"#define {name.upper()} {library_symbol(name, simd)}\n" for name in LIBRARIES)
+    names += f"#define PRODUCTS_ALONE {alone_symbol(simd)}\n"
     return names + text("contraction.h")
 
 

@@ -1,26 +1,37 @@
 """C++ as a target: see ``inductor.target``."""
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
 import torch
 
+from dynamo_lite import config
+from dynamo_lite.backends.inductor.codegen.cpp.product_times import ProductTimes
 from dynamo_lite.backends.inductor.codegen.cpp.source import write_libraries, write_source
 from dynamo_lite.backends.inductor.scheduler.arrangement import vectors
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.target import Abilities, Sources, Target
+from dynamo_lite.backends.inductor.target import PRODUCTS, Abilities, Sources, Target, Tuning
 from dynamo_lite.backends.inductor.target_info import TargetInfo
 
 
-def cpp_target(info: TargetInfo) -> Target:
+def cpp_target(info: TargetInfo, tuning: Tuning) -> Target:
     """Kernels in C++.
 
     Args:
         info: of the processor.
+        tuning: how it is decided which products are the library's.
     """
-    abilities = Abilities(near_vector=info.near_vector)
-    return Target("cpp", vectors(info, torch.get_num_threads()), functools.partial(_write, info=info), abilities)
+    threads = torch.get_num_threads()
+    abilities = Abilities(frozenset() if tuning.products != "library" else PRODUCTS, near_vector=info.near_vector)
+    # Kernels for another kind of vectors than the processor's are there to be looked at.
+    if info.simd == info.processor.simd and (
+            tuning.products == "measured" or tuning.products == "rule" and config.measured_products):
+        times = ProductTimes(info, threads, tuning.products == "measured")
+        products = dataclasses.replace(abilities.products, faster=times.is_for_library)
+        abilities = dataclasses.replace(abilities, products=products)
+    return Target("cpp", vectors(info, threads), functools.partial(_write, info=info), abilities)
 
 
 def _write(kernels: Sequence[Kernel], info: TargetInfo) -> Sources:

@@ -12,13 +12,10 @@ from dynamo_lite.backends.inductor.codegen.triton.source import write_source
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS, BLOCKS_OR_LIBRARY
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
-from dynamo_lite.backends.inductor.target import Abilities, Products, Sources, Target, Tuning
+from dynamo_lite.backends.inductor.target import PRODUCTS, Abilities, Products, Sources, Target, Tuning
 
 aten = torch.ops.aten
 
-# What the library computes where no template is asked for.
-_PRODUCTS = frozenset({
-    aten.linear.default, aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
 # Their lowerings are templates of the C++ target alone.
 _CONVOLUTIONS = frozenset({aten.convolution.default})
 # One line is a product with a vector, which memory decides.
@@ -70,7 +67,7 @@ def triton_target(gpu: bool, tuning: Tuning) -> Target:
     Args:
         tuning: which products are templates', and what is measured.
     """
-    library = _CONVOLUTIONS if tuning.products != "library" else _CONVOLUTIONS | _PRODUCTS
+    library = _CONVOLUTIONS if tuning.products in ("template", "measured") else _CONVOLUTIONS | PRODUCTS
     write = functools.partial(_write, gpu=gpu, tuning=tuning)
     arrangement = BLOCKS_OR_LIBRARY if gpu and tuning.products == "measured" else BLOCKS
     if not gpu:

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 
-from dynamo_lite import exc, log
-from dynamo_lite.backends.inductor import kept_files
+from dynamo_lite import log
+from dynamo_lite.backends.inductor import kept_choices
 
 FORM = "_form"
 """In the names of forms of a kernel that compete, but for the first one's."""
@@ -135,23 +133,19 @@ class Chooser:
         told += [f"{name}: {why}" for name, why in failed.items()]
         log.artifact("tuning").info("%s: %s", best, "; ".join(told))
         if times:
-            try:
-                kept_files.write_entry(key, _SUFFIX, json.dumps({"form": self.names.index(best)}).encode())
-            except exc.CacheError as error:
-                log.artifact("cache").info("which form of a kernel is fastest can't be kept: %s", error)
+            kept_choices.write(key, _SUFFIX, {"form": self.names.index(best)})
         return self.forms[self.names.index(best)]
 
     def _key(self, shape: tuple[int, ...]) -> str:
-        around = (self.digest, repr(shape), self.clock.name(), torch.__version__, _triton_version())
-        return hashlib.sha256("\n".join(around).encode()).hexdigest()
+        return kept_choices.key_of(self.digest, repr(shape), self.clock.name(), torch.__version__, _triton_version())
 
     def _kept(self, key: str) -> Launch | None:
-        body = kept_files.read_entry(key, _SUFFIX)
-        if body is None:
+        kept = kept_choices.read(key, _SUFFIX)
+        if kept is None:
             return None
         try:
-            return self.forms[json.loads(bytes(body))["form"]]
-        except (ValueError, TypeError, KeyError, IndexError) as error:
+            return self.forms[kept["form"]]
+        except (TypeError, KeyError, IndexError) as error:
             log.artifact("cache").info("a kept choice of a kernel's form is of another kind: %s", error)
             return None
 
