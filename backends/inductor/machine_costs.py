@@ -62,7 +62,7 @@ def costs_of(own: Processor, simd: str) -> Costs:
     if simd == "scalar":
         return TYPICAL  # products are calls of functions: nothing that is packed costs anything beside them
     source = library_source("probe", simd)
-    key = kept_choices.key_of(own.key(), simd, source)
+    key = kept_choices.key_of(own.key(), simd, source, str(_SECONDS))
     kept = _kept(key)
     if kept is not None:
         return kept
