@@ -29,7 +29,7 @@ from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_na
 from dynamo_lite.backends.inductor.target import Tuning
 
 CAPABILITIES = (80, 90, 100)
-ALL_KERNELS = Tuning(products="template")
+ALL_KERNELS = Tuning(products="template", random="kernels")
 
 
 def programs() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
@@ -55,6 +55,8 @@ def programs() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
         "scatter": (lambda x, i, s: x.index_add(0, i, s), (x, ids, torch.randn(300, 768))),
         "scan": (lambda x: x.cumsum(0), (torch.randn(64, 512),)),
         "windows": (lambda x: F.max_pool2d(x, 3, 2, 1), (torch.randn(2, 8, 32, 32),)),
+        "uniform": (lambda x: torch.rand_like(x) * x, (x,)),
+        "dropout": (lambda x: torch.native_dropout(x * 2, 0.1, True), (x.bfloat16(),)),
         "step": (step, (torch.randn(32, 64), torch.randint(0, 10, (32,)))),
         **products(),
     }

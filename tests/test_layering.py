@@ -36,7 +36,7 @@ BACKEND_LAYERS = [
     "inductor.folders", "inductor.kept_files", "inductor.kept_choices",
     "inductor.processor", "inductor.codegen.cpp.libraries", "inductor.machine_costs", "inductor.target_info",
     "inductor.convolution_gradients",
-    "inductor.ir",
+    "inductor.ir", "inductor.device_random",
     "inductor.lowering_registry",
     "inductor.lowering",
     "inductor.scheduler",

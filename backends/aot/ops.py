@@ -54,6 +54,12 @@ class RandomFill:
     def __repr__(self) -> str:
         return self.__name__
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RandomFill) and other.op is self.op
+
+    def __hash__(self) -> int:
+        return hash(self.op)
+
 
 class Functionalized:
     """A mutating operation without a functional form, as one: works on copies and returns them.

@@ -29,7 +29,7 @@ from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.loss_pattern import with_chunked_losses
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.inductor import graph_cache, kept_files
+from dynamo_lite.backends.inductor import device_random, graph_cache, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
@@ -38,6 +38,7 @@ from dynamo_lite.backends.registry import KeptFiles
 
 OPTIONS = {
     "lowering": ("native", "library"), "cpu_codegen": ("cpp", "triton"), "cuda_graphs": ("off", "on"),
+    "random": ("library", "kernels"),
     "products": ("rule", "library", "template", "measured"), "blocks": ("rule", "measured")}
 """What ``compile(..., options={...})`` may say to this backend, and the values; the first is the default."""
 
@@ -68,6 +69,8 @@ def inductor_lite(
     if otherwise is not None:
         return otherwise
     codegen = _codegen(gm, example_inputs, chosen)
+    if codegen == "cuda" and chosen["random"] == "kernels":
+        chosen = _with_random(gm, example_inputs, chosen)
     training = needs_gradients(gm, example_inputs)
     decided = {**chosen, "training": training, "codegen": codegen}
     key = graph_cache.key_of(gm, example_inputs, decided) if codegen is not None else None
@@ -155,7 +158,7 @@ def _build(
         from dynamo_lite.backends.inductor.pipeline import Tuning, lower_and_schedule, target_named
 
         try:
-            target = target_named(codegen, Tuning(chosen["products"], chosen["blocks"]))
+            target = target_named(codegen, Tuning(chosen["products"], chosen["blocks"], chosen["random"]))
             artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, target), scopes, replays)
             return start(artifact), artifact
         except (exc.CompilerMissing, exc.CacheError) as e:
@@ -171,7 +174,7 @@ def _build(
 
 def _codegen(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any]) -> str | None:
     """For which target a graph is compiled, by the devices of its tensors; None: by library calls alone."""
-    devices = {value.device for value in (*example_inputs, *_made(gm)) if isinstance(value, torch.Tensor)}
+    devices = _devices(gm, example_inputs)
     if chosen["lowering"] != "native" or not {device.type for device in devices} <= {"cpu", "cuda"}:
         return None
     gpus = {device.index or 0 for device in devices if device.type == "cuda"}
@@ -187,6 +190,22 @@ def _codegen(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any])
     if log.first_time("fallbacks", reason):
         log.artifact("fallbacks").warning("%s; graphs on GPUs run by library calls", reason)
     return None
+
+
+def _with_random(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any]) -> dict[str, Any]:
+    """The options with what may draw random numbers: kernels only where this torch draws as they do."""
+    other = [device for device in _devices(gm, example_inputs)
+             if device.type == "cuda" and not device_random.draws_as_kernels_do(device)]
+    if not other:
+        return chosen
+    if log.first_time("fallbacks", ("random", other[0])):
+        log.artifact("fallbacks").warning("torch draws otherwise than kernels on %s, so it draws itself", other[0])
+    return {**chosen, "random": "library"}
+
+
+def _devices(gm: GraphModule, example_inputs: list[Any]) -> set[torch.device]:
+    """On which devices tensors are."""
+    return {value.device for value in (*example_inputs, *_made(gm)) if isinstance(value, torch.Tensor)}
 
 
 def _made(gm: GraphModule) -> Iterator[Any]:

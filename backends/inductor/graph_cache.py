@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite import config, exc, log
 from dynamo_lite.backends.aot import call_sizes, graph, interface, ops
-from dynamo_lite.backends.inductor import _runtime, kept_files
+from dynamo_lite.backends.inductor import _runtime, device_random, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Pair
 from dynamo_lite.backends.inductor.codegen.wrapper import EntrySpec, WrapperSource
 from dynamo_lite.backends.inductor.codegen.wrapper.calls import callable_of
@@ -128,7 +128,7 @@ _FIELDS = {ops.RandomFill: ("op",), ops.Functionalized: ("op", "mutated")}  # of
 _NAMED = {
     "copy_strided": ops.copy_strided, "as_strided": ops.as_strided, "as_strided_scatter": ops.as_strided_scatter,
     "has_strides": _runtime.has_strides, "new_fault": new_fault, "raise_fault": raise_fault,
-    "increment_version": torch._C._increment_version,
+    "increment_version": torch._C._increment_version, "reserve": device_random.reserve,
     "empty_strided": torch._C._VariableFunctions.empty_strided, "inference_mode": torch.inference_mode,
     "no_grad": torch.no_grad, "no_autocast": torch._C._DisableAutocast, "float": float, "ellipsis": ...,
     # What kernels and wrappers raise.

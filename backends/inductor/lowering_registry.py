@@ -19,18 +19,22 @@ from typing import Any, TypeVar
 
 import torch
 
+from dynamo_lite.backends.aot.ops import RandomFill
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lowering:
     """One operator's lowering. ``view`` marks those whose result is another look at their first argument; ``numbers``
-    are the parameters, by place and name, that take no symbols."""
+    are the parameters, by place and name, that take no symbols; ``random``: it draws random numbers, which a target has
+    to be able to (``Abilities.random``)."""
 
     target: Any
     fn: Callable[..., Any]
     view: bool = False
     numbers: tuple[tuple[int, str], ...] = ()
+    random: bool = False
 
     def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether no argument is a symbol where the lowering needs a number."""
@@ -44,19 +48,20 @@ LOWERINGS: dict[Any, Lowering] = {}
 _WHOLE = ("int", "Sequence[int]", "int | None", "Sequence[int] | None")
 
 
-def register_lowering(*targets: Any, view: bool = False) -> Callable[[F], F]:
+def register_lowering(*targets: Any, view: bool = False, random: bool = False) -> Callable[[F], F]:
     """Decorator: ``fn`` lowers each of ``targets``. The latest registration holds, from the next compile on.
 
     Args:
         targets: ``OpOverload``s such as ``torch.ops.aten.add.Tensor``; for operators of your own also what
             ``torch.library.custom_op`` returned, or ``torch.ops.mylib.op`` if it has one overload.
         view: the result is another look at the first argument's elements.
+        random: it draws random numbers in kernels.
     """
 
     def register(fn: F) -> F:
         for target in map(overload_of, targets):
             _check_parameters(target, fn)
-            LOWERINGS[target] = Lowering(target, fn, view, _numbers(fn))
+            LOWERINGS[target] = Lowering(target, fn, view, _numbers(fn), random)
         return fn
 
     return register
@@ -85,7 +90,7 @@ def overload_of(target: Any) -> Any:
 
 
 def _check_parameters(target: Any, fn: Callable[..., Any]) -> None:
-    if inspect.isfunction(target):
+    if inspect.isfunction(target) or isinstance(target, RandomFill):
         return  # an operation of the recorder's own
     if not isinstance(target, torch._ops.OpOverload):
         raise TypeError(f"a lowering is registered for an OpOverload such as torch.ops.aten.add.Tensor, not {target!r}")

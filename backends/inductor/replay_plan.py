@@ -16,6 +16,7 @@ import torch
 
 from dynamo_lite.backends.aot.graph import AtenGraph, InputOutput, OutputAlias
 from dynamo_lite.backends.aot.ops import Functionalized, RandomFill
+from dynamo_lite.backends.inductor.device_random import reserve
 from dynamo_lite.backends.inductor.program import BufferRef, ExternCall, Program
 from dynamo_lite.runtime.sized_operators import NAMESPACE
 
@@ -56,6 +57,8 @@ def plan_replay(aten_graph: AtenGraph, program: Program, scopes: dict[str, bool]
     gpus = {device.index or 0 for device in devices if device.type == "cuda"}
     if not gpus:
         return None
+    if any(isinstance(step, ExternCall) and step.target is reserve for step in program.steps):
+        return ReplayPlan("its kernels draw random numbers, by the host's state of the generator")
     if len(gpus) > 1 or any(device.type != "cuda" for device in devices):
         return ReplayPlan(f"its tensors are on {', '.join(sorted(map(str, devices)))}")
     refusal = next(_refusals(aten_graph, program, scopes), "")

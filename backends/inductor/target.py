@@ -26,10 +26,12 @@ class Tuning:
         products: matrix products are the "library"'s, a "template"'s, whichever is "measured" to be faster, or by the
             target's "rule".
         blocks: sizes of blocks follow from a "rule", or are "measured".
+        random: random numbers are drawn by the "library", or in the "kernels" that use them.
     """
 
     products: str = "rule"
     blocks: str = "rule"
+    random: str = "library"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -116,6 +116,28 @@ for _name in (
     _op(_name, 1, FLOAT, getattr(torch, _name), cost=DEAR)
 _op("erf_plus_one", 1, FLOAT, lambda x: torch.erfc(-x), cost=DEAR)
 _op("lgamma", 1, FLOAT, torch.lgamma, cost=DEAR)
+
+
+def philox(counter: Any, stream: Any, key: Any, lane: Any) -> Any:
+    """One of the four 32-bit numbers that Philox4x32-10 (Salmon et al. 2011) makes of a counter of 128 bits.
+
+    Args:
+        counter, stream: the low and the high 64 bits of the counter.
+        key: 64 bits.
+        lane: which of the four numbers.
+    """
+    low = 0xFFFFFFFF
+    a, b, c, d = counter & low, counter >> 32 & low, stream & low, stream >> 32 & low
+    first, second = key & low, key >> 32 & low
+    for _ in range(10):
+        left, right = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = right >> 32 & low ^ b ^ first, right & low, left >> 32 & low ^ d ^ second, left & low
+        first, second = first + 0x9E3779B9 & low, second + 0xBB67AE85 & low
+    return torch.where(lane < 2, torch.where(lane == 0, a, b), torch.where(lane == 2, c, d))
+
+
+# Of targets that say so (``Abilities.random``): no others have a text for it.
+_op("philox", 4, frozenset({torch.int64}), philox, cost=3 * DEAR)
 for _name in ("pow", "atan2", "fmod", "hypot", "copysign", "nextafter"):
     _op(_name, 2, FLOAT, getattr(torch, _name), cost=CHEAP if _name == "copysign" else DEAR)
 

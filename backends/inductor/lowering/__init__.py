@@ -2,7 +2,7 @@
 
 ``lower`` is the door; ``register_lowering`` adds an operator. Importing the package registers all families.
 
-May import `lowering_registry`, `target_info`, `ir`, `program` and `aot`; knows nothing of kernels.
+May import `lowering_registry`, `target_info`, `ir`, `device_random`, `program` and `aot`; knows nothing of kernels.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dynamo_lite.backends.inductor.lowering import (
     pooling,
     pooling_training,
     products,
+    random,
     reduction,
     scans,
     scattering,
@@ -56,6 +57,7 @@ __all__ = [
     "pooling",
     "pooling_training",
     "products",
+    "random",
     "reduction",
     "register_lowering",
     "scans",

@@ -52,6 +52,7 @@ class Abilities:
         device: the type of the device whose tensors kernels read and write; what others hold is the library's.
         programs: a reduction that fewer blocks than this would compute is made in parts; 0: none is.
         products: see there.
+        random: whether kernels draw random numbers, from what ``device_random`` says; else the library draws them.
         near_vector: a matrix of at most so many elements is multiplied with a vector by a loop, a larger one by the
             library; None: any.
     """
@@ -63,6 +64,7 @@ class Abilities:
     programs: int = 0
     products: Products = IN_VECTORS
     near_vector: int | None = None
+    random: bool = False
 
 
 ALL = Abilities()

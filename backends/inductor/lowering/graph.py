@@ -116,6 +116,8 @@ class GraphLowering:
         of a kind that loops handle."""
         if node.target not in LOWERINGS or node.target in self.abilities.library:
             return False
+        if LOWERINGS[node.target].random and not self.abilities.random:
+            return False
         if self.abilities.leaves is not None and self.abilities.leaves(node):
             return False
         if is_refused(node, self.sizes) or are_for_the_library(node):
@@ -344,6 +346,11 @@ class GraphLowering:
         """Whether anybody reads one of the results of the operator being lowered."""
         assert self._node is not None
         return any(user.args[1] == position for user in self._node.users if user.target is operator.getitem)
+
+    def operand(self, at: int) -> Any:
+        """An argument of the operator being lowered, as the graph has it."""
+        assert self._node is not None
+        return self._node.args[at]
 
     def wanted_stride(self, shape: Shape) -> Shape | None:
         """Eager's strides of the operator being lowered, if its result has this shape."""

@@ -52,9 +52,12 @@ class Body:
         names: the text of each loop variable; ``spread`` says on which axes it depends.
         pointers: the parameter of each buffer.
         gpu: the kernel runs on a GPU, which stops at an index out of bounds as it does in eager.
+        hosts: buffers whose elements are parameters, each by itself.
     """
 
-    def __init__(self, pointers: dict[str, str], wide: bool, gpu: bool = False) -> None:
+    def __init__(
+        self, pointers: dict[str, str], wide: bool, gpu: bool = False, hosts: frozenset[str] = frozenset()
+    ) -> None:
         self.lines: list[str] = []
         self.indent = 1
         self.axes: list[Axis] = []
@@ -62,6 +65,7 @@ class Body:
         self.spread: dict[ix.Var, Axes] = {}
         self.pointers = pointers
         self.gpu = gpu
+        self.hosts = hosts
         self.integer = "tl.int64" if wide else "tl.int32"
         self.values: dict[Node, Value] = {}
         self.results: dict[str, Value] = {}
@@ -218,6 +222,8 @@ class Body:
     def loaded(self, node: Node, widened: str = "") -> Value:
         """A load as memory has it, 0 where it is masked; ``widened`` is what converts it."""
         buffer, index = node.attr
+        if buffer in self.hosts:
+            return self.assign(f"{self.pointers[buffer]}_{index}.to(tl.int64)", _NONE)
         axes, place = self._index_axes(index), self.index(index)
         guard = self._guard(node)
         if guard is not None and not guard.axes <= axes:

@@ -135,6 +135,7 @@ _WRITTEN: dict[str, Callable[[torch.dtype, list[str]], str]] = {
     "not": lambda dtype, x: _complement(dtype, x[0]),
     "where": lambda dtype, x: f"tl.where({', '.join(x)})",
     "abs": lambda dtype, x: x[0] if dtype is torch.uint8 else f"tl.abs({x[0]})",
+    "philox": lambda dtype, x: f"philox({', '.join(x)})",
     "maximum": _extreme("maximum"),
     "minimum": _extreme("minimum"),
 }

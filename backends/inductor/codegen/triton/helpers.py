@@ -215,6 +215,15 @@ def times(a, b):
 
 
 @triton.jit
+def philox(counter, stream, key, lane):
+    """One of the four numbers of 32 bits that Philox4x32-10 makes of a counter of 128 bits and a key of 64."""
+    a, b, c, d = tl.philox(key, counter.to(tl.uint32), (counter >> 32).to(tl.uint32), stream.to(tl.uint32),
+                           (stream >> 32).to(tl.uint32))
+    drawn = tl.where(lane < 2, tl.where(lane == 0, a, b), tl.where(lane == 2, c, d))
+    return drawn.to(tl.int64)
+
+
+@triton.jit
 def report(fault, wrong, index, order, number):
     """Notes the first index out of bounds of a block, unless one is noted already."""
     last = tl.full((), 9223372036854775807, tl.int64)

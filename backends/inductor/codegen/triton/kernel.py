@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+
 from dynamo_lite.backends.inductor.codegen.triton.blocks import (
     BY_RULE,
     BlockSizes,
@@ -26,6 +28,7 @@ from dynamo_lite.backends.inductor.codegen.triton.expressions import POINTERS, c
 from dynamo_lite.backends.inductor.codegen.triton.reduce import Reduction
 from dynamo_lite.backends.inductor.codegen.triton.scan import BlockScan, can_join
 from dynamo_lite.backends.inductor.ir import index as ix
+from dynamo_lite.backends.inductor.ir.loops import Buffer
 from dynamo_lite.backends.inductor.ir.nodes import walk
 from dynamo_lite.backends.inductor.scheduler.kernel import Accumulate, Kernel, Stage, Store
 from dynamo_lite.runtime.storage_extent import storage_extent
@@ -63,10 +66,16 @@ class TritonKernel:
         inputs = [b for b in kernel.buffers if b not in kernel.outputs]
         outputs = list(kernel.outputs)
         self.pointers = {b: f"in{k}" for k, b in enumerate(inputs)} | {b: f"out{k}" for k, b in enumerate(outputs)}
+        # What lies on the host a kernel on a GPU gets as numbers.
+        self.hosts = {b: f"host{k}" for k, b in enumerate(inputs) if gpu and kernel.buffers[b].device.type == "cpu"}
+        self.pointers |= self.hosts
         self.symbols = kernel.symbols()
-        self.parameters = [self.pointers[b] for b in kernel.buffers] + list(self.symbols)
+        self._given = [self.pointers[b] for b in kernel.buffers] + list(self.symbols)
         if kernel.faults() and not gpu:
-            self.parameters.append("fault")
+            self._given.append("fault")
+        numbers = {host: [f"{host}_{k}" for k in range(_count(kernel.buffers[b]))] for b, host in self.hosts.items()}
+        self.numbers = [name for names in numbers.values() for name in names]
+        self.parameters = [name for given in self._given for name in numbers.get(given, [given])]
         self.wide = bool(self.symbols) or any(_extent(b.size, b.stride) >= _NARROW for b in kernel.buffers.values())
         self._functions: list[str] = []
         self._helpers: list[str] = []
@@ -77,12 +86,14 @@ class TritonKernel:
         """The kernel's text."""
         self._write_functions()
         head = f"def launch_{NAME}({', '.join(self.given())}):"
-        launch = "\n".join([head, *self._launches, ""])
+        numbers = [f"    {', '.join(n for n in self.numbers if n.startswith(f'{host}_'))} = {host}.tolist()"
+                   for host in self.hosts.values()]
+        launch = "\n".join([head, *numbers, *self._launches, ""])
         return Written("\n\n".join([*self._helpers, *self._functions]), launch, "".join(self._signatures))
 
     def given(self) -> list[str]:
         """Parameters of the function that launches it."""
-        return ["stream", *self.parameters] if self.gpu else self.parameters
+        return ["stream", *self._given] if self.gpu else self._given
 
     def _write_functions(self) -> None:
         """All functions, with what launches them."""
@@ -105,7 +116,7 @@ class TritonKernel:
 
     # ------------------------------------------------------------ functions
     def _body(self) -> Body:
-        return Body(self.pointers, self.wide, self.gpu)
+        return Body(self.pointers, self.wide, self.gpu, frozenset(self.hosts))
 
     def _function_name(self) -> str:
         """Of the next function."""
@@ -124,7 +135,7 @@ class TritonKernel:
             stages: in how many stages loads of a loop are under way.
         """
         name = self._function_name()
-        plain = [*self.symbols]
+        plain = [*self.symbols, *self.numbers]
         decorator = f"@triton.jit(do_not_specialize={plain})" if plain else "@triton.jit"
         parameters = [*self.parameters, *(f"{b}: tl.constexpr" for b in blocks)]
         head = [decorator, f"def {name}({', '.join(parameters)}):"]
@@ -150,8 +161,8 @@ class TritonKernel:
             self._launches.append(
                 f"{indent}{name}[({programs},)]({', '.join(given)}, num_warps={threads}, num_stages={stages}, "
                 "enable_fp_fusion=False)")
-        kinds = {self.pointers[b]: POINTERS[buffer.dtype] for b, buffer in self.kernel.buffers.items()}
-        kinds |= dict.fromkeys(self.symbols, "i64") | ({"fault": "*i64"} if "fault" in self.parameters else {})
+        pointers = {name: POINTERS[self.kernel.buffers[b].dtype] for b, name in self.pointers.items()}
+        kinds = {name: pointers.get(name, "*i64" if name == "fault" else "i64") for name in self.parameters}
         self._signatures.append(f"    {name!r}: ({kinds}, {blocks}, {threads}, {stages}),\n".replace("'", '"'))
 
     def _programs(self, body: Body, loops: Sequence[tuple[ix.Var, str, int]]) -> list[str]:
@@ -425,6 +436,13 @@ def blocks_of(size: ix.Index, block: int) -> str:
         return str(-(-size // block))
     text = index_text(size, {}, str)
     return text if block == 1 else f"({text} + {block - 1}) // {block}"
+
+
+def _count(buffer: Buffer) -> int:
+    """How many elements a buffer on the host has."""
+    count = ix.product(buffer.size)
+    assert isinstance(count, int) and buffer.dtype is torch.int64
+    return count
 
 
 def _extent(size: Sequence[ix.Index], stride: Sequence[ix.Index]) -> int:

@@ -100,7 +100,8 @@ class Builds:
             # Assertions are compiled in then, as those of eager's kernels are; checks of overflow are not wanted.
             self._options |= {"debug": True, "sanitize_overflow": False}
         self._pointers = [name for name, kind in self._types.items() if kind.startswith("*")]
-        self._sizes = [name for name, kind in self._types.items() if not kind.startswith("*")]
+        # Numbers from the host are other ones at each call, and no sizes.
+        self._sizes = [name for name, kind in self._types.items() if kind == "i64" and not name.startswith("host")]
 
     def compile(self, build: int) -> Any:
         """One of the builds.

@@ -39,7 +39,8 @@ class LibraryProductKernel(TritonKernel):
         after = TritonKernel(library.after, self.gpu)
         functions, launch, signatures = after.write().renamed(f"{NAME}_after")
         arguments = [PRODUCT if b == PRODUCT else self.pointers[b] for b in library.after.buffers]
-        arguments = [*(["stream"] if self.gpu else []), *arguments, *after.parameters[len(library.after.buffers):]]
+        stream = ["stream"] if self.gpu else []
+        arguments = [*stream, *arguments, *after.given()[len(stream) + len(arguments):]]
         lines += [f"    {PRODUCT} = torch.{product}({', '.join(given)})",
                   f"    launch_{NAME}_after({', '.join(arguments)})", ""]
         return Written(functions, launch + "\n\n" + "\n".join(lines), signatures)

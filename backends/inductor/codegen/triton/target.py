@@ -73,7 +73,8 @@ def triton_target(gpu: bool, tuning: Tuning) -> Target:
     if not gpu:
         abilities = Abilities(library, computes=computes, products=_IN_BLOCKS)
         return Target("triton", arrangement, write, abilities, launches=True)
-    abilities = Abilities(library | _JOINING, _leaves, computes_on_gpu, "cuda", PROGRAMS, _IN_BLOCKS)
+    abilities = Abilities(library | _JOINING, _leaves, computes_on_gpu, "cuda", PROGRAMS, _IN_BLOCKS,
+                          random=tuning.random == "kernels")
     return Target("cuda", arrangement, write, abilities, reports=False, launches=True)
 
 

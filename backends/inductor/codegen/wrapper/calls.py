@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.aot.ops import RandomFill, copy_strided
+from dynamo_lite.backends.inductor.device_random import reserve
 from dynamo_lite.backends.inductor.random import fast_form
 
 aten = torch.ops.aten
@@ -48,7 +49,7 @@ _CERTAIN_LAYOUTS = frozenset({
 
 def layout_is_certain(target: Any) -> bool:
     """Whether results have the strides that the fake tensors promised, whatever the arguments are."""
-    return target in _CERTAIN_LAYOUTS or isinstance(target, RandomFill) or target is copy_strided
+    return target in _CERTAIN_LAYOUTS or isinstance(target, RandomFill) or target in (copy_strided, reserve)
 
 
 def callable_of(target: Any) -> tuple[str, Any]:

@@ -54,8 +54,8 @@ def launch_lines(
 
 
 def device_of(program: Program, call: KernelCall) -> torch.device:
-    """Where a kernel's tensors are."""
-    return program.buffers[call.args[0]].device
+    """Where a kernel's tensors are. What it reads may be on the host."""
+    return program.buffers[(call.outputs or call.args)[0]].device
 
 
 def launcher_of(symbol: str, device: int) -> str:
