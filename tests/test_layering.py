@@ -35,6 +35,7 @@ BACKEND_LAYERS = [
     "inductor.prebuilt", "inductor.private_files", "inductor.serialize", "inductor.toolchain",
     "inductor.folders", "inductor.kept_files", "inductor.kept_choices",
     "inductor.processor", "inductor.codegen.cpp.libraries", "inductor.machine_costs", "inductor.target_info",
+    "inductor.gpu_info",
     "inductor.convolution_gradients",
     "inductor.ir", "inductor.device_random",
     "inductor.lowering_registry",

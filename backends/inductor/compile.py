@@ -29,7 +29,7 @@ from dynamo_lite.backends.aot.gradients import needs_gradients
 from dynamo_lite.backends.aot.graph import AtenGraph
 from dynamo_lite.backends.aot.loss_pattern import with_chunked_losses
 from dynamo_lite.backends.aot.record import record
-from dynamo_lite.backends.inductor import device_random, graph_cache, kept_files
+from dynamo_lite.backends.inductor import device_random, gpu_info, graph_cache, kept_files
 from dynamo_lite.backends.inductor.artifact import Artifact, Call, start, write
 from dynamo_lite.backends.inductor.codegen.wrapper import library_program
 from dynamo_lite.backends.inductor.route import Route, run_eager, start_kept
@@ -69,12 +69,14 @@ def inductor_lite(
     if otherwise is not None:
         return otherwise
     codegen = _codegen(gm, example_inputs, chosen)
-    if codegen == "cuda" and chosen["random"] == "kernels":
-        chosen = _with_random(gm, example_inputs, chosen)
+    gpu = gpu_info.TYPICAL
+    if codegen == "cuda":
+        gpus = {device for device in _devices(gm, example_inputs) if device.type == "cuda"}
+        gpu, chosen = gpu_info.of_devices(gpus), _with_random(gpus, chosen)
     training = needs_gradients(gm, example_inputs)
-    decided = {**chosen, "training": training, "codegen": codegen}
+    decided = {**chosen, "training": training, "codegen": codegen, "gpu": gpu}
     key = graph_cache.key_of(gm, example_inputs, decided) if codegen is not None else None
-    build = functools.partial(_build, codegen=codegen, chosen=chosen)
+    build = functools.partial(_build, codegen=codegen, chosen=chosen, gpu=gpu)
     route = Route(FOR_KERNELS if codegen is not None else REQUIRED, build)
     return compile_graph(gm, example_inputs, route, key)
 
@@ -148,7 +150,7 @@ def compile_graph(gm: GraphModule, example_inputs: list[Any], route: Route, key:
 
 
 def _build(
-    aten: AtenGraph, scopes: dict[str, bool], codegen: str | None, chosen: dict[str, Any]
+    aten: AtenGraph, scopes: dict[str, bool], codegen: str | None, chosen: dict[str, Any], gpu: gpu_info.GpuInfo
 ) -> tuple[Call, Artifact | None]:
     """A compiled aten graph: by kernels of a target if it can be, then with the artifact; otherwise by library
     calls."""
@@ -158,7 +160,7 @@ def _build(
         from dynamo_lite.backends.inductor.pipeline import Tuning, lower_and_schedule, target_named
 
         try:
-            target = target_named(codegen, Tuning(chosen["products"], chosen["blocks"], chosen["random"]))
+            target = target_named(codegen, Tuning(chosen["products"], chosen["blocks"], chosen["random"]), gpu)
             artifact = write(aten, lower_and_schedule(aten.graph, aten.constants, target), scopes, replays)
             return start(artifact), artifact
         except (exc.CompilerMissing, exc.CacheError) as e:
@@ -192,10 +194,11 @@ def _codegen(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any])
     return None
 
 
-def _with_random(gm: GraphModule, example_inputs: list[Any], chosen: dict[str, Any]) -> dict[str, Any]:
+def _with_random(gpus: set[torch.device], chosen: dict[str, Any]) -> dict[str, Any]:
     """The options with what may draw random numbers: kernels only where this torch draws as they do."""
-    other = [device for device in _devices(gm, example_inputs)
-             if device.type == "cuda" and not device_random.draws_as_kernels_do(device)]
+    if chosen["random"] == "library":
+        return chosen
+    other = [device for device in gpus if not device_random.draws_as_kernels_do(device)]
     if not other:
         return chosen
     if log.first_time("fallbacks", ("random", other[0])):

@@ -13,6 +13,7 @@ from dynamo_lite import log
 from dynamo_lite.backends.inductor import program as prog
 from dynamo_lite.backends.inductor import target_info
 from dynamo_lite.backends.inductor.codegen.cpp.target import cpp_target
+from dynamo_lite.backends.inductor.gpu_info import TYPICAL, GpuInfo
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.ir.loops import Buffer, LoopNest
 from dynamo_lite.backends.inductor.lowering import LoweredGraph, lower
@@ -68,18 +69,19 @@ def lower_and_schedule(
     return program
 
 
-def target_named(name: str, tuning: Tuning = BY_RULE) -> Target:
+def target_named(name: str, tuning: Tuning = BY_RULE, gpu: GpuInfo = TYPICAL) -> Target:
     """The target of a language of kernels: "cpp", for the processor's vector instructions, "triton", for the CPU
     through Triton's interpreter, or "cuda", the same on a GPU.
 
     Args:
         tuning: what is decided how.
+        gpu: for the last.
     """
     if name in ("triton", "cuda"):
         # Imported when asked for: no graph of C++ kernels needs its writers.
         from dynamo_lite.backends.inductor.codegen.triton.target import triton_target
 
-        return triton_target(name == "cuda", tuning)
+        return triton_target(name == "cuda", tuning, gpu)
     return cpp_target(target_info.current(), tuning)
 
 

@@ -2,7 +2,8 @@
 
 ``lower`` is the door; ``register_lowering`` adds an operator. Importing the package registers all families.
 
-May import `lowering_registry`, `target_info`, `ir`, `device_random`, `program` and `aot`; knows nothing of kernels.
+May import `lowering_registry`, `target_info`, `gpu_info`, `ir`, `device_random`, `program` and `aot`; knows nothing of
+kernels.
 """
 
 from __future__ import annotations

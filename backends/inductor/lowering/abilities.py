@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor.gpu_info import GpuInfo
 from dynamo_lite.backends.inductor.ir.contraction import Contraction
 from dynamo_lite.backends.inductor.ir.nodes import Node
 
@@ -50,7 +51,7 @@ class Abilities:
         leaves: whether a call is the library's, for what only its operands or torch's state say.
         computes: whether kernels can compute a node of the loop IR; None: they compute all.
         device: the type of the device whose tensors kernels read and write; what others hold is the library's.
-        programs: a reduction that fewer blocks than this would compute is made in parts; 0: none is.
+        gpu: the device, where reductions that would leave most of it idle are made in parts; None: none are.
         products: see there.
         random: whether kernels draw random numbers, from what ``device_random`` says; else the library draws them.
         near_vector: a matrix of at most so many elements is multiplied with a vector by a loop, a larger one by the
@@ -61,7 +62,7 @@ class Abilities:
     leaves: Callable[[torch.fx.Node], bool] | None = None
     computes: Callable[[Node], bool] | None = None
     device: str = "cpu"
-    programs: int = 0
+    gpu: GpuInfo | None = None
     products: Products = IN_VECTORS
     near_vector: int | None = None
     random: bool = False

@@ -283,9 +283,10 @@ class GraphLowering:
 
     def reduce(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:
         """The reduction of ``x`` over ``dims``, in memory. ``kind`` is a key of ``ir.ops.REDUCTIONS``."""
-        cut = pieces(x.shape, kind, dims, self.abilities.programs)
-        if cut is not None:
-            return reduced_in_pieces(self, x, kind, dims, keepdim, *cut)
+        gpu = self.abilities.gpu
+        cut = pieces(x.shape, kind, dims, gpu)
+        if gpu is not None and cut is not None:
+            return reduced_in_pieces(self, x, kind, dims, keepdim, *cut, gpu.vector)
         return self.reduce_at_once(x, kind, dims, keepdim)
 
     def reduce_at_once(self, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool) -> TensorValue:

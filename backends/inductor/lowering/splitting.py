@@ -11,31 +11,26 @@ from typing import Any
 
 import torch
 
+from dynamo_lite.backends.inductor.gpu_info import GpuInfo
 from dynamo_lite.backends.inductor.ir import index as ix
 from dynamo_lite.backends.inductor.lowering.values import Shape, TensorValue, reindexed, shape_vars
 
-# How many elements of a row are worth a block of their own, and how many lines of columns: below, launching the second
-# kernel costs more than the first one saves.
-_ROW = 2048
-_LINES = 64
-# Elements that a thread reads at once: pieces of other lengths would begin in between.
-_TOGETHER = 16
 # Columns that a block reduces side by side (`blocks.COLUMNS` of Triton's writer).
 _COLUMNS = 32
 
 
-def pieces(shape: Shape, kind: str, dims: Sequence[int], programs: int) -> tuple[int, int] | None:
-    """Which dimension to cut, into how many pieces; None if the reduction has ``programs`` blocks as it is, is small,
-    or has symbolic sizes."""
+def pieces(shape: Shape, kind: str, dims: Sequence[int], gpu: GpuInfo | None) -> tuple[int, int] | None:
+    """Which dimension to cut, into how many pieces; None if the reduction keeps the device busy as it is, is small, or
+    has symbolic sizes, or if there is no GPU."""
     sizes = [n for n in shape if isinstance(n, int)]
-    if not programs or len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
+    if gpu is None or len(sizes) != len(shape) or not dims or kind.startswith("arg") or 0 in sizes:
         return None
     reduced = math.prod(sizes[d] for d in dims)
     kept = math.prod(sizes) // reduced
     real = [d for d, n in enumerate(sizes) if n > 1]
     along = not real or real[-1] in dims
-    blocks, least = (kept, _ROW) if along else (-(-kept // _COLUMNS), _LINES)
-    wanted = min(programs // blocks, reduced // least)
+    blocks, least = (kept, gpu.row) if along else (-(-kept // _COLUMNS), gpu.lines)
+    wanted = min(gpu.programs // blocks, reduced // least)
     if wanted < 2:
         return None
     outer = next((d for d in dims if sizes[d] >= wanted), max(dims, key=lambda d: sizes[d]))
@@ -47,17 +42,19 @@ def pieces(shape: Shape, kind: str, dims: Sequence[int], programs: int) -> tuple
 
 
 def reduced_in_pieces(
-    g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool, cut: int, count: int
+    g: Any, x: TensorValue, kind: str, dims: Sequence[int], keepdim: bool, cut: int, count: int,
+    together: int
 ) -> TensorValue:
     """``g.reduce`` in two steps.
 
     Args:
         g: the ``GraphLowering``.
         cut, count: what ``pieces`` gave.
+        together: pieces have a multiple of so many elements.
     """
     n = x.shape[cut]
     assert isinstance(n, int)
-    length = n // count if n % count == 0 else -(-n // count // _TOGETHER) * _TOGETHER
+    length = n // count if n % count == 0 else -(-n // count // together) * together
     count = -(-n // length)
     shape = (*x.shape[:cut], count, length, *x.shape[cut + 1:])
     variables = shape_vars(shape)

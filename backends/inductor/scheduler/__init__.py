@@ -3,7 +3,7 @@
 ``schedule`` is the door: ``fusion`` groups nests, ``build`` turns a group into a kernel, the target's
 ``arrangement`` puts its loops in form.
 
-May import `lowering`, `target_info`, `ir`, `program` and `aot`; knows no
+May import `lowering`, `target_info`, `gpu_info`, `ir`, `program` and `aot`; knows no
 language of kernels.
 """
 

@@ -3,6 +3,8 @@ wrapper does around them, and the launcher with a driver that only writes down w
 
 What runs on a GPU only is in ``test_cuda.py``.
 """
+import collections
+import dataclasses
 import importlib.util
 import os
 import pathlib
@@ -14,7 +16,9 @@ import pytest
 import torch
 
 from dynamo_lite.backends.aot.decompositions.normalization import cudnn_batch_norm, cudnn_batch_norm_backward
+from dynamo_lite.backends.inductor import gpu_info
 from dynamo_lite.backends.inductor.codegen.triton.launch import Builds
+from dynamo_lite.backends.inductor.gpu_info import TYPICAL
 from dynamo_lite.backends.inductor.lowering.splitting import pieces
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -103,11 +107,27 @@ def test_few_rows_are_reduced_in_pieces():
     """)
     sizes = [((1 << 20,), (0,)), ((9_999_991,), (0,)), ((8192, 768), (0,)), ((32, 64, 56, 56), (0, 2, 3))]
     for shape, dims in sizes:
-        cut, count = pieces(shape, "sum", dims, 264)
+        cut, count = pieces(shape, "sum", dims, TYPICAL)
         assert cut in dims and 2 <= count <= 528, (shape, cut, count)
     for shape, dims in (((4096, 768), (1,)), ((8, 512), (1,)), ((8192, 8192), (0,))):
-        assert pieces(shape, "sum", dims, 264) is None, shape
-    assert pieces((1 << 20,), "argmax", (0,), 264) is None and pieces((1 << 20,), "sum", (0,), 0) is None
+        assert pieces(shape, "sum", dims, TYPICAL) is None, shape
+    assert pieces((1 << 20,), "argmax", (0,), TYPICAL) is None and pieces((1 << 20,), "sum", (0,), None) is None
+    # A device of a tenth of the multiprocessors is busy with a tenth of the pieces.
+    small = dataclasses.replace(TYPICAL, processors=13)
+    assert pieces((1 << 22,), "sum", (0,), small)[1] <= 52 < pieces((1 << 22,), "sum", (0,), TYPICAL)[1]
+
+
+def test_a_device_describes_itself(monkeypatch):
+    """Of several the least of each; what is not told is the same for all."""
+    found = {0: ("A100", 108, 163 << 10), 3: ("L4", 58, 99 << 10)}
+    Properties = collections.namedtuple("Properties", "name multi_processor_count shared_memory_per_block_optin")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: Properties(*found[index]))
+    monkeypatch.setattr(gpu_info, "_of_indices", gpu_info._of_indices.__wrapped__)
+    one = gpu_info.of_devices({torch.device("cuda", 0)})
+    assert (one.name, one.processors, one.shared, one.programs) == ("A100", 108, 163 << 10, 216)
+    both = gpu_info.of_devices({torch.device("cuda", 0), torch.device("cuda", 3)})
+    assert both == dataclasses.replace(TYPICAL, name="A100, L4", processors=58, shared=99 << 10)
+    assert "processors = 58" in both.describe() and "programs = 116" in both.describe()
 
 
 @needs_triton

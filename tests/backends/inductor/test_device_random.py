@@ -75,13 +75,11 @@ def test_a_torch_that_draws_otherwise_draws_itself(monkeypatch):
     """The option is asked for; whether kernels may do it is found out on the device."""
     seen = []
     monkeypatch.setattr(device_random, "draws_as_kernels_do", lambda device: seen.append(device) or False)
-    graph = torch.fx.GraphModule({}, torch.fx.Graph())
-    with torch._subclasses.FakeTensorMode():
-        x = torch.empty(3, device="cuda:0")
-    chosen = compiling._with_random(graph, [x], {"random": "kernels"})
+    chosen = compiling._with_random({GPU}, {"random": "kernels"})
     assert chosen == {"random": "library"} and seen == [GPU]
+    assert compiling._with_random({GPU}, chosen) == chosen and seen == [GPU]
     monkeypatch.setattr(device_random, "draws_as_kernels_do", lambda device: True)
-    assert compiling._with_random(graph, [x], {"random": "kernels"}) == {"random": "kernels"}
+    assert compiling._with_random({GPU}, {"random": "kernels"}) == {"random": "kernels"}
 
 
 HEAD = f"""

@@ -2,6 +2,7 @@
 
 Triton chooses its interpreter when it is imported, so tests of values are processes of their own.
 """
+import dataclasses
 import importlib.util
 import os
 import pathlib
@@ -12,8 +13,16 @@ import textwrap
 import pytest
 import torch
 
-from dynamo_lite.backends.inductor.codegen.triton.configurations import HALF, LEAST, SHARED, SINGLE, by_rule, suitable
+from dynamo_lite.backends.inductor.codegen.triton.configurations import (
+    BESIDE_FUNCTIONS,
+    HALF,
+    LEAST,
+    SINGLE,
+    by_rule,
+    suitable,
+)
 from dynamo_lite.backends.inductor.codegen.triton.tuning import Chooser
+from dynamo_lite.backends.inductor.gpu_info import TYPICAL
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
@@ -172,12 +181,20 @@ def test_configurations_fit_their_problems():
             rows = suitable(lines, columns, depth, itemsize)
             assert rows and all(LEAST <= n for row in rows for n in (row.lines, row.columns, row.depth))
             assert all(row.lines < 2 * max(lines, LEAST) for row in rows if isinstance(lines, int))
-            chosen = by_rule(1, lines, columns, depth, itemsize, 132)
-            assert chosen in rows and chosen.shared(itemsize) <= SHARED
-        assert by_rule(1, 8192, 8192, 8192, itemsize, 132).lines >= 128
-        assert by_rule(1, 4, 4096, 4096, itemsize, 132).lines == 16
+            chosen = by_rule(1, lines, columns, depth, itemsize)
+            assert chosen in rows and chosen.shared(itemsize) <= TYPICAL.shared
+        assert by_rule(1, 8192, 8192, 8192, itemsize).lines >= 128
+        assert by_rule(1, 4, 4096, 4096, itemsize).lines == 16
+    # Beside functions of the products a thread has fewer of them.
+    for sizes in ((4, 4096, 1024), (333, 555, 77), (8192, 8192, 8192), ("n", 64, "k")):
+        rows = suitable(*sizes, 2, functions=True)
+        assert rows and all(row.results <= BESIDE_FUNCTIONS and row.warps <= 16 for row in rows)
+        assert by_rule(1, *sizes, 2, functions=True) in rows
+        assert suitable(*sizes, 4, functions=True) == suitable(*sizes, 4)
+    large = dataclasses.replace(TYPICAL, shared=227 << 10)
+    assert by_rule(1, 8192, 8192, 8192, 2, large).shared(2) > TYPICAL.shared
     # Small blocks where large ones would leave most of the device idle.
-    assert by_rule(1, 512, 512, 512, 2, 132).lines * by_rule(1, 512, 512, 512, 2, 132).columns <= 64 * 64
+    assert by_rule(1, 512, 512, 512, 2).lines * by_rule(1, 512, 512, 512, 2).columns <= 64 * 64
 
 
 # ---------------------------------------------------------------- the choice

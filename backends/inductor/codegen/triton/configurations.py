@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 
 from dynamo_lite.backends.inductor.codegen.triton.blocks import power_of_two
+from dynamo_lite.backends.inductor.gpu_info import TYPICAL, GpuInfo
 from dynamo_lite.backends.inductor.ir import index as ix
 
 
@@ -28,18 +29,26 @@ class ProductBlocks:
     stages: int
     group: int = 8
 
+    @property
+    def results(self) -> int:
+        """How many sums a thread holds."""
+        return self.lines * self.columns // (32 * self.warps)
+
     def shared(self, itemsize: int) -> int:
         """Bytes of shared memory that the pieces on their way take."""
         return (self.lines + self.columns) * self.depth * itemsize * self.stages
 
 
+BESIDE_FUNCTIONS = 32
+"""Sums that a thread holds at most where functions (``erf``, ``exp``) of 16-bit products follow: all of a thread's are
+computed at once, with what each needs on the way, and a thread has 255 registers. With 64, ``gelu`` of a linear layer
+spills up to 240 bytes on compute capability 9.0 and 10.0, with 32 nothing (``benchmarks/triton_offline.py``). Blocks of
+float32 spill with neither."""
+
+MOST_WARPS = 16
+
 LEAST = 16
 """Lines, columns and depth that ``tl.dot`` takes at least."""
-
-SHARED = 99 << 10
-"""Bytes of shared memory of a block on the smallest devices (compute capability 8.6, 8.9, 12.0); 8.0 has 163 KB, 9.0
-and 10.0 have 227 KB, and a configuration that only these have room for is left out by the others when it is
-measured."""
 
 # For operands of 16 bits, on tensor cores: from those of large products to those of a few lines, as one token at a
 # time has them. Found in what cuBLAS and Triton's own tutorial use: tiles of 128 x 256 and 128 x 128 on Hopper with
@@ -75,14 +84,20 @@ SINGLE = (
 )
 
 
-def suitable(lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int) -> tuple[ProductBlocks, ...]:
+def suitable(
+    lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int, functions: bool = False
+) -> tuple[ProductBlocks, ...]:
     """The rows of the table for products of these sizes, of which none is mostly idle; all that are not known count as
     large. There is always one.
 
     Args:
         itemsize: of the operands, in bytes.
+        functions: whether functions of the products are computed; blocks then have as many warps as their threads'
+            registers ask for.
     """
     table = HALF if itemsize == 2 else SINGLE
+    if functions and itemsize == 2:
+        table = tuple(row for row in map(_spread, table) if row.results <= BESIDE_FUNCTIONS)
     most = [power_of_two(n, 1 << 20) for n in (lines, columns, depth)]
     at_most = [max(n, LEAST) for n in most]
 
@@ -96,23 +111,32 @@ def suitable(lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int)
     return tuple(dict.fromkeys(rows))
 
 
+def _spread(row: ProductBlocks) -> ProductBlocks:
+    """A row with more warps, if each has more sums than it has room for beside functions."""
+    while row.results > BESIDE_FUNCTIONS and row.warps < MOST_WARPS:
+        row = dataclasses.replace(row, warps=2 * row.warps)
+    return row
+
+
 def by_rule(
-    batch: ix.Index, lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int, programs: int
+    batch: ix.Index, lines: ix.Index, columns: ix.Index, depth: ix.Index, itemsize: int, info: GpuInfo = TYPICAL,
+    functions: bool = False,
 ) -> ProductBlocks:
     """The row that is taken without a measurement: the largest of those that give each multiprocessor a block, else
     that with the most blocks.
 
     Args:
-        programs: blocks that keep the device busy.
+        info: the GPU.
     """
-    rows = [row for row in suitable(lines, columns, depth, itemsize) if row.shared(itemsize) <= SHARED]
-    rows = rows or [min(suitable(lines, columns, depth, itemsize), key=lambda row: row.shared(itemsize))]
+    all_rows = suitable(lines, columns, depth, itemsize, functions)
+    rows = [row for row in all_rows if row.shared(itemsize) <= info.shared]
+    rows = rows or [min(all_rows, key=lambda row: row.shared(itemsize))]
 
     def blocks(row: ProductBlocks) -> int:
         count = 1
         for size, block in ((lines, row.lines), (columns, row.columns), (batch, 1)):
-            count *= -(-size // block) if isinstance(size, int) else programs
+            count *= -(-size // block) if isinstance(size, int) else info.processors
         return count
 
-    busy = [row for row in rows if blocks(row) >= programs]
+    busy = [row for row in rows if blocks(row) >= info.processors]
     return max(busy, key=lambda row: row.lines * row.columns) if busy else max(rows, key=blocks)

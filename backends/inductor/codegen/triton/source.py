@@ -19,7 +19,10 @@ from dynamo_lite.backends.inductor.codegen.triton.kernel import TritonKernel, Wr
 from dynamo_lite.backends.inductor.codegen.triton.library_product import LibraryProductKernel
 from dynamo_lite.backends.inductor.codegen.triton.product import ProductKernel
 from dynamo_lite.backends.inductor.codegen.triton.tuning import FORM
+from dynamo_lite.backends.inductor.gpu_info import TYPICAL, GpuInfo
 from dynamo_lite.backends.inductor.ir.contraction import volume
+from dynamo_lite.backends.inductor.ir.nodes import walk
+from dynamo_lite.backends.inductor.ir.ops import DEAR, OPS
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
 from dynamo_lite.backends.inductor.target import Tuning
 
@@ -27,14 +30,15 @@ BY_RULE = Tuning()
 
 
 def write_source(
-    kernels: Sequence[Kernel], gpu: bool = False, tuning: Tuning = BY_RULE, programs: int = 1, precision: str = "ieee"
+    kernels: Sequence[Kernel], gpu: bool = False, tuning: Tuning = BY_RULE, info: GpuInfo = TYPICAL,
+    precision: str = "ieee",
 ) -> tuple[str, list[str]]:
     """``(source, symbols)``: the file, and the name of the function that launches each kernel.
 
     Args:
         gpu: kernels are launched by functions ``run_...``, which ``launch`` makes; the interpreter calls them.
         tuning: see there.
-        programs: blocks that keep the device busy.
+        info: the GPU that they are made for.
         precision: of products of float32, see ``ProductKernel``.
     """
     names: dict[tuple[Written, ...], str] = {}
@@ -42,7 +46,7 @@ def write_source(
     comments: dict[str, dict[str, None]] = {}
     symbols = []
     for kernel in kernels:
-        forms = dict.fromkeys(w.write() for w in _writers(kernel, gpu, tuning, programs, precision))
+        forms = dict.fromkeys(w.write() for w in _writers(kernel, gpu, tuning, info, precision))
         name = names.setdefault(tuple(forms), f"kernel{len(names)}")
         sizes[name] = len(kernel.symbols())
         symbols.append(f"launch_{name}")
@@ -76,10 +80,10 @@ def _digest(forms: tuple[Written, ...]) -> str:
     return hashlib.sha256("\n".join(text for form in forms for text in form).encode()).hexdigest()
 
 
-def _writers(kernel: Kernel, gpu: bool, tuning: Tuning, programs: int, precision: str) -> list[TritonKernel]:
+def _writers(kernel: Kernel, gpu: bool, tuning: Tuning, info: GpuInfo, precision: str) -> list[TritonKernel]:
     """What writes the forms of a kernel that compete, that by rule first. The interpreter's kernels have one."""
     if kernel.tiles is not None:
-        return _product_writers(kernel, gpu, tuning, programs, precision)
+        return _product_writers(kernel, gpu, tuning, info, precision)
     plain = not any(s.ordered or s.check or s.scan for s in kernel.stages)
     if tuning.blocks != "measured" or not gpu or not plain:
         return [TritonKernel(kernel, gpu)]
@@ -88,16 +92,18 @@ def _writers(kernel: Kernel, gpu: bool, tuning: Tuning, programs: int, precision
 
 
 def _product_writers(
-    kernel: Kernel, gpu: bool, tuning: Tuning, programs: int, precision: str
+    kernel: Kernel, gpu: bool, tuning: Tuning, info: GpuInfo, precision: str
 ) -> list[TritonKernel]:
     tiles = kernel.tiles
     assert tiles is not None
     c = tiles.contraction
     batch, *rest = volume(c.batch), volume(c.rows), volume(c.columns), c.depth
     itemsize = kernel.buffers[c.left.buffer].dtype.itemsize
-    rows = [by_rule(batch, *rest, itemsize, programs)]
+    following = walk(s.value for stage in kernel.stages[1:] for s in stage.statements)
+    functions = any(n.op in OPS and n.dtype.is_floating_point and OPS[n.op].cost >= DEAR for n in following)
+    rows = [by_rule(batch, *rest, itemsize, info, functions)]
     if tuning.products != "measured" or not gpu:
         return [ProductKernel(kernel, gpu, rows[0], precision)]
     templates = [ProductKernel(kernel, gpu, row, precision)
-                 for row in dict.fromkeys([*rows, *suitable(rest[0], rest[1], rest[2], itemsize)])]
+                 for row in dict.fromkeys([*rows, *suitable(rest[0], rest[1], rest[2], itemsize, functions)])]
     return [*([] if tiles.library is None else [LibraryProductKernel(kernel, gpu, tiles.library)]), *templates]

@@ -9,6 +9,7 @@ import torch
 from dynamo_lite.backends.inductor.codegen.triton.blocks import MAX_ROW
 from dynamo_lite.backends.inductor.codegen.triton.expressions import computes, computes_on_gpu
 from dynamo_lite.backends.inductor.codegen.triton.source import write_source
+from dynamo_lite.backends.inductor.gpu_info import TYPICAL, GpuInfo
 from dynamo_lite.backends.inductor.ir.ops import HALF
 from dynamo_lite.backends.inductor.scheduler.arrangement import BLOCKS, BLOCKS_OR_LIBRARY
 from dynamo_lite.backends.inductor.scheduler.kernel import Kernel
@@ -28,19 +29,15 @@ _ADDING = frozenset({
     aten.embedding_dense_backward.default, aten.max_pool2d_with_indices_backward.default})
 _SETTING = frozenset({aten.scatter.src, aten.scatter.value, aten.index_copy.default})
 _ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)
-PROGRAMS = 264
-"""Blocks that keep a GPU busy: two on each of the 132 multiprocessors of an H100 or H200."""
-
-
 _SCANS = frozenset({
     aten.cumsum.default, aten.cumprod.default, aten.cummax.default, aten.cummin.default, aten.logcumsumexp.default})
 
 
-def _leaves(node: torch.fx.Node) -> bool:
+def _leaves(node: torch.fx.Node, info: GpuInfo) -> bool:
     """Writes by index in which threads may meet: in no order if that is allowed, sums by atomic additions. Scans of so
     few long rows that most of the device would idle, one block going through each: the library shares a row out."""
     if node.target in _SCANS:
-        return _is_narrow(node.args[0].meta["val"], node.args[1])  # type: ignore[union-attr, arg-type]
+        return _is_narrow(node.args[0].meta["val"], node.args[1], info)  # type: ignore[union-attr, arg-type]
     if node.target not in _ADDING and node.target not in _SETTING:
         return False
     if torch.are_deterministic_algorithms_enabled():
@@ -48,36 +45,33 @@ def _leaves(node: torch.fx.Node) -> bool:
     return node.target in _ADDING and node.meta["val"].dtype not in _ATOMIC
 
 
-def _is_narrow(x: torch.Tensor, dim: int) -> bool:
+def _is_narrow(x: torch.Tensor, dim: int, info: GpuInfo) -> bool:
     known = [n for n in x.shape if isinstance(n, int)]
     if len(known) < x.dim() or x.dim() == 0:
         return False
-    return x.shape[dim] > MAX_ROW and x.numel() // x.shape[dim] * _BUSY < PROGRAMS
-
-
-_BUSY = 8
-"""A scan by the library reads a long row twice and starts three kernels; with one eighth of the device at work, twice
-that traffic is four times faster still."""
+    return x.shape[dim] > MAX_ROW and x.numel() // x.shape[dim] * info.idle < info.programs
 
 
 @functools.cache
-def triton_target(gpu: bool, tuning: Tuning) -> Target:
+def triton_target(gpu: bool, tuning: Tuning, info: GpuInfo = TYPICAL) -> Target:
     """Kernels in Triton: for CUDA tensors, or for CPU tensors in its interpreter.
 
     Args:
         tuning: which products are templates', and what is measured.
+        info: the GPU that kernels are made for.
     """
     library = _CONVOLUTIONS if tuning.products in ("template", "measured") else _CONVOLUTIONS | PRODUCTS
-    write = functools.partial(_write, gpu=gpu, tuning=tuning)
+    write = functools.partial(_write, gpu=gpu, tuning=tuning, info=info)
     arrangement = BLOCKS_OR_LIBRARY if gpu and tuning.products == "measured" else BLOCKS
     if not gpu:
         abilities = Abilities(library, computes=computes, products=_IN_BLOCKS)
         return Target("triton", arrangement, write, abilities, launches=True)
-    abilities = Abilities(library | _JOINING, _leaves, computes_on_gpu, "cuda", PROGRAMS, _IN_BLOCKS,
+    leaves = functools.partial(_leaves, info=info)
+    abilities = Abilities(library | _JOINING, leaves, computes_on_gpu, "cuda", info, _IN_BLOCKS,
                           random=tuning.random == "kernels")
     return Target("cuda", arrangement, write, abilities, reports=False, launches=True)
 
 
-def _write(kernels: Sequence[Kernel], gpu: bool, tuning: Tuning) -> Sources:
+def _write(kernels: Sequence[Kernel], gpu: bool, tuning: Tuning, info: GpuInfo) -> Sources:
     precision = "tf32" if gpu and torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
-    return Sources(*write_source(kernels, gpu, tuning, PROGRAMS // 2, precision))
+    return Sources(*write_source(kernels, gpu, tuning, info, precision))
