@@ -1,35 +1,48 @@
 """Compiles Triton kernels for GPUs that need not be there, and prints what the assembler says of each.
 
     python benchmarks/triton_offline.py --programs DIR    writes the kernels of sample programs, as for CUDA tensors
-    python benchmarks/triton_offline.py DIR               compiles every kernel of the files in DIR
+    python benchmarks/triton_offline.py --models DIR      those of the programs of gpu.py, of full width, few layers
+    python benchmarks/triton_offline.py --tests DIR ...   those of tests, run by pytest with the arguments that follow
+    python benchmarks/triton_offline.py DIR               compiles every distinct kernel of the files in DIR
 
 A row is a kernel for one compute capability: registers of a thread, bytes spilled, shared memory of a block, and the
-widest loads and stores. Exits with 1 if a kernel does not compile, or one that has no loop in order spills.
+widest loads and stores. Exits with 1 if a kernel does not compile, or spills. Of a product, a word or two are none:
+the assembler keeps them in memory, outside the loop, for one more block on a multiprocessor. Kernels that differ in
+nothing but their names are compiled once. For the tests, ``collect_kernels/sitecustomize.py`` keeps what they generate.
 """
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
 import linecache
+import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import gpu
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite.backends.aot.decompositions import FOR_KERNELS
-from dynamo_lite.backends.aot.record import record
+from dynamo_lite.backends.inductor.artifact import start, write
+from dynamo_lite.backends.inductor.codegen.wrapper import library_program
+from dynamo_lite.backends.inductor.compile import compile_graph
 from dynamo_lite.backends.inductor.pipeline import lower_and_schedule, target_named
+from dynamo_lite.backends.inductor.route import Route
 from dynamo_lite.backends.inductor.target import Tuning
 
 CAPABILITIES = (80, 90, 100)
 ALL_KERNELS = Tuning(products="template", random="kernels")
+LIBRARY = Tuning()
+_WORDS = 16  # bytes
 
 
 def programs() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
@@ -81,28 +94,75 @@ def products() -> dict[str, tuple[Any, tuple[torch.Tensor, ...]]]:
     return out
 
 
-def write_programs(folder: pathlib.Path, tuning: Tuning = ALL_KERNELS) -> None:
-    """Writes the kernels of sample programs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (fn, args) in programs().items():
-        (folder / f"{name}.py").write_text(cuda_source(fn, args, tuning))
-    print(f"{len(programs())} programs are in {folder}")
+def models() -> dict[str, Callable[[], tuple[Any, tuple[torch.Tensor, ...]]]]:
+    """The programs of ``gpu.py``: rows, weights and dtypes as there, fewer layers and smaller batches."""
+    half = torch.bfloat16
+
+    def llama(length: int) -> tuple[Any, tuple[torch.Tensor, ...]]:
+        turns = torch.randn(length, 128, dtype=half)
+        block = gpu.Block(4096, 32, 14_336).to(half).requires_grad_(False)
+        return block, (torch.randn(1, length, 4096, dtype=half), turns.cos(), turns.sin())
+
+    def words(causal: bool, trains: bool) -> tuple[Any, tuple[torch.Tensor, ...]]:
+        model = gpu.Words(50_257 if causal else 30_522, 768, 2, causal).to(half)
+        return model.train(trains).requires_grad_(trains), (torch.randint(0, 1000, (1, 32)),)
+
+    def images(trains: bool) -> tuple[Any, tuple[torch.Tensor, ...]]:
+        return gpu.ResNet50().train(trains).requires_grad_(trains), (torch.randn(1, 3, 224, 224),)
+
+    def kernels(name: str) -> Callable[[], tuple[Any, tuple[torch.Tensor, ...]]]:
+        return lambda: gpu.kernels("cpu", True)[name]()[0]
+
+    found: dict[str, Callable[[], tuple[Any, tuple[torch.Tensor, ...]]]] = {
+        "llama": lambda: llama(16), "llama_one_token": lambda: llama(1)}
+    for name, causal in (("gpt2", True), ("bert", False)):
+        for trains in (False, True):
+            found[f"{name}_training" if trains else name] = lambda c=causal, t=trains: words(c, t)  # type: ignore[misc]
+    found |= {"resnet50": lambda: images(False), "resnet50_training": lambda: images(True)}
+    return found | {re.sub(r"\W", "_", name): kernels(name) for name in gpu.kernels("cpu", True)}
+
+
+def write_sources(folder: pathlib.Path, name: str, fn: Any, args: tuple[torch.Tensor, ...]) -> None:
+    """Writes the kernels of one program, with those of the library's products and, where they differ, of templates."""
+    for kind, tuning in (("", ALL_KERNELS), ("_by_library", LIBRARY)):
+        for k, source in enumerate(cuda_sources(fn, args, tuning)):
+            (folder / f"{name}{kind}_{k}.py").write_text(source)
 
 
 def cuda_source(fn: Any, args: tuple[torch.Tensor, ...], tuning: Tuning = ALL_KERNELS) -> str:
-    """The kernels of a function of CPU tensors as for CUDA tensors; it runs by the captured graphs."""
+    """The kernels of a function of CPU tensors that is one graph, as for CUDA tensors."""
+    with torch.no_grad():
+        (source,) = cuda_sources(fn, args, tuning)
+    return source
+
+
+def cuda_sources(fn: Any, args: tuple[torch.Tensor, ...], tuning: Tuning = ALL_KERNELS) -> list[str]:
+    """The kernels of each graph of a function of CPU tensors, of the backward pass too, as for CUDA tensors; it runs by
+    library calls."""
     sources = []
 
     def backend(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
-        aten = record(gm, examples, FOR_KERNELS)
-        _move(aten.graph, gm.meta["fake_mode"])
-        sources.append(lower_and_schedule(aten.graph, aten.constants, target_named("cuda", tuning)).source)
-        return gm.forward
+        def build(aten: Any, scopes: dict[str, bool]) -> tuple[Any, None]:
+            call = start(write(aten, library_program(aten), scopes))
+            _move(aten.graph, gm.meta["fake_mode"])
+            sources.append(lower_and_schedule(aten.graph, aten.constants, target_named("cuda", tuning)).source)
+            return call, None
 
-    with torch.no_grad():
-        dynamo_lite.compile(fn, backend=backend, fullgraph=True)(*args)
-    (source,) = sources
-    return source
+        return compile_graph(gm, examples, Route(FOR_KERNELS, build))
+
+    result = dynamo_lite.compile(fn, backend=backend)(*args)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    sum((r.float().sum() for r in results if r.requires_grad), torch.zeros((), requires_grad=True)).backward()
+    return [source for source in sources if source]
+
+
+def collect_from_tests(folder: pathlib.Path, arguments: list[str]) -> int:
+    """Runs tests, which keep their kernels in the folder."""
+    here = pathlib.Path(__file__).resolve().parent
+    path = os.pathsep.join(filter(None, (str(here / "collect_kernels"), os.environ.get("PYTHONPATH"))))
+    env = {**os.environ, "PYTHONPATH": path, "DYNAMO_LITE_COLLECT": str(folder.resolve()),
+           "DYNAMO_LITE_CACHE_GRAPHS": "0"}
+    return subprocess.run([sys.executable, "-m", "pytest", *arguments], env=env).returncode
 
 
 def _move(graph: torch.fx.Graph, mode: Any) -> None:
@@ -121,8 +181,12 @@ def _move(graph: torch.fx.Graph, mode: Any) -> None:
             node.meta["val"] = torch.fx.node.map_aggregate(node.meta["val"], moved)
 
 
-def compile_file(path: pathlib.Path) -> list[str]:
-    """One row for each kernel of a file and each capability."""
+def compile_file(path: pathlib.Path, seen: set[str]) -> Iterator[str]:
+    """One row for each kernel of a file and each capability.
+
+    Args:
+        seen: digests of kernels that are compiled already.
+    """
     triton = importlib.import_module("triton")
     compiler = importlib.import_module("triton.compiler")
     target = importlib.import_module("triton.backends.compiler").GPUTarget
@@ -130,18 +194,24 @@ def compile_file(path: pathlib.Path) -> list[str]:
     linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
     namespace: dict[str, Any] = {"__name__": path.stem}
     exec(compile(source, str(path), "exec"), namespace)
-    rows = []
     for name, (types, blocks, warps, stages) in namespace.get("SIGNATURES", {}).items():
+        text = re.sub(rf"\b{name}\b", "kernel", namespace[name].src)
+        digest = hashlib.sha256(repr((text, types, blocks, warps, stages)).encode()).hexdigest()
+        if digest in seen:
+            continue
+        seen.add(digest)
         signature = {**types, **dict.fromkeys(blocks, "constexpr")}
+        # As launched: assertions are compiled in, as those of eager's kernels are.
+        checks = {"debug": True, "sanitize_overflow": False} if "device_assert" in namespace[name].src else {}
         # torch's allocator gives addresses that are multiples of 512.
         aligned = {(k,): [["tt.divisibility", 16]] for k, kind in enumerate(types.values()) if kind.startswith("*")}
         for capability in CAPABILITIES:
             made = triton.compile(
                 compiler.ASTSource(fn=namespace[name], signature=signature, constexprs=blocks, attrs=aligned),
                 target=target("cuda", capability, 32), options={
-                    "num_warps": warps, "num_stages": stages, "enable_fp_fusion": False})
-            rows.append(_row(f"{path.stem}.{name}", capability, made))
-    return rows
+                    "num_warps": warps, "num_stages": stages, "enable_fp_fusion": False, **checks})
+            kind = " product" if "tl.dot(" in namespace[name].src else ""
+            yield _row(f"{path.stem}.{name}", capability, made) + kind
 
 
 def _row(name: str, capability: int, made: Any) -> str:
@@ -180,23 +250,42 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--programs", action="store_true", help="write the kernels of sample programs")
+    parser.add_argument("--models", action="store_true", help="write the kernels of the programs of gpu.py")
+    parser.add_argument("--tests", action="store_true", help="keep the kernels of tests")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of pytest")
     options = parser.parse_args()
+    folder = options.folder
+    if options.programs or options.models or options.tests:
+        folder.mkdir(parents=True, exist_ok=True)
+    if options.tests:
+        return collect_from_tests(folder, options.arguments)
     if options.programs:
-        write_programs(options.folder)
-        return 0
-    failed, kernels = 0, 0
-    for path in sorted(options.folder.glob("*.py")):
+        for name, (fn, args) in programs().items():
+            (folder / f"{name}.py").write_text(cuda_source(fn, args))
+    if options.models:
+        for name, made in models().items():
+            write_sources(folder, name, *made())
+    return 0 if options.programs or options.models else compile_all(folder)
+
+
+def compile_all(folder: pathlib.Path) -> int:
+    """Compiles the kernels of a folder, and prints a row of each."""
+    compiled, spilled, words, faults, seen = 0, 0, 0, 0, set[str]()
+    for path in sorted(folder.glob("*.py")):
         try:
-            rows = compile_file(path)
+            for row in compile_file(path, seen):
+                compiled += 1
+                bytes_ = int(re.findall(r" spilled +(\d+) ", row)[0])
+                allowed = _WORDS if " product" in row else 0
+                spilled += bytes_ > allowed
+                words += 0 < bytes_ <= allowed
+                print(row, flush=True)
         except Exception as e:
-            failed += 1
-            print(f"{path.stem}: {type(e).__name__}: {str(e).strip().splitlines()[-1]}")
-            continue
-        kernels += len(rows)
-        failed += sum(" spilled     0 " not in row for row in rows)
-        print("\n".join(rows))
-    print(f"{kernels} compiled, {failed} with faults")
-    return 1 if failed else 0
+            faults += 1
+            print(f"{path.stem}: {type(e).__name__}: {str(e).strip().splitlines()[-1]}", flush=True)
+    print(f"{len(seen)} kernels, {compiled} compiled, {spilled} that spill, {words} products with a word in memory, "
+          f"{faults} files with faults")
+    return 1 if spilled or faults else 0
 
 
 if __name__ == "__main__":

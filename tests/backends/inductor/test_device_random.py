@@ -161,6 +161,35 @@ def test_dropout_of_each_width():
     """)
 
 
+def test_draws_beside_products_and_sums():
+    """Behind a template's product, in rows that a block holds and in longer ones, where a mask is summed up."""
+    run("""
+    x, w = torch.randn(48, 32), torch.randn(40, 32)
+    def dropped(x):
+        drawn = torch.from_numpy(device.dropout(x.numel(), 4)).view(x.shape)
+        return x * (drawn < 0.75) * (1 / torch.tensor(0.75)), drawn < 0.75
+    def linear(x, w, drop):
+        return drop(F.linear(x, w))
+    def sums(x, w, drop):
+        y, mask = drop(x * 2)
+        return y.sum(1), y.sum(), torch.softmax(y, -1), mask.sum(0)
+    def native(x):
+        return torch.native_dropout(x, 0.25, True)
+    for tuning in (Tuning("template", random="kernels"), KERNELS):
+        for fn in (linear, sums):
+            device.offset = 12
+            gpu = Gpu(tuning=tuning)
+            with torch.no_grad():
+                got = dynamo_lite.compile(lambda x, w: fn(x, w, native), backend=gpu, fullgraph=True)(x, w)
+                device.offset = 12
+                same(got, fn(x, w, dropped), 1e-5)
+            assert "philox" in gpu.artifacts[0].source
+            assert ("tl.dot" in gpu.artifacts[0].source) is (fn is linear and tuning.products == "template")
+    gpu, got, _ = run(lambda: torch.rand(3, 9000).softmax(-1))
+    same(got, reversed_(number(3, 9000)).softmax(-1), 1e-5)
+    """)
+
+
 def test_what_the_library_draws():
     run("""
     x = torch.randn(64, 64)

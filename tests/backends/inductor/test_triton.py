@@ -134,6 +134,20 @@ def test_without_the_interpreter_kernels_are_in_cpp():
     assert said.count("set TRITON_INTERPRET=1") == 1
 
 
+def test_kernels_of_tests_are_kept(tmp_path):
+    """By ``triton_offline.py --tests``: in the form for a GPU, those of processes that a process starts, too."""
+    code = """
+    c = dynamo_lite.compile(lambda x, i: x.tanh()[i], options={"cpu_codegen": "triton"})
+    c(torch.randn(8, 6), torch.tensor([1, 2]))
+    d = dynamo_lite.compile(lambda x, i: x.scatter_reduce(0, i, x, "amax"), options={"cpu_codegen": "triton"})
+    d(torch.randn(8), torch.zeros(8, dtype=torch.int64))
+    """
+    run(code, PYTHONPATH=str(BENCHMARKS / "collect_kernels"), DYNAMO_LITE_COLLECT=str(tmp_path))
+    kept = [path.read_text() for path in tmp_path.glob("k*.py")]
+    assert len(kept) == 1 and "libdevice.tanh" in kept[0] and "tl.device_assert" in kept[0], kept
+    assert (tmp_path / "left_out").read_text() == "."
+
+
 def test_kernels_compile_for_gpus(tmp_path):
     run(f"""
     import pathlib

@@ -159,6 +159,17 @@ def test_each_form_computes_the_same(tmp_path):
 
 
 @needs_triton
+def test_sums_of_one_product_are_the_librarys():
+    """As the gradient of a linear layer's weight is for a single row; there is no loop along the sum."""
+    run("""
+    x, y = torch.randn(40, 1), torch.randn(1, 33)
+    gpu = check(lambda x, y: (x @ y) * 2, x, y, backend=Gpu(tuning=Tuning("template")))
+    assert gpu.artifacts[0].library_calls == ("aten.mm.default",), gpu.artifacts[0].library_calls
+    product(lambda x, y: (x @ y).relu(), torch.randn(40, 2), torch.randn(2, 33))
+    """)
+
+
+@needs_triton
 def test_tf32_is_used_while_it_is_allowed():
     run("""
     torch.backends.cuda.matmul.fp32_precision = "tf32"

@@ -67,7 +67,8 @@ class TritonKernel:
         outputs = list(kernel.outputs)
         self.pointers = {b: f"in{k}" for k, b in enumerate(inputs)} | {b: f"out{k}" for k, b in enumerate(outputs)}
         # What lies on the host a kernel on a GPU gets as numbers.
-        self.hosts = {b: f"host{k}" for k, b in enumerate(inputs) if gpu and kernel.buffers[b].device.type == "cpu"}
+        on_gpu = any(kernel.buffers[b].device.type != "cpu" for b in outputs)
+        self.hosts = {b: f"host{k}" for k, b in enumerate(inputs) if on_gpu and kernel.buffers[b].device.type == "cpu"}
         self.pointers |= self.hosts
         self.symbols = kernel.symbols()
         self._given = [self.pointers[b] for b in kernel.buffers] + list(self.symbols)

@@ -19,8 +19,8 @@ aten = torch.ops.aten
 
 # Their lowerings are templates of the C++ target alone.
 _CONVOLUTIONS = frozenset({aten.convolution.default})
-# One line is a product with a vector, which memory decides.
-_IN_BLOCKS = Products(frozenset({torch.float32}) | HALF, 2, 2, 1, False)
+# One line is a product with a vector, which memory decides, and a sum of one product is no sum: there is no loop.
+_IN_BLOCKS = Products(frozenset({torch.float32}) | HALF, 2, 2, 2, False)
 
 # Writes that join a value with what is there by another operation than a sum.
 _JOINING = frozenset({aten.scatter_reduce.two, aten.scatter.reduce, aten.scatter.value_reduce})
