@@ -40,8 +40,15 @@ def masked_fill(g: GraphLowering, self: TensorValue, mask: TensorValue, value: A
 
 @register_lowering(aten.native_dropout_backward.default)
 def dropout_backward(g: GraphLowering, grad_output: TensorValue, mask: TensorValue, scale: float) -> Any:
-    if not grad_output.dtype.is_floating_point or grad_output.dtype in HALF:
-        return NotImplemented
+    if not grad_output.dtype.is_floating_point or grad_output.dtype in HALF and g.device == "cpu":
+        return NotImplemented  # the processor's kernel rounds in between
+    if grad_output.dtype in HALF:
+        if grad_output.shape != mask.shape:
+            return NotImplemented
+        single = torch.float32
+        wide = g.ops.op("mul", g.ops.cast(mask.node, single), g.ops.cast(grad_output.node, single))
+        wide = g.ops.op("mul", wide, g.ops.const(scale, single))
+        return TensorValue(grad_output.shape, grad_output.dtype, g.ops.cast(wide, grad_output.dtype))
 
     def make(d: Node, m: Node) -> Node:
         return g.ops.op("mul", d, g.ops.op("mul", m, like(g.ops, m, scale)))

@@ -96,6 +96,21 @@ def test_writes_by_index_in_any_order():
 
 
 @needs_triton
+def test_gradients_of_dropout_are_rounded_once():
+    """As eager's kernel on a GPU rounds 16-bit floats; the processor's rounds the scale first."""
+    run("""
+    mask = torch.rand(33, 41) < 0.7
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        d = torch.randn(33, 41).to(dtype)
+        gpu = Gpu()
+        fn = lambda d, mask: torch.ops.aten.native_dropout_backward(d, mask, 1 / 0.7)
+        got = dynamo_lite.compile(fn, backend=gpu)(d, mask)
+        want = (mask.float() * d.float() * torch.tensor(1 / 0.7)).to(dtype)
+        assert torch.equal(got, want) and not gpu.artifacts[0].library_calls
+    """)
+
+
+@needs_triton
 def test_few_rows_are_reduced_in_pieces():
     run("""
     gpu = check(lambda x: (x.sum(), x.amax(), x.mean(), (x > -9).all(), x.argmax()), torch.randn(100, 1000),

@@ -95,7 +95,7 @@ def suitable(
         functions: whether functions of the products are computed; blocks then have as many warps as their threads'
             registers ask for.
     """
-    table = HALF if itemsize == 2 else SINGLE
+    table: tuple[ProductBlocks, ...] = HALF if itemsize == 2 else SINGLE
     if functions and itemsize == 2:
         table = tuple(row for row in map(_spread, table) if row.results <= BESIDE_FUNCTIONS)
     most = [power_of_two(n, 1 << 20) for n in (lines, columns, depth)]
