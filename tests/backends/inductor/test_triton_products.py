@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from dynamo_lite.backends.inductor.codegen.triton.configurations import (
-    BESIDE_FUNCTIONS,
+    CROWDED,
     HALF,
     LEAST,
     SINGLE,
@@ -196,10 +196,11 @@ def test_configurations_fit_their_problems():
             assert chosen in rows and chosen.shared(itemsize) <= TYPICAL.shared
         assert by_rule(1, 8192, 8192, 8192, itemsize).lines >= 128
         assert by_rule(1, 4, 4096, 4096, itemsize).lines == 16
-    # Beside functions of the products a thread has fewer of them.
+    # Beside functions of the products, or symbols, a thread has fewer of them.
+    assert all(row.results <= CROWDED for itemsize in (2, 4) for row in suitable("n", 64, "k", itemsize))
     for sizes in ((4, 4096, 1024), (333, 555, 77), (8192, 8192, 8192), ("n", 64, "k")):
         rows = suitable(*sizes, 2, functions=True)
-        assert rows and all(row.results <= BESIDE_FUNCTIONS and row.warps <= 16 for row in rows)
+        assert rows and all(row.results <= CROWDED and row.warps <= 16 for row in rows)
         assert by_rule(1, *sizes, 2, functions=True) in rows
         assert suitable(*sizes, 4, functions=True) == suitable(*sizes, 4)
     large = dataclasses.replace(TYPICAL, shared=227 << 10)

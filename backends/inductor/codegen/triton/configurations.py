@@ -39,11 +39,12 @@ class ProductBlocks:
         return (self.lines + self.columns) * self.depth * itemsize * self.stages
 
 
-BESIDE_FUNCTIONS = 32
-"""Sums that a thread holds at most where functions (``erf``, ``exp``) of 16-bit products follow: all of a thread's are
-computed at once, with what each needs on the way, and a thread has 255 registers. With 64, ``gelu`` of a linear layer
-spills up to 240 bytes on compute capability 9.0 and 10.0, with 32 nothing (``benchmarks/triton_offline.py``). Blocks of
-float32 spill with neither."""
+CROWDED = 32
+"""Sums that a thread holds at most where it needs its 255 registers for more: where functions (``erf``, ``exp``) of
+16-bit products follow, since all of a thread's are computed at once, with what each needs on the way; and where sizes
+are symbols, with which addresses have 64 bits and every end has a mask. With 64, ``gelu`` of a linear layer spills up
+to 240 bytes on compute capability 9.0 and 10.0, a float32 product of symbolic sizes 24; with 32 neither spills
+(``benchmarks/triton_offline.py``)."""
 
 MOST_WARPS = 16
 
@@ -92,12 +93,11 @@ def suitable(
 
     Args:
         itemsize: of the operands, in bytes.
-        functions: whether functions of the products are computed; blocks then have as many warps as their threads'
-            registers ask for.
+        functions: whether functions of the products are computed.
     """
     table: tuple[ProductBlocks, ...] = HALF if itemsize == 2 else SINGLE
-    if functions and itemsize == 2:
-        table = tuple(row for row in map(_spread, table) if row.results <= BESIDE_FUNCTIONS)
+    if functions and itemsize == 2 or not all(isinstance(n, int) for n in (lines, columns, depth)):
+        table = tuple(row for row in map(_spread, table) if row.results <= CROWDED)
     most = [power_of_two(n, 1 << 20) for n in (lines, columns, depth)]
     at_most = [max(n, LEAST) for n in most]
 
@@ -112,8 +112,8 @@ def suitable(
 
 
 def _spread(row: ProductBlocks) -> ProductBlocks:
-    """A row with more warps, if each has more sums than it has room for beside functions."""
-    while row.results > BESIDE_FUNCTIONS and row.warps < MOST_WARPS:
+    """A row with more warps, if a thread would have more sums than it has room for."""
+    while row.results > CROWDED and row.warps < MOST_WARPS:
         row = dataclasses.replace(row, warps=2 * row.warps)
     return row
 
